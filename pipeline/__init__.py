@@ -1,0 +1,1 @@
+"""PySpark jobs over segment stores; stands on protocol and storage only."""

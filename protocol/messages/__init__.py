@@ -1,0 +1,1 @@
+"""The request and response messages, one API a file."""

@@ -1,0 +1,1 @@
+"""Floor 3: Trio. Sockets, tasks, time, policy."""
