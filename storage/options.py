@@ -1,0 +1,227 @@
+"""What one configuration option is: name, type, default, check, doc; and how its text is read and written.
+
+Used by the topic options (`config.py`) and by the server's broker options. An option is declared once, as a
+dataclass field made by `option()`; parsing, validation, DescribeConfigs, the command line and the documentation all
+read that declaration. Values are texts on the wire and in files, and Python values inside:
+
+    BOOLEAN bool    INT, SHORT, LONG int    DOUBLE float    STRING, CLASS, PASSWORD str    LIST tuple[str, ...]
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+MAX_DOUBLE = 1.7976931348623157e308
+
+
+class ConfigError(ValueError):
+    """A value that an option does not take. The text names the value, the option and the bound it broke."""
+
+
+class OptionType(IntEnum):
+    """Types of option values, numbered as DescribeConfigs sends them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(IntEnum):
+    """Kafka's rough ranking of options; only documentation looks at it."""
+
+    HIGH = 1
+    MEDIUM = 2
+    LOW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A bound on a value: `accepts(value)` says whether it holds, `bound` states it for error texts and tables."""
+
+    bound: str
+    accepts: Callable[[Any], bool]
+
+
+def at_least(minimum: float) -> Check:
+    return Check(f"must be at least {minimum}", lambda value: value >= minimum)
+
+
+def between(minimum: float, maximum: float) -> Check:
+    return Check(f"must be between {minimum} and {maximum}", lambda value: minimum <= value <= maximum)
+
+
+def one_of(*allowed: str) -> Check:
+    return Check(f"must be one of: {', '.join(allowed)}", lambda value: value in allowed)
+
+
+def items_of(*allowed: str) -> Check:
+    """For lists: every item is one of `allowed`; the list may be empty."""
+    return Check(
+        f"each item must be one of: {', '.join(allowed)}", lambda value: all(item in allowed for item in value)
+    )
+
+
+NON_EMPTY = Check("must not be empty", lambda value: len(value) > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker option that gives a topic option its default. `factor` turns its unit into the topic option's."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. `default` is a Python value; `synonyms` are broker options, the strongest first."""
+
+    name: str
+    type: OptionType
+    default: Value
+    check: Check | None = None
+    doc: str = ""
+    importance: Importance = Importance.MEDIUM
+    synonyms: tuple[Synonym, ...] = ()
+    hidden: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The name as a Python attribute: segment.bytes -> segment_bytes."""
+        return self.name.replace(".", "_")
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is OptionType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` means. ConfigError when the type or the check refuses it."""
+        value = self._convert(text)
+        self.validate(value)
+        return value
+
+    def validate(self, value: Value) -> None:
+        """ConfigError when the check refuses `value`, which has the option's type already. None passes."""
+        if self.check is not None and value is not None and not self.check.accepts(value):
+            raise self.error(format_value(value), self.check.bound)
+
+    def error(self, shown: str, bound: str) -> ConfigError:
+        if self.is_sensitive:
+            shown = "[hidden]"
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: {bound}")
+
+    def _convert(self, text: str) -> Value:
+        text = text.strip(_SPACE)
+        match self.type:
+            case OptionType.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise self.error(text, "must be true or false")
+                return text.lower() == "true"
+            case OptionType.INT | OptionType.SHORT | OptionType.LONG:
+                bits = _BITS[self.type]
+                # Longer texts are out of range at any rate, and turning them into numbers costs quadratic time.
+                if not _INTEGER.fullmatch(text) or len(text) > 64:
+                    raise self.error(text, f"must be a whole number of type {self.type.name}")
+                number = int(text)
+                if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+                    raise self.error(text, f"must be a whole number of type {self.type.name} ({bits} bits)")
+                return number
+            case OptionType.DOUBLE:
+                if not _DECIMAL.fullmatch(text) or math.isinf(float(text)):
+                    raise self.error(text, "must be a number of type DOUBLE")
+                return float(text)
+            case OptionType.LIST:
+                items = _COMMA.split(text) if text else []
+                if "" in items:
+                    raise self.error(text, "must not have empty items")
+                return tuple(dict.fromkeys(items))
+            case _:
+                return text
+
+
+# What Java's String.trim takes off: every character up to and including the space.
+_SPACE = "".join(map(chr, range(0x21)))
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_BITS = {OptionType.INT: 32, OptionType.SHORT: 16, OptionType.LONG: 64}
+
+
+def format_value(value: Value) -> str:
+    """The text of a value as Kafka writes it; None is the empty text."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _format_double(value)
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+def _format_double(value: float) -> str:
+    """As Java's Double.toString: an exponent below 10^-3 and from 10^7 on, and always a decimal point."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or not math.isfinite(value):
+        return repr(value)
+    digits, _, exponent = f"{value:e}".partition("e")
+    shortest = repr(value).partition("e")[0].replace(".", "").lstrip("-0").rstrip("0") or "0"
+    sign = "-" if digits.startswith("-") else ""
+    return f"{sign}{shortest[0]}.{shortest[1:] or '0'}E{int(exponent)}"
+
+
+_OPTION = "option"
+
+
+def option(
+    type: OptionType,
+    default: Any,
+    check: Check | None,
+    doc: str,
+    *synonyms: str | Synonym,
+    importance: Importance = Importance.MEDIUM,
+    hidden: bool = False,
+) -> Any:
+    """A dataclass field that declares an option; the field's name is the option's, with `_` for `.`.
+
+    A `hidden` option works but is left out of listings of all options.
+    """
+    names = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
+    declared = Option("", type, default, check, doc, importance, names, hidden)
+    return dataclasses.field(default=default, metadata={_OPTION: declared})
+
+
+def options_of(config_class: type) -> dict[str, Option]:
+    """The options that a dataclass declares with `option()`, by Kafka's name, in order of declaration."""
+    declared = ((field.name, field.metadata.get(_OPTION)) for field in dataclasses.fields(config_class))
+    named = (
+        dataclasses.replace(found, name=attribute.replace("_", "."))
+        for attribute, found in declared
+        if found is not None
+    )
+    return {found.name: found for found in named}
+
+
+def parse_all(options: Mapping[str, Option], texts: Mapping[str, str]) -> Iterator[tuple[Option, Value]]:
+    """Every option that `texts` names with its parsed value. ConfigError for unknown names and bad values."""
+    for name, text in texts.items():
+        found = options.get(name)
+        if found is None:
+            raise ConfigError(f"Unknown configuration name: {name}")
+        yield found, found.parse(text)
