@@ -1,0 +1,266 @@
+"""The small text files: offset checkpoints, partition ids, the data directory's identity, the mark of a clean stop.
+
+An offset checkpoint, one a data directory (Apache Kafka's format):
+
+    0                       version
+    2                       number of lines that follow
+    orders 0 4711           topic, partition, offset
+    orders 1 0
+
+All are replaced whole by `write_atomically`, so a reader finds the old text or the new one, never a mixture.
+A file that cannot be read as its format says is a CorruptCheckpointError. It is an OSError, because a data directory
+in which it happens is to be treated like one whose disk fails; only at start-up may a caller know better.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from . import paths
+from .files import Files
+from .paths import TopicPartition
+
+CHECKPOINT_BYTES_MAX = 256 << 20
+"""Larger checkpoint files are refused unread: a million partitions need less than a tenth of it."""
+
+_VERSION = "0"
+_META_PROPERTIES_VERSION = 1
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_ZERO_ID = bytes(16)
+
+
+class CorruptCheckpointError(OSError):
+    """A text file of ours does not say what its format wants. The message names the file and the line."""
+
+    def __init__(self, path: str, line: int, what: str) -> None:
+        super().__init__(f"{path}, line {line}: {what}")
+
+
+def write_atomically(files: Files, path: str, content: str | bytes) -> None:
+    """Put `content` in place of what the file held, surviving a power loss at any moment.
+
+    Writes `<path>.tmp`, syncs it, renames it over `path`, syncs the directory. Costs two disk syncs.
+
+    Raises:
+        OSError: The disk refused; `path` holds its old content, or the new one if only the last sync failed.
+    """
+    temporary = path + paths.TEMPORARY
+    file = files.open(temporary, create=True, truncate=True)
+    try:
+        file.append(content.encode() if isinstance(content, str) else content)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    files.sync_dir(paths.parent(path))
+
+
+def read_text(files: Files, path: str) -> str:
+    """The file's text; empty if it is missing.
+
+    Raises:
+        CorruptCheckpointError: Larger than CHECKPOINT_BYTES_MAX, or not UTF-8.
+    """
+    if not files.exists(path):
+        return ""
+    file = files.open(path)
+    try:
+        if file.size() > CHECKPOINT_BYTES_MAX:
+            raise CorruptCheckpointError(path, 1, f"{file.size()} bytes, more than {CHECKPOINT_BYTES_MAX}")
+        return file.read_at(0, file.size()).decode()
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError(path, error.object.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
+    finally:
+        file.close()
+
+
+def write_entries(files: Files, path: str, entries: Iterable[str]) -> None:
+    """Write a checkpoint of these lines, as `write_atomically`."""
+    lines = list(entries)
+    write_atomically(files, path, "\n".join((_VERSION, str(len(lines)), *lines)) + "\n")
+
+
+def read_entries(files: Files, path: str, field_count: int) -> Iterator[tuple[int, list[str]]]:
+    """The entries of a checkpoint, as (line number, fields). A missing or empty file has none.
+
+    Raises:
+        CorruptCheckpointError: Unknown version, a line without `field_count` fields, or not as many lines as
+            promised.
+    """
+    lines = read_text(files, path).splitlines()
+    if not lines:
+        return
+    if lines[0].strip() != _VERSION:
+        raise CorruptCheckpointError(path, 1, f"unknown version {lines[0]!r}")
+    if len(lines) < 2:
+        raise CorruptCheckpointError(path, 2, "the number of entries is missing")
+    count = number(path, 2, lines[1].strip())
+    if count != len(lines) - 2:
+        raise CorruptCheckpointError(path, 2, f"{count} entries promised, {len(lines) - 2} found")
+    for line, text in enumerate(lines[2:], start=3):
+        fields = text.split()
+        if len(fields) != field_count:
+            raise CorruptCheckpointError(path, line, f"{field_count} fields expected: {text!r}")
+        yield line, fields
+
+
+def number(path: str, line: int, text: str) -> int:
+    """A decimal integer of a checkpoint's field; CorruptCheckpointError if it is none."""
+    if not _NUMBER.fullmatch(text):
+        raise CorruptCheckpointError(path, line, f"not a number: {text!r}")
+    return int(text)
+
+
+class OffsetCheckpoint:
+    """One offset a partition, in a file of a data directory: recovery points, log starts, cleaner positions."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        """The file need not exist; reading and writing always go to it."""
+        self.path = path
+        self._files = files
+
+    def read(self) -> dict[TopicPartition, int]:
+        """What the file says; nothing if it is missing or empty.
+
+        Raises:
+            CorruptCheckpointError: See `read_entries`; also a number out of range.
+        """
+        offsets = {}
+        for line, (topic, partition_text, offset_text) in read_entries(self._files, self.path, 3):
+            partition, offset = number(self.path, line, partition_text), number(self.path, line, offset_text)
+            if not (0 <= partition <= paths.PARTITION_MAX and 0 <= offset <= paths.OFFSET_MAX):
+                raise CorruptCheckpointError(self.path, line, f"out of range: {topic} {partition} {offset}")
+            offsets[TopicPartition(topic, partition)] = offset
+        return offsets
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file's content, as `write_atomically`."""
+        write_entries(self._files, self.path, (f"{tp.topic} {tp.partition} {at}" for tp, at in offsets.items()))
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Kafka's text of a 16-byte id: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
+
+
+def parse_uuid(text: str) -> bytes:
+    """The 16 bytes of an id's text; ValueError if it is none."""
+    try:
+        uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        uuid = b""
+    if len(uuid) != 16 or len(text) != 22:
+        raise ValueError(f"not 22 characters of URL-safe base64: {text!r}")
+    return uuid
+
+
+def write_partition_metadata(files: Files, directory: str, topic_id: bytes) -> None:
+    """Record a partition's topic id in its directory, as `write_atomically`."""
+    text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
+    write_atomically(files, paths.join(directory, paths.PARTITION_METADATA), text)
+
+
+def read_partition_metadata(files: Files, directory: str) -> bytes | None:
+    """The topic id that a partition directory carries; None if it has no `partition.metadata`.
+
+    Raises:
+        CorruptCheckpointError: Another version, no id, or the id of no topic (all zero).
+    """
+    path = paths.join(directory, paths.PARTITION_METADATA)
+    lines = read_text(files, path).splitlines()
+    if not lines:
+        return None
+    if lines[0].split() != ["version:", "0"]:
+        raise CorruptCheckpointError(path, 1, f"unknown version: {lines[0]!r}")
+    fields = lines[1].split() if len(lines) > 1 else []
+    if len(fields) != 2 or fields[0] != "topic_id:":
+        raise CorruptCheckpointError(path, 2, "topic_id expected")
+    try:
+        topic_id = parse_uuid(fields[1])
+    except ValueError as error:
+        raise CorruptCheckpointError(path, 2, str(error)) from None
+    if topic_id == _ZERO_ID:
+        raise CorruptCheckpointError(path, 2, "the topic id is all zero")
+    return topic_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Whose data directory this is."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes | None
+    """16 bytes; None in a directory that a Kafka older than 3.7 wrote."""
+
+
+def write_meta_properties(files: Files, data_dir: str, properties: MetaProperties) -> None:
+    """Write `meta.properties` of version 1, as `write_atomically`."""
+    lines = [
+        f"version={_META_PROPERTIES_VERSION}",
+        f"cluster.id={properties.cluster_id}",
+        f"node.id={properties.node_id}",
+    ]
+    if properties.directory_id is not None:
+        lines.append(f"directory.id={uuid_text(properties.directory_id)}")
+    write_atomically(files, paths.join(data_dir, paths.META_PROPERTIES), "\n".join(lines) + "\n")
+
+
+def read_meta_properties(files: Files, data_dir: str) -> MetaProperties | None:
+    """Whose directory it is; None if it is nobody's yet. Names that we do not know are passed over.
+
+    Raises:
+        CorruptCheckpointError: Another version, or a value missing or malformed.
+    """
+    path = paths.join(data_dir, paths.META_PROPERTIES)
+    values: dict[str, tuple[int, str]] = {}
+    for line, text in enumerate(read_text(files, path).splitlines(), start=1):
+        text = text.strip()
+        if text and not text.startswith(("#", "!")):
+            name, _, value = text.partition("=")
+            # Java's writer puts a backslash before characters that separate names from values.
+            values[name.strip()] = (line, re.sub(r"\\(.)", r"\1", value.strip()))
+    if not values:
+        return None
+    missing = [name for name in ("version", "cluster.id", "node.id") if name not in values]
+    if missing:
+        raise CorruptCheckpointError(path, 1, f"{missing[0]} is missing")
+    version_line, version = values["version"]
+    if version != str(_META_PROPERTIES_VERSION):
+        raise CorruptCheckpointError(path, version_line, f"unknown version {version!r}")
+    line, directory_text = values.get("directory.id", (0, ""))
+    try:
+        directory_id = parse_uuid(directory_text) if directory_text else None
+    except ValueError as error:
+        raise CorruptCheckpointError(path, line, str(error)) from None
+    return MetaProperties(
+        cluster_id=values["cluster.id"][1], node_id=number(path, *values["node.id"]), directory_id=directory_id
+    )
+
+
+def write_clean_shutdown(files: Files, data_dir: str, broker_epoch: int = -1) -> None:
+    """Say that all logs of this directory were closed properly. The last write of a clean stop.
+
+    `broker_epoch` is a number that KRaft controllers compare; -1 is "unknown", as without one.
+    """
+    text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    write_atomically(files, paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE), text)
+
+
+def take_clean_shutdown(files: Files, data_dir: str) -> bool:
+    """Whether the last stop was clean; from now on, until the next `write_clean_shutdown`, it is not.
+
+    The presence of the file is what counts, as in Apache Kafka, whatever it holds. Its removal is on disk on return:
+    a mark that came back after a power loss would make the next start skip recovery.
+    """
+    path = paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE)
+    was_clean = files.exists(path)
+    if was_clean:
+        files.remove(path)
+        files.sync_dir(data_dir)
+    return was_clean

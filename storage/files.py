@@ -1,0 +1,332 @@
+"""File access: the one door between the storage floor and the operating system.
+
+Everything in this floor takes a `Files`. `OsFiles` is the real one; the tests' `CrashFiles` keeps a disk in memory
+and loses power. No other module of the floor opens, renames, lists or locks anything.
+
+Two things are durable only when asked for: bytes after `File.sync`, names after `Files.sync_dir`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+READ_CHUNK_BYTES = 1 << 30
+"""The most that one system call is asked to read; Linux transfers at most 2 GiB - 4 KiB at once."""
+
+# fdatasync leaves out the modification time, which costs a journal write more; macOS has only fsync.
+_sync_descriptor = getattr(os, "fdatasync", os.fsync)
+
+
+class DirectoryLockedError(Exception):
+    """Another broker, of this process or another one, holds the lock file."""
+
+
+class File(Protocol):
+    """An open file that grows at its end. Reading is safe from any thread, also while another one appends."""
+
+    def append(self, data: Buffer) -> None:
+        """Write `data` at the end, whole or not at all.
+
+        Raises:
+            OSError: The disk refused. The file has the size and the bytes it had before the call.
+        """
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """The bytes at `position`: `size_bytes` of them, fewer only where the file ends."""
+
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill `buffer` from `position` on; the number of bytes read is short only where the file ends."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to `size_bytes`; given its own size, gives back what `preallocate` reserved."""
+
+    def preallocate(self, size_bytes: int) -> None:
+        """Reserve disk space up to `size_bytes` in all. `size()` stays: only appended bytes count."""
+
+    def sync(self) -> None:
+        """Make every byte appended so far survive a power loss. May run in another thread than `append`."""
+
+    def size(self) -> int:
+        """Bytes in the file: those found when it was opened and those appended since."""
+
+    def close(self) -> None:
+        """Give the descriptor back. Later use is an OSError; closing again is fine."""
+
+    def fileno(self) -> int:
+        """The descriptor, for `sendfile` and `preadv`. Valid while this object lives and is not closed."""
+
+
+class Lock(Protocol):
+    """A held lock file."""
+
+    def release(self) -> None:
+        """Let others have it. Releasing again is fine."""
+
+
+class Files(Protocol):
+    """A file system. Paths are strings; every refusal is an OSError."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:
+        """Open for reading and appending.
+
+        Args:
+            create: Make an empty file where there is none; without it a missing file is FileNotFoundError.
+            truncate: Drop the bytes of a file that is there.
+        """
+
+    def rename(self, old: str, new: str) -> None:
+        """Give `old` the name `new` in one step; what had that name is replaced."""
+
+    def remove(self, path: str) -> None:
+        """Take the name away. A missing file is fine. Open files of that name stay readable."""
+
+    def link(self, old: str, new: str) -> None:
+        """Give the file `old` a second name; FileExistsError if `new` is taken."""
+
+    def list(self, directory: str) -> list[str]:
+        """The names in a directory, files and directories, sorted."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory has this name."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a directory; False if it is missing."""
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory and its missing parents. One that is there is fine."""
+
+    def remove_dir(self, path: str) -> None:
+        """Remove a directory and all in it. A missing one is fine."""
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in this directory survive a power loss: creations, renames and removals so far."""
+
+    def size(self, path: str) -> int:
+        """Bytes in the file of that name."""
+
+    def mtime_ms(self, path: str) -> int:
+        """Last modification, Unix milliseconds."""
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        """Pretend that the last modification was at `mtime_ms`."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the lock file `path`, making it where needed, without waiting.
+
+        Raises:
+            DirectoryLockedError: Somebody else holds it: a broker of ours or an Apache Kafka, here or in another
+                process.
+        """
+
+    def disk_total_and_free(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume that holds `path`: in all, and still free for us."""
+
+
+class FileSlice:
+    """Bytes of a file that nobody has read yet: what a fetch returns and the server sends.
+
+    Keeps the file alive, so that a segment may be deleted while its bytes are on their way to a slow reader.
+    """
+
+    __slots__ = ("file", "position", "size_bytes")
+
+    def __init__(self, file: File, position: int, size_bytes: int) -> None:
+        self.file = file
+        self.position = position
+        self.size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def __repr__(self) -> str:
+        return f"FileSlice(position={self.position}, size_bytes={self.size_bytes})"
+
+    def read(self) -> bytes:
+        """All its bytes.
+
+        Raises:
+            OSError: The file was cut since; a response must not go out short.
+        """
+        data = self.file.read_at(self.position, self.size_bytes)
+        if len(data) != self.size_bytes:
+            raise OSError(errno.EIO, f"{self.size_bytes} bytes wanted at {self.position}, the file has {len(data)}")
+        return data
+
+
+class OsFile:
+    """A `File` by its descriptor, unbuffered. Closes it when dropped."""
+
+    __slots__ = ("_descriptor", "_size")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    def append(self, data: Buffer) -> None:
+        size = self._size
+        try:
+            written = os.pwrite(self._descriptor, data, size)
+            if written != len(data):
+                # Only a nearly full disk takes a part; writing on tells us the reason.
+                view = memoryview(data)
+                while written < len(data):
+                    written += os.pwrite(self._descriptor, view[written:], size + written)
+        except OSError:
+            # The size we keep decides where the next append goes, so a failing cut does no harm either.
+            os.ftruncate(self._descriptor, size)
+            raise
+        self._size = size + written
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        size_bytes = min(size_bytes, self._size - position)
+        if size_bytes <= 0:
+            return b""
+        data = os.pread(self._descriptor, min(size_bytes, READ_CHUNK_BYTES), position)
+        if len(data) == size_bytes:
+            return data
+        parts = [data]
+        while data and (got := sum(map(len, parts))) < size_bytes:
+            data = os.pread(self._descriptor, min(size_bytes - got, READ_CHUNK_BYTES), position + got)
+            parts.append(data)
+        return b"".join(parts)
+
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        view = memoryview(buffer)[: max(0, self._size - position)]
+        filled = 0
+        while filled < len(view):
+            got = os.preadv(self._descriptor, [view[filled : filled + READ_CHUNK_BYTES]], position + filled)
+            if got == 0:
+                break
+            filled += got
+        return filled
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+        self._size = size_bytes
+
+    def preallocate(self, size_bytes: int) -> None:
+        if size_bytes > self._size:
+            os.posix_fallocate(self._descriptor, self._size, size_bytes - self._size)
+
+    def sync(self) -> None:
+        _sync_descriptor(self._descriptor)
+
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def fileno(self) -> int:
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, "the file is closed")
+        return self._descriptor
+
+    def __del__(self) -> None:
+        self.close()
+
+
+# POSIX locks belong to the process: it may take one twice, and loses it when it closes *any* descriptor of that file.
+# So this process keeps its own list, and asks it before it touches the file.
+_held_lock_paths: set[str] = set()
+_held_lock_guard = threading.Lock()
+
+
+class OsLock:
+    """A held lock file of the kind the JVM takes too (`fcntl`, whole file)."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        with _held_lock_guard:
+            if self._path in _held_lock_paths:
+                raise DirectoryLockedError(f"{path} is held by another broker of this process")
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(self._descriptor)
+                if error.errno in (errno.EACCES, errno.EAGAIN):  # POSIX allows either for "taken"
+                    raise DirectoryLockedError(f"{path} is held by another process") from None
+                raise
+            _held_lock_paths.add(self._path)
+
+    def release(self) -> None:
+        with _held_lock_guard:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+                _held_lock_paths.discard(self._path)
+
+
+class OsFiles:
+    """`Files` on the operating system."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
+        return OsFile(os.open(path, flags, 0o644))
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def link(self, old: str, new: str) -> None:
+        os.link(old, new)
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def make_dir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_dir(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        with _directory(path) as descriptor:
+            os.fsync(descriptor)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def mtime_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+
+    def lock(self, path: str) -> OsLock:
+        return OsLock(path)
+
+    def disk_total_and_free(self, path: str) -> tuple[int, int]:
+        usage = shutil.disk_usage(path)
+        return usage.total, usage.free
+
+
+@contextmanager
+def _directory(path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,137 @@
+"""Which leader epoch each part of a partition was written under: `leader-epoch-checkpoint`.
+
+    0                   version
+    2                   number of lines that follow
+    0 0                 epoch, first offset written under it
+    4 1250
+
+Consumers use it to notice that a log was cut and written anew under them (OffsetForLeaderEpoch). Epochs and start
+offsets both strictly increase from line to line.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from .checkpoints import CorruptCheckpointError, number, read_entries, write_entries
+from .files import Files
+
+EPOCH_MAX = 2**31 - 1
+UNDEFINED = (-1, -1)
+"""(epoch, end offset) where the cache cannot tell."""
+
+
+class EpochEntry(NamedTuple):
+    """From `start_offset` on, up to the next entry, records were written under `epoch`."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log, in memory and in their file; every change is on disk on return.
+
+    A change costs two disk syncs, but comes only with a new epoch, a truncation or a new log start. A call that
+    changes nothing costs a comparison.
+    """
+
+    def __init__(self, files: Files, path: str) -> None:
+        """Reads the file, if there is one.
+
+        Raises:
+            CorruptCheckpointError: The file is malformed, or its entries do not increase.
+        """
+        self.path = path
+        self._files = files
+        self._entries: list[EpochEntry] = []
+        for line, fields in read_entries(files, path, 2):
+            entry = EpochEntry(*(number(path, line, field) for field in fields))
+            if not (0 <= entry.epoch <= EPOCH_MAX and entry.start_offset >= 0):
+                raise CorruptCheckpointError(path, line, f"out of range: {entry.epoch} {entry.start_offset}")
+            self._insert(entry)  # Kafka, too, takes lines out of order and lets the later one win
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All of them, oldest first."""
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch known; -1 if there is none."""
+        return self._entries[-1].epoch if self._entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that records from `start_offset` on are written under `epoch`.
+
+        Entries that contradict it (an epoch or a start offset as high) are dropped. The epoch that is the latest
+        already, starting no later than here, changes nothing.
+        """
+        if self._insert(EpochEntry(epoch, start_offset)):
+            self._write()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that start at or above `end_offset`, the new log end offset."""
+        count = bisect_left(self._entries, end_offset, key=_start_offset)
+        if count < len(self._entries):
+            del self._entries[count:]
+            self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that end at or below `start_offset`, the new log start offset.
+
+        The epoch that `start_offset` lies in starts there from now on.
+        """
+        slot = bisect_right(self._entries, start_offset, key=_start_offset) - 1
+        if slot < 0 or (slot == 0 and self._entries[0].start_offset == start_offset):
+            return
+        self._entries[: slot + 1] = [EpochEntry(self._entries[slot].epoch, start_offset)]
+        self._write()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._entries:
+            self._entries.clear()
+            self._write()
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch that the record at `offset` was written under; None below the first entry."""
+        slot = bisect_right(self._entries, offset, key=_start_offset) - 1
+        return self._entries[slot].epoch if slot >= 0 else None
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Where the records of `epoch` end: the answer of OffsetForLeaderEpoch.
+
+        Returns:
+            (the largest known epoch at or below `epoch`, its end offset, exclusive). For an epoch older than all
+            known ones, itself and the start of the first. UNDEFINED for one newer than all known ones.
+
+        Source: KIP-101, KIP-279.
+        """
+        if epoch < 0 or epoch > self.latest_epoch:
+            return UNDEFINED
+        if epoch == self.latest_epoch:
+            return epoch, log_end_offset
+        higher = bisect_right(self._entries, epoch, key=_epoch)
+        floor_epoch = self._entries[higher - 1].epoch if higher else epoch
+        return floor_epoch, self._entries[higher].start_offset
+
+    def _insert(self, entry: EpochEntry) -> bool:
+        entries = self._entries
+        if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
+            return False
+        while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
+            entries.pop()
+        entries.append(entry)
+        return True
+
+    def _write(self) -> None:
+        write_entries(self._files, self.path, (f"{epoch} {start}" for epoch, start in self._entries))
+
+
+def _start_offset(entry: EpochEntry) -> int:
+    return entry.start_offset
+
+
+def _epoch(entry: EpochEntry) -> int:
+    return entry.epoch
