@@ -1,0 +1,202 @@
+"""Writing record batches: whole ones from records, and the few header fields a broker changes in place.
+
+`build_batch` serves whoever makes records of their own (internal topics, markers, tests); `seal_batch` whoever has a
+records block already (the cleaner, recompression); the `…_in_place` functions serve the produce path. The layout is
+drawn in `records`.
+"""
+
+import struct
+from collections.abc import Iterable
+
+from crc32c import crc32c
+
+from .compression import Codec, compress
+from .records import (
+    ATTRIBUTES_POSITION,
+    CONTROL_BIT,
+    CRC_POSITION,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+)
+from .varints import BytesLike, append_varint
+
+Headers = Iterable[tuple[str, BytesLike | None]]
+RecordParts = tuple[int, int, BytesLike | None, BytesLike | None, Headers]
+"""(offset, timestamp, key, value, headers), both numbers absolute."""
+
+_I64 = struct.Struct(">q")
+_U32 = struct.Struct(">I")
+_I32 = struct.Struct(">i")
+_I16 = struct.Struct(">h")
+_LEADER_EPOCH_POSITION = 12
+_MAX_TIMESTAMP_POSITION = 35
+
+
+def build_batch(
+    records: Iterable[RecordParts],
+    *,
+    base_offset: int | None = None,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: bool = False,
+    delete_horizon_ms: int | None = None,
+    partition_leader_epoch: int = 0,
+    last_offset_delta: int | None = None,
+    base_timestamp: int | None = None,
+    max_timestamp: int | None = None,
+) -> bytearray:
+    """Return one batch that holds `records`, in the order given, with gaps between offsets where they have gaps.
+
+    Args:
+        base_offset: The first record's offset unless given; give it when records at the front are missing.
+        last_offset_delta: From the last record unless given; give it when records at the end are missing.
+        delete_horizon_ms: Takes the place of the base timestamp, which records are relative to.
+        base_timestamp, max_timestamp: The first record's and the largest, unless given; -1 without records.
+    """
+    rows = list(records)
+    if base_offset is None:
+        base_offset = rows[0][0] if rows else 0
+    if last_offset_delta is None:
+        last_offset_delta = rows[-1][0] - base_offset if rows else 0
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+    elif base_timestamp is None:
+        base_timestamp = rows[0][1] if rows else NO_TIMESTAMP
+    if max_timestamp is None:
+        max_timestamp = max((row[1] for row in rows), default=NO_TIMESTAMP)
+    payload = bytearray()
+    for offset, timestamp, key, value, headers in rows:
+        append_record(payload, timestamp - base_timestamp, offset - base_offset, key, value, headers)
+    attributes = (
+        codec
+        | (LOG_APPEND_TIME_BIT if log_append_time else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
+    )
+    return seal_batch(
+        payload,
+        record_count=len(rows),
+        base_offset=base_offset,
+        last_offset_delta=last_offset_delta,
+        attributes=attributes,
+        level=level,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+def append_record(
+    out: bytearray,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: BytesLike | None,
+    value: BytesLike | None,
+    headers: Headers = (),
+) -> None:
+    """Append one record to a records block that is not compressed yet."""
+    body = bytearray(1)  # record attributes: none are defined
+    append_varint(body, timestamp_delta)
+    append_varint(body, offset_delta)
+    _append_field(body, key)
+    _append_field(body, value)
+    pairs = tuple(headers)
+    append_varint(body, len(pairs))
+    for name, content in pairs:
+        _append_field(body, name.encode())
+        _append_field(body, content)
+    append_varint(out, len(body))
+    out += body
+
+
+def _append_field(body: bytearray, content: BytesLike | None) -> None:
+    if content is None:
+        body.append(1)  # length -1
+    else:
+        append_varint(body, len(content))
+        body += content
+
+
+def seal_batch(
+    payload: BytesLike,
+    *,
+    record_count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    partition_leader_epoch: int = 0,
+    level: int | None = None,
+) -> bytearray:
+    """Return a batch around a records block, which is compressed with the codec that `attributes` names.
+
+    A batch without records carries no codec and no bytes behind its header, whatever `attributes` says.
+    """
+    if record_count == 0:
+        attributes &= ~0x07
+        block: BytesLike = b""
+    else:
+        codec = attributes & 0x07
+        block = compress(codec, payload, level) if codec else payload
+    batch = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        HEADER_BYTES + len(block) - LOG_OVERHEAD_BYTES,
+        partition_leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    batch += block
+    _write_crc(batch)
+    return batch
+
+
+def assign_in_place(batch: bytearray | memoryview, base_offset: int, partition_leader_epoch: int) -> None:
+    """Give a produced batch its place in the log. Both fields lie outside the CRC, which stays as it is."""
+    _I64.pack_into(batch, 0, base_offset)
+    _I32.pack_into(batch, _LEADER_EPOCH_POSITION, partition_leader_epoch)
+
+
+def set_log_append_time_in_place(batch: bytearray | memoryview, now_ms: int) -> None:
+    """Make `now_ms` the timestamp of every record of one whole batch, whose records stay untouched; CRC renewed."""
+    (attributes,) = _I16.unpack_from(batch, ATTRIBUTES_POSITION)
+    _I16.pack_into(batch, ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME_BIT)
+    _I64.pack_into(batch, _MAX_TIMESTAMP_POSITION, now_ms)
+    _write_crc(batch)
+
+
+def _write_crc(batch: bytearray | memoryview) -> None:
+    with memoryview(batch) as view:
+        crc = crc32c(view[ATTRIBUTES_POSITION:])
+    _U32.pack_into(batch, CRC_POSITION, crc)

@@ -1,0 +1,385 @@
+"""Record batches (magic 2) as views over the bytes they came in.
+
+Used wherever batches are read: validation and segments look at headers only, the cleaner and the inspection tools
+at records. Nothing is copied until a record is asked for, and no batch is ever changed here (`batch_builder` writes).
+
+    pos  size  field                        pos  size  field
+      0     8  base offset                   27     8  base timestamp, or the delete horizon if bit 6 is set
+      8     4  length = whole size - 12      35     8  max timestamp
+     12     4  partition leader epoch        43     8  producer id (-1 none)
+     16     1  magic = 2                     51     2  producer epoch
+     17     4  CRC-32C over 21..end          53     4  base sequence (-1 none)
+     21     2  attributes                    57     4  record count
+     23     4  last offset delta             61        records, compressed as one block
+
+    attributes: 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon
+
+    record = length varint | attributes i8 | timestamp delta varlong | offset delta varint
+             | key length varint, key | value length varint, value
+             | header count varint, (key length varint, key, value length varint, value)*
+
+All integers are big endian; a length of -1 means null. Source: KIP-98, KIP-82 (headers), KIP-534 (delete horizon).
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from .compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
+from .errors import CorruptRecordError
+from .varints import BytesLike, read_varint, read_varlong
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+LOG_OVERHEAD_BYTES = 12
+"""Base offset and length: what a reader needs to find the next batch."""
+MAGIC = 2
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
+_SEQUENCE_MASK = 0x7FFF_FFFF
+
+
+def sequence_after(sequence: int, steps: int) -> int:
+    """Return the sequence number `steps` after `sequence`; 2**31 - 1 is followed by 0."""
+    return (sequence + steps) & _SEQUENCE_MASK
+
+
+class Record(NamedTuple):
+    """One record with absolute offset and timestamp; `sequence` is -1 where the batch has no producer."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    sequence: int = NO_SEQUENCE
+
+
+class RecordSpan(NamedTuple):
+    """Where one record lies in its batch's payload, and what the cleaner must know of it.
+
+    The record, its length included, is `payload[start:end]`. The value is None for a tombstone only.
+    """
+
+    offset: int
+    timestamp_delta: int
+    key: bytes | None
+    has_value: bool
+    start: int
+    end: int
+
+
+class RecordBatch:
+    """The header of the batch at `at`, and access to its records.
+
+    The bytes from `at` on may end before the batch does (a reader that wants headers only); then `is_whole` is False and
+    only the header is to be used.
+
+    Raises:
+        CorruptRecordError: No batch can begin like this: fewer than 61 bytes, another magic, an impossible length.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size_bytes",
+        "view",
+    )
+    base_offset: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    size_bytes: int
+    view: memoryview
+
+    def __init__(self, data: BytesLike, at: int = 0) -> None:
+        if len(data) - at < HEADER_BYTES:
+            raise CorruptRecordError(f"{len(data) - at} bytes where a batch header of {HEADER_BYTES} should be")
+        (
+            self.base_offset,
+            length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        ) = HEADER.unpack_from(data, at)
+        self.size_bytes = LOG_OVERHEAD_BYTES + length
+        if self.magic != MAGIC or self.size_bytes < HEADER_BYTES:
+            raise CorruptRecordError(f"no batch begins at byte {at}: magic {self.magic}, length {length}")
+        self.view = memoryview(data)[at : at + self.size_bytes]
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(offsets {self.base_offset}-{self.last_offset}, {self.record_count} records, "
+            f"{self.size_bytes} bytes, attributes {self.attributes:#x})"
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.view) == self.size_bytes
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last offset, -1 if the batch has none."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return sequence_after(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_producer(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers in this batch may go, None while no cleaner has stamped it."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    def computed_crc(self) -> int:
+        crc: int = crc32c(self.view[ATTRIBUTES_POSITION:])
+        return crc
+
+    def is_crc_valid(self) -> bool:
+        return self.computed_crc() == self.crc
+
+    def payload(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> memoryview:
+        """Return the records block, unpacked; each call unpacks anew. Errors as `compression.decompress`."""
+        block = self.view[HEADER_BYTES:]
+        if self.record_count == 0 and not block:
+            return block  # emptied by the cleaner; it may keep the codec bits, and no codec unpacks nothing
+        return decompress(self.attributes & CODEC_MASK, block, max_bytes=max_bytes)
+
+    def records(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> Iterator[Record]:
+        """Yield every record. Under log append time each carries the batch's max timestamp.
+
+        Raises:
+            CorruptRecordError: A length leaves its record or the batch, a record is longer than its fields, a
+                header has no name, or the count is not what the block holds. Records before that were yielded.
+        """
+        base_timestamp, base_sequence = self.base_timestamp, self.base_sequence
+        append_time = self.max_timestamp if self.is_log_append_time else None
+        data = bytes(self.payload(max_bytes=max_bytes))
+        for offset_delta, timestamp_delta, key, value_at, start, end in _walk(data, self.record_count):
+            try:
+                value, at = _read_bytes(data, value_at, end)
+                headers, at = _read_headers(data, at, end)
+            except IndexError:
+                raise CorruptRecordError(f"the batch ends inside the record at byte {start}") from None
+            if at != end:
+                raise CorruptRecordError(f"record at byte {start} is not as long as its fields")
+            yield Record(
+                self.base_offset + offset_delta,
+                base_timestamp + timestamp_delta if append_time is None else append_time,
+                key,
+                value,
+                headers,
+                NO_SEQUENCE if base_sequence < 0 else sequence_after(base_sequence, offset_delta),
+            )
+
+    def spans(self, payload: BytesLike | None = None) -> Iterator[RecordSpan]:
+        """Yield where each record lies in the payload.
+
+        Args:
+            payload: What `payload()` returned, for callers that cut records out of it; None unpacks again.
+
+        Raises:
+            CorruptRecordError: As `records`, but the inside of values and headers is not looked at.
+        """
+        data = bytes(self.payload() if payload is None else payload)
+        base_offset = self.base_offset
+        for offset_delta, timestamp_delta, key, value_at, start, end in _walk(data, self.record_count):
+            # A negative length is an odd number in zig-zag form, in its first byte already.
+            has_value = not data[value_at] & 1
+            yield RecordSpan(base_offset + offset_delta, timestamp_delta, key, has_value, start, end)
+
+
+def batches(data: BytesLike) -> Iterator[RecordBatch]:
+    """Yield the whole batches that lie back to back in `data`.
+
+    Raises:
+        CorruptRecordError: A batch cannot begin where the last one ended, or the last one is cut short.
+    """
+    view = memoryview(data)
+    at = 0
+    while at < len(view):
+        batch = RecordBatch(view, at)
+        if not batch.is_whole:
+            raise CorruptRecordError(f"batch of {batch.size_bytes} bytes where {len(view) - at} are left")
+        yield batch
+        at += batch.size_bytes
+
+
+def null_key_indexes(payload: BytesLike, record_count: int) -> list[int]:
+    """Return the indexes of the records without a key; the check of every produce to a compacted topic.
+
+    It hops from record to record and reads nothing but the key's length.
+
+    Raises:
+        CorruptRecordError: A record leaves the block, or the count is not what the block holds.
+    """
+    data = bytes(payload)  # indexing bytes is faster than indexing a view, by more than the copy costs
+    end = len(data)
+    found: list[int] = []
+    at = 0
+    try:
+        for index in range(record_count):
+            size = data[at]
+            if size < 0x80:
+                at += 1
+            elif data[at + 1] < 0x80:
+                size = size & 0x7F | data[at + 1] << 7
+                at += 2
+            else:
+                size, at = read_varint(data, at)
+                size = size << 1 ^ size >> 31
+            record_end = at + (size >> 1)
+            if size & 1 or record_end > end:
+                raise CorruptRecordError(f"record {index} leaves its batch")
+            at += 1  # attributes
+            while data[at] >= 0x80:  # timestamp delta
+                at += 1
+            at += 1
+            while data[at] >= 0x80:  # offset delta
+                at += 1
+            at += 1
+            key_length, at = read_varint(data, at) if data[at] >= 0x80 else (_SHORT[data[at]], at + 1)
+            if key_length < 0:
+                found.append(index)
+                key_length = 0
+            if at + key_length >= record_end:
+                raise CorruptRecordError(f"key of record {index} leaves no room for a value")
+            at = record_end
+    except IndexError:
+        raise CorruptRecordError(f"{record_count} records announced, the block ends in one of them") from None
+    if at != end:
+        raise CorruptRecordError(f"{end - at} bytes follow the {record_count} records of a batch")
+    return found
+
+
+_SHORT = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
+"""Signed values of the one-byte varints."""
+
+
+def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | None, int, int, int]]:
+    """Yield (offset delta, timestamp delta, key, position of the value's length, start, end) of each record."""
+    at = 0
+    block_end = len(data)
+    try:
+        for _ in range(record_count):
+            start = at
+            byte = data[at]
+            size, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varint(data, at)
+            end = at + size
+            if size < 0 or end > block_end:
+                raise CorruptRecordError(f"record at byte {start} leaves its batch")
+            at += 1  # record attributes: none are defined
+            byte = data[at]
+            timestamp_delta, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varlong(data, at)
+            byte = data[at]
+            offset_delta, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varint(data, at)
+            byte = data[at]
+            key_length, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varint(data, at)
+            value_at = at + key_length if key_length > 0 else at
+            if value_at >= end:
+                raise CorruptRecordError(f"key of the record at byte {start} leaves no room for a value")
+            yield (
+                offset_delta,
+                timestamp_delta,
+                None if key_length < 0 else data[at:value_at],
+                value_at,
+                start,
+                end,
+            )
+            at = end
+    except IndexError:
+        raise CorruptRecordError(f"{record_count} records announced, the block ends in one of them") from None
+    if at != block_end:
+        raise CorruptRecordError(f"{block_end - at} bytes follow the {record_count} records of a batch")
+
+
+def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(data, at)
+    if length < 0:  # -1 on every writer's wire; readers everywhere take any negative length for null
+        return None, at
+    if length > end - at:
+        raise CorruptRecordError(f"field of {length} bytes where {end - at} are left of its record")
+    return data[at : at + length], at + length
+
+
+def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = read_varint(data, at)
+    if count == 0:
+        return (), at
+    if not 0 < count <= end - at:
+        raise CorruptRecordError(f"{count} headers where {end - at} bytes are left")
+    headers = []
+    for _ in range(count):
+        name, at = _read_bytes(data, at, end)
+        if name is None:
+            raise CorruptRecordError("a record header has no name")
+        value, at = _read_bytes(data, at, end)
+        try:
+            headers.append((name.decode(), value))
+        except UnicodeDecodeError:
+            raise CorruptRecordError("the name of a record header is not UTF-8") from None
+    return tuple(headers), at

@@ -1,0 +1,54 @@
+"""Variable-length integers of the record format: little groups of seven bits, zig-zag for signed values.
+
+    value    0   -1    1   -2   …   63   -64     64
+    bytes   00   01   02   03   …   7e    7f   80 01
+
+Only records use them here (messages have their own unsigned ones in `wire`). Readers accept what Apache Kafka
+accepts: at most five bytes for 32 bits and ten for 64; bits beyond the width are dropped, as its integer arithmetic
+does. A reader that runs off the buffer raises IndexError, which callers turn into their own error.
+"""
+
+from .errors import CorruptRecordError
+
+BytesLike = bytes | bytearray | memoryview
+
+
+def read_varint(data: BytesLike, at: int) -> tuple[int, int]:
+    """Return the signed 32-bit value at `at` and the position after it.
+
+    Raises:
+        CorruptRecordError: A fifth byte announces a sixth.
+        IndexError: `data` ends inside the value.
+    """
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    return _read_long(data, at, byte_count_max=5, mask=0xFFFF_FFFF)
+
+
+def read_varlong(data: BytesLike, at: int) -> tuple[int, int]:
+    """Return the signed 64-bit value at `at` and the position after it; errors as in `read_varint`."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    return _read_long(data, at, byte_count_max=10, mask=0xFFFF_FFFF_FFFF_FFFF)
+
+
+def _read_long(data: BytesLike, at: int, *, byte_count_max: int, mask: int) -> tuple[int, int]:
+    raw = 0
+    for index in range(byte_count_max):
+        byte = data[at + index]
+        raw |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            raw &= mask
+            return (raw >> 1) ^ -(raw & 1), at + index + 1
+    raise CorruptRecordError(f"variable-length integer at byte {at} is longer than {byte_count_max} bytes")
+
+
+def append_varint(out: bytearray, value: int) -> None:
+    """Append a signed integer of up to 64 bits; the shortest form, the only one any writer emits."""
+    raw = value << 1 if value >= 0 else ~(value << 1)
+    while raw >= 0x80:
+        out.append((raw & 0x7F) | 0x80)
+        raw >>= 7
+    out.append(raw)
