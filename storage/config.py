@@ -20,7 +20,6 @@ from .options import (
     Value,
     at_least,
     between,
-    format_value,
     items_of,
     one_of,
     option,
@@ -220,9 +219,7 @@ class LogConfig:
     )
     remote_log_copy_disable: bool = option(_BOOLEAN, False, None, "Kept and shown; tiering is not offered.")
     remote_log_delete_on_disable: bool = option(_BOOLEAN, False, None, "Kept and shown; tiering is not offered.")
-    remote_storage_enable: bool = option(
-        _BOOLEAN, False, None, "Tiered storage; not offered, and refused together with compact."
-    )
+    remote_storage_enable: bool = option(_BOOLEAN, False, None, "Tiered storage; not offered, so true is refused.")
     retention_bytes: int = option(
         _LONG,
         -1,
@@ -304,29 +301,34 @@ class LogConfig:
         config.check()
         return config
 
+    @classmethod
+    def from_stored(cls, texts: Mapping[str, str], base: "LogConfig | None" = None) -> "tuple[LogConfig, list[str]]":
+        """As `from_texts` for overrides found on disk, which another version or Apache Kafka may have written.
+
+        Values that this version does not take are left out, values that contradict each other stay; the list
+        tells of both. Never raises.
+        """
+        values: dict[str, Value] = {}
+        problems = []
+        for name, text in texts.items():
+            try:
+                values[name] = parse_value(name, text)
+            except ConfigError as error:
+                problems.append(str(error))
+        config = cls.from_values(values, base)
+        try:
+            config.check()
+        except ConfigError as error:
+            problems.append(str(error))
+        return config, problems
+
     def check(self) -> None:
         """The rules between options. ConfigError for the first one broken."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
-            raise _conflict(self, "min.compaction.lag.ms", "must not exceed", "max.compaction.lag.ms")
+            bound = f"must not exceed max.compaction.lag.ms={self.max_compaction_lag_ms}"
+            raise TOPIC_OPTIONS["min.compaction.lag.ms"].error(str(self.min_compaction_lag_ms), bound)
         if self.remote_storage_enable:
-            self._check_tiered()
-
-    def _check_tiered(self) -> None:
-        if self.is_compact:
-            raise _conflict(self, "remote.storage.enable", "cannot go with", "cleanup.policy")
-        for local, total in (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes")):
-            local_value = getattr(self, TOPIC_OPTIONS[local].attribute)
-            total_value = getattr(self, TOPIC_OPTIONS[total].attribute)
-            if local_value == -2 or total_value < 0:
-                continue
-            if local_value == -1 or local_value > total_value:
-                raise _conflict(self, local, "must not exceed", total)
-
-
-def _conflict(config: LogConfig, name: str, rule: str, other: str) -> ConfigError:
-    value = format_value(getattr(config, TOPIC_OPTIONS[name].attribute))
-    bound = format_value(getattr(config, TOPIC_OPTIONS[other].attribute))
-    return TOPIC_OPTIONS[name].error(value, f"{rule} {other}={bound}")
+            raise TOPIC_OPTIONS["remote.storage.enable"].error("true", "tiered storage is not offered")
 
 
 TOPIC_OPTIONS: dict[str, Option] = options_of(LogConfig)
