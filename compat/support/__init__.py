@@ -1,0 +1,1 @@
+"""What the suites share: starting brokers, counting checks, reading topics and segment files."""

@@ -1,0 +1,127 @@
+"""Apache Kafka 4.3.1 in its own process, from its released jars: the baseline that Ottla is compared with.
+
+The jars (54 MB) are fetched once by Maven into `~/.cache/ottla-compat`, or `$OTTLA_COMPAT_CACHE`.
+One node, broker and KRaft controller in one process, node id 0 as Ottla's default.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+from .process import START_TIMEOUT_S, BrokerProcess, free_port
+from .raw import has_brokers
+from .suite import NotRunError
+
+VERSION = "4.3.1"
+HERE = Path(__file__).parent
+POM = HERE / "apache_kafka.pom.xml"
+LOG4J = HERE / "log4j2.yaml"
+
+
+def cache_dir() -> Path:
+    """Where downloads are kept between runs."""
+    return Path(os.environ.get("OTTLA_COMPAT_CACHE", Path.home() / ".cache" / "ottla-compat"))
+
+
+def jars() -> Path:
+    """The folder of Apache Kafka's jars, fetched now if need be. NotRunError without java or Maven."""
+    folder = cache_dir() / f"apache-kafka-{VERSION}"
+    if not shutil.which("java"):
+        raise NotRunError("java and Maven")
+    if (folder / "complete").exists():
+        return folder
+    if not shutil.which("mvn"):
+        raise NotRunError("java and Maven")
+    folder.mkdir(parents=True, exist_ok=True)
+    fetch = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    done = subprocess.run(fetch, capture_output=True, text=True, cwd=folder)
+    if done.returncode:
+        raise NotRunError(f"Maven with access to Maven Central ({done.stdout.strip().splitlines()[:1]})")
+    (folder / "complete").touch()
+    return folder
+
+
+def java(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
+    """A command line that runs one class of Apache Kafka."""
+    return [
+        "java",
+        f"-Xmx{heap}",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35",
+        "-Djava.awt.headless=true",
+        "-cp",
+        f"{jars()}/*",
+        f"-Dlog4j2.configurationFile={LOG4J}",
+        main_class,
+        *arguments,
+    ]
+
+
+def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one of Apache Kafka's tools to its end; output is captured."""
+    return subprocess.run(java(main_class, *arguments), capture_output=True, text=True)
+
+
+class ApacheKafkaProcess(BrokerProcess):
+    """Apache Kafka on a temporary data directory and free ports.
+
+    The first start formats the directory. `overrides` are lines of server.properties.
+    """
+
+    kind = "apache-kafka"
+
+    def __init__(
+        self,
+        *,
+        data: Path | None = None,
+        overrides: dict[str, str] | None = None,
+        keep: bool = False,
+        heap: str = "512m",
+    ) -> None:
+        super().__init__(data=data, overrides=overrides, keep=keep)
+        self.heap = heap
+        self.addresses = [f"127.0.0.1:{free_port()}"]
+        self.controller_port = free_port()
+
+    def properties(self) -> dict[str, str]:
+        controller = f"127.0.0.1:{self.controller_port}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "0",
+            "controller.quorum.voters": f"0@{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "broker.session.timeout.ms": "4000",  # after kill -9 it may register again only when this has passed
+            **self.overrides,
+        }
+
+    def command(self) -> list[str]:
+        config = self.work / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
+        if not (self.data / "meta.properties").exists():
+            cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            done = tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+            if done.returncode:
+                raise RuntimeError(f"formatting failed:\n{done.stdout}{done.stderr}")
+        return java("kafka.Kafka", str(config), heap=self.heap)
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline and process.poll() is None:
+            if has_brokers("127.0.0.1", self.port):
+                return
+            time.sleep(0.02)
+        raise RuntimeError(f"Apache Kafka did not come up:\n{self.output_tail()}")

@@ -1,0 +1,205 @@
+"""What a broker in its own process can do: start, stop, be killed, start again on the same data and port."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+import psutil
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+
+
+class Broker(Protocol):
+    """The part of a broker that most suites need: where it listens."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+class RunningBroker:
+    """A broker that somebody else started; it cannot be stopped and its files are out of reach."""
+
+    def __init__(self, address: str) -> None:
+        self.bootstrap = address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class BrokerProcess:
+    """Base of OttlaProcess and ApacheKafkaProcess. A context manager: entering starts, leaving stops and cleans up.
+
+    Attributes:
+        work: A folder of its own, for the broker's output and, unless another one was given, its data.
+        data: The data directory; survives stop, kill and start.
+        bootstrap: `HOST:PORT` of the first node, once started; the same after a restart.
+        addresses: One address a node.
+    """
+
+    kind = "broker"
+
+    def __init__(self, *, data: Path | None = None, overrides: dict[str, str] | None = None, keep: bool = False):
+        self.work = Path(tempfile.mkdtemp(prefix=f"compat-{self.kind}-"))
+        self.data = data or self.work / "data"
+        self.overrides = dict(overrides or {})
+        self.keep = keep
+        self.addresses: list[str] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    # -- what the two kinds fill in
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        raise NotImplementedError
+
+    # -- life
+
+    def start(self) -> Self:
+        """Start, or start again, and return when it serves. RuntimeError with the end of its output if it does not."""
+        assert self.process is None, "already running"
+        self.starts += 1
+        command = self.command()
+        with open(self.output_path, "ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self.stdout_target(output),
+                stderr=output,
+                cwd=self.work,
+                start_new_session=True,
+            )
+        try:
+            self.wait_until_ready(self.process)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stdout_target(self, output: IO[bytes]) -> int | IO[bytes]:
+        return output
+
+    def stop(self) -> int:
+        """SIGTERM and wait; returns the exit code. A broker that does not stop in time is killed: RuntimeError."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"{self.kind} did not stop within {STOP_TIMEOUT_S:.0f} s of SIGTERM") from None
+        self._forget()
+        return code
+
+    def kill(self) -> None:
+        """kill -9, at once."""
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._forget()
+
+    def _forget(self) -> None:
+        if self.process and self.process.stdout:
+            self.process.stdout.close()
+        self.process = None
+
+    def restart(self, *, kill: bool = False, overrides: dict[str, str] | None = None) -> Self:
+        """Stop (or kill) and start on the same data and port; `overrides` are added to those given before."""
+        if kill:
+            self.kill()
+        else:
+            self.stop()
+        self.overrides.update(overrides or {})
+        return self.start()
+
+    # -- looking at it
+
+    @property
+    def bootstrap(self) -> str:
+        return self.addresses[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    @property
+    def output_path(self) -> Path:
+        return self.work / "output.log"
+
+    def output_tail(self, lines: int = 15) -> str:
+        return "\n".join(self.output_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def cpu_seconds(self) -> float:
+        """User and system time that the process used since it started."""
+        assert self.process is not None
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def resident_bytes(self) -> int:
+        assert self.process is not None
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def partition_dir(self, topic: str, partition: int = 0) -> Path:
+        return self.data / f"{topic}-{partition}"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self.process is not None:
+            if kind is None:
+                self.stop()
+            else:
+                print(f"--- end of the output of {self.kind}:\n{self.output_tail()}\n---", flush=True)
+                self.kill()
+        self.dispose()
+
+    def dispose(self) -> None:
+        """Remove the work folder, unless `keep`."""
+        if self.keep:
+            print(f"kept: {self.work} (data: {self.data})", flush=True)
+        else:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+
+class LineReader(threading.Thread):
+    """Copies a process's standard output to a file and wakes whoever waits for a line that starts with a word."""
+
+    def __init__(self, stream: IO[bytes], copy_to: Path, word: str) -> None:
+        super().__init__(daemon=True)
+        self.stream, self.copy_to, self.word = stream, copy_to, word
+        self.found = threading.Event()
+        self.line: str | None = None
+
+    def run(self) -> None:
+        with open(self.copy_to, "ab") as copy, contextlib.suppress(ValueError, OSError):
+            for raw in self.stream:
+                copy.write(raw)
+                copy.flush()
+                line = raw.decode(errors="replace").strip()
+                if self.line is None and line.startswith(self.word):
+                    self.line = line
+                    self.found.set()
+        self.found.set()
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
