@@ -1,0 +1,104 @@
+"""The APIs of the protocol: one row each, sorted by key.
+
+Adding an API is a file in `messages/` and a row here. The file is named after the API in snake case and holds the
+classes `<Name>Request` and `<Name>Response`; it is loaded when the API is first spoken, because making the message
+classes of all APIs takes longer than a broker should need to start.
+
+Version ranges are those of Apache Kafka 4.3.1.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API: its messages, the versions we speak and how they are encoded.
+
+    `versions` are lowest and highest, both inclusive; `flexible_since` is the first version in KIP-482's flexible
+    encoding, None when there is none; `advertised` is what ApiVersions says where that differs from `versions`.
+    """
+
+    key: int
+    name: str
+    versions: tuple[int, int]
+    flexible_since: int | None
+    advertised_from: int | None = None
+
+    @cached_property
+    def _messages(self) -> ModuleType:
+        return import_module(f".messages.{snake_case(self.name)}", __package__)
+
+    @cached_property
+    def request(self) -> type[Any]:
+        """The request's message class."""
+        return self._messages.__dict__[f"{self.name}Request"]  # type: ignore[no-any-return]
+
+    @cached_property
+    def response(self) -> type[Any]:
+        """The response's message class."""
+        return self._messages.__dict__[f"{self.name}Response"]  # type: ignore[no-any-return]
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        """The range to name in ApiVersions, both ends inclusive."""
+        low, high = self.versions
+        return (low if self.advertised_from is None else self.advertised_from, high)
+
+    def speaks(self, version: int) -> bool:
+        return self.versions[0] <= version <= self.versions[1]
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether the body, and the request header with it, is in flexible encoding."""
+        return self.flexible_since is not None and version >= self.flexible_since
+
+    def has_flexible_response_header(self, version: int) -> bool:
+        """ApiVersions alone keeps the old header: its client cannot know yet what the broker speaks (KIP-511)."""
+        return self.is_flexible(version) and self.key != API_VERSIONS_KEY
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+API_VERSIONS_KEY = 18
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        # librdkafka takes a broker that does not name Produce 0-2 for one without Produce (KAFKA-18659).
+        Api(0, "Produce", (3, 13), 9, advertised_from=0),
+        Api(1, "Fetch", (4, 18), 12),
+        Api(2, "ListOffsets", (1, 11), 6),
+        Api(3, "Metadata", (0, 13), 9),
+        Api(8, "OffsetCommit", (2, 10), 8),
+        Api(9, "OffsetFetch", (1, 10), 6),
+        Api(10, "FindCoordinator", (0, 6), 3),
+        Api(11, "JoinGroup", (0, 9), 6),
+        Api(12, "Heartbeat", (0, 4), 4),
+        Api(13, "LeaveGroup", (0, 5), 4),
+        Api(14, "SyncGroup", (0, 5), 4),
+        Api(15, "DescribeGroups", (0, 6), 5),
+        Api(16, "ListGroups", (0, 5), 3),
+        Api(API_VERSIONS_KEY, "ApiVersions", (0, 4), 3),
+        Api(19, "CreateTopics", (2, 7), 5),
+        Api(20, "DeleteTopics", (1, 6), 4),
+        Api(21, "DeleteRecords", (0, 2), 2),
+        Api(22, "InitProducerId", (0, 5), 2),
+        Api(23, "OffsetForLeaderEpoch", (2, 4), 4),
+        Api(32, "DescribeConfigs", (1, 4), 4),
+        Api(33, "AlterConfigs", (0, 2), 2),
+        Api(35, "DescribeLogDirs", (1, 5), 2),
+        Api(37, "CreatePartitions", (0, 3), 2),
+        Api(42, "DeleteGroups", (0, 2), 2),
+        Api(44, "IncrementalAlterConfigs", (0, 1), 1),
+        Api(47, "OffsetDelete", (0, 0), None),
+        Api(60, "DescribeCluster", (0, 2), 0),
+        Api(74, "ListConfigResources", (0, 1), 0),
+        Api(75, "DescribeTopicPartitions", (0, 0), 0),
+    )
+}

@@ -1,0 +1,114 @@
+"""Frames to requests, responses to frames: the protocol as the server's connection loop sees it, and its client twin.
+
+A frame is an int32 size and that many bytes; `parse_request` gets it without the size, `encode_response` gives it with
+the size. Records are never copied: those of a request are views into the frame, those of a response stay elements of
+their own in the list of parts, for the connection to send as they are.
+"""
+
+import struct
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from .apis import API_VERSIONS_KEY, APIS, Api
+from .errors import ErrorCode, ProtocolError
+from .headers import read_request_header, read_response_header, request_header, skip_tags
+from .wire import Parts, codec
+
+_SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
+
+
+@dataclass(slots=True)
+class Request:
+    """A request as parsed. `body` is the API's request class; None only for ApiVersions in a version we do not know,
+    whose answer goes out in version 0."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Any
+
+
+def parse_request(frame: memoryview) -> Request:
+    """One frame (without its size) as a request.
+
+    Raises ProtocolError for an API or version that we do not speak and for bytes that are not the message; the
+    connection is then closed, as Kafka does. ApiVersions is the exception (KIP-511): in an unknown version it is
+    parsed no further than the header, so that the client can be told which versions there are.
+    """
+    api_key, version, correlation_id, client_id, at = read_request_header(frame)
+    api = APIS.get(api_key)
+    if api is None:
+        raise ProtocolError(f"unknown API key {api_key} (version {version}, client {client_id!r})")
+    if not api.speaks(version):
+        if api_key == API_VERSIONS_KEY:
+            return Request(api, version, correlation_id, client_id, None)
+        raise ProtocolError(f"{api.name} version {version} is not among {api.versions} (client {client_id!r})")
+    flexible = api.is_flexible(version)
+    if flexible:
+        at = skip_tags(frame, at)
+    body, at = codec(api.request, version, flexible).read(frame, at)
+    if at != len(frame):
+        raise ProtocolError(f"{api.name} version {version}: {len(frame) - at} bytes behind the request")
+    return Request(api, version, correlation_id, client_id, body)
+
+
+def encode_response(request: Request, body: Any) -> list[Any]:
+    """The parts of the response frame, size first, to be sent in order.
+
+    Parts of ours are bytearrays; records are the very objects that `body` carries (bytes-like, or slices of files).
+    `body` may be None for an unknown ApiVersions version: Kafka's answer to it is made here.
+    """
+    api, version = request.api, request.version
+    if request.body is None and api.key == API_VERSIONS_KEY:
+        version = 0
+        body = _unsupported_api_versions() if body is None else body
+    parts = Parts()
+    head = parts.tail
+    head += bytes(8)
+    if api.has_flexible_response_header(version):
+        head.append(0)
+    codec(api.response, version, api.is_flexible(version)).write(body, parts)
+    elements = parts.elements
+    if len(elements) == 1:
+        size = len(head)
+    else:
+        elements = [part for part in elements if len(part)]
+        size = sum(map(len, elements))
+    _SIZE_AND_CORRELATION_ID.pack_into(head, 0, size - 4, request.correlation_id)
+    return elements
+
+
+@cache
+def _unsupported_api_versions() -> Any:
+    """The answer to an ApiVersions request of the future: UNSUPPORTED_VERSION, and the versions of ApiVersions."""
+    from .messages.api_versions import ApiVersion, ApiVersionsResponse
+
+    low, high = APIS[API_VERSIONS_KEY].advertised
+    row = ApiVersion(api_key=API_VERSIONS_KEY, min_version=low, max_version=high)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(row,))
+
+
+# --- the client's side, for tests and compatibility suites -----------------------------------------------------------
+
+
+def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: Any) -> bytes:
+    """A whole request frame, size included. `body`'s records must be bytes-like."""
+    flexible = api.is_flexible(version)
+    parts = Parts()
+    parts.tail += request_header(api.key, version, correlation_id, client_id, flexible)
+    codec(api.request, version, flexible).write(body, parts)
+    frame = b"".join(parts.elements)
+    return _SIZE.pack(len(frame)) + frame
+
+
+def parse_response(api: Api, version: int, frame: memoryview | bytes) -> tuple[int, Any]:
+    """(correlation id, body) of a response frame without its size. Raises ProtocolError; also for bytes left over."""
+    view = memoryview(frame)
+    correlation_id, at = read_response_header(view, api.has_flexible_response_header(version))
+    body, at = codec(api.response, version, api.is_flexible(version)).read(view, at)
+    if at != len(view):
+        raise ProtocolError(f"{api.name} version {version}: {len(view) - at} bytes behind the response")
+    return correlation_id, body

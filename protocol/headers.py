@@ -1,0 +1,88 @@
+"""The few bytes in front of every request and response body.
+
+    request    api_key int16 | api_version int16 | correlation_id int32 | client_id int16 length + bytes | tags*
+    response   correlation_id int32 | tags*                                             * in flexible versions only
+
+The client id keeps its two-byte length even in flexible headers, so that any broker can read the header of an
+ApiVersions request of a later version.
+"""
+
+import struct
+from typing import NamedTuple
+
+from .errors import ProtocolError
+from .wire import read_uvarint, uvarint
+
+_REQUEST_START = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """What stands before `client_id`'s tags; `next_at` is where the tags or the body begin."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    next_at: int
+
+
+def read_request_header(view: memoryview) -> RequestHeader:
+    """The header up to the client id, the same in all versions. Raises ProtocolError."""
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(view, 0)
+    except struct.error:
+        raise ProtocolError(f"a request of {len(view)} bytes has no header") from None
+    at: int = _REQUEST_START.size
+    if length < 0:
+        return RequestHeader(api_key, api_version, correlation_id, None, at)
+    end = at + length
+    if end > len(view):
+        raise ProtocolError("request header: client id cut short")
+    try:
+        return RequestHeader(api_key, api_version, correlation_id, str(view[at:end], "utf-8"), end)
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"request header: client id: {error}") from None
+
+
+def skip_tags(view: memoryview, at: int) -> int:
+    """Pass over a header's tagged fields, of which Kafka has defined none; returns where the body begins."""
+    try:
+        n = view[at]
+        at += 1
+        if n == 0:
+            return at
+        if n > 127:
+            n, at = read_uvarint(view, at, n)
+        if n > len(view) - at:
+            raise ProtocolError(f"header: {n} tagged fields in {len(view) - at} bytes")
+        for _ in range(n):
+            _, at = _uvarint_at(view, at)
+            length, at = _uvarint_at(view, at)
+            at += length
+    except IndexError:
+        raise ProtocolError("header: tagged fields cut short") from None
+    if at > len(view):
+        raise ProtocolError("header: tagged fields cut short")
+    return at
+
+
+def _uvarint_at(view: memoryview, at: int) -> tuple[int, int]:
+    first = view[at]
+    return (first, at + 1) if first < 128 else read_uvarint(view, at + 1, first)
+
+
+def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None, flexible: bool) -> bytes:
+    """A request header as a client sends it."""
+    raw = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(raw)
+    return _REQUEST_START.pack(api_key, api_version, correlation_id, length) + raw + (uvarint(0) if flexible else b"")
+
+
+def read_response_header(view: memoryview, flexible: bool) -> tuple[int, int]:
+    """(correlation id, where the body begins). Raises ProtocolError."""
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(view, 0)
+    except struct.error:
+        raise ProtocolError(f"a response of {len(view)} bytes has no header") from None
+    return correlation_id, skip_tags(view, 4) if flexible else 4

@@ -1,0 +1,153 @@
+"""The vocabulary in which messages are declared: the annotations of a dataclass are its wire schema.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class PartitionResponse:
+        index: Int32 = 0
+        log_start_offset: Annotated[Int64, since(5)] = -1
+        error_message: Annotated[String | None, since(8)] = None
+
+To a type checker `Int32` is plain `int`; `wire.codec` finds the wire type beside it. Arrays are `tuple[X, ...]`,
+structs are other dataclasses, nullable is `| None`. A field is written in the versions that its markers name and stands
+at its default in all others. `fields_of` answers what a class looks like in one version.
+"""
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, Protocol
+
+ZERO_UUID = bytes(16)
+
+
+class RecordsPart(Protocol):
+    """Record batches inside a message: a memoryview into the frame when read; when written, any buffer or slice of a
+    file that the connection knows how to send."""
+
+    def __len__(self) -> int: ...
+
+
+class Wire(NamedTuple):
+    """How an annotated type travels: a `struct` format of fixed size, or one of the names `string`, `bytes`,
+    `records`."""
+
+    type: str
+
+
+class since(NamedTuple):
+    """The field exists from this version on."""
+
+    version: int
+
+
+class until(NamedTuple):
+    """The last version that has the field."""
+
+    version: int
+
+
+class nullable_since(NamedTuple):
+    """Null may be sent from this version on; the type says `| None` for all versions."""
+
+    version: int
+
+
+class tag(NamedTuple):
+    """A tagged field (KIP-482): sent only when it differs from its default, behind the others, under this number."""
+
+    number: int
+
+
+Bool = Annotated[bool, Wire("?")]
+Int8 = Annotated[int, Wire("b")]
+Int16 = Annotated[int, Wire("h")]
+UInt16 = Annotated[int, Wire("H")]
+Int32 = Annotated[int, Wire("i")]
+UInt32 = Annotated[int, Wire("I")]
+Int64 = Annotated[int, Wire("q")]
+Float64 = Annotated[float, Wire("d")]
+Uuid = Annotated[bytes, Wire("16s")]
+String = Annotated[str, Wire("string")]
+Bytes = Annotated[bytes, Wire("bytes")]
+Records = Annotated[RecordsPart, Wire("records")]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A wire type: `name` is that of its `Wire`, or `array` (then `item` says of what) or `struct` (then `struct`)."""
+
+    name: str
+    item: "Type | None" = None
+    struct: type[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message class; `last` is None while it still exists, `nullable_from` None when never null."""
+
+    name: str
+    type: Type
+    first: int
+    last: int | None
+    nullable_from: int | None
+    tag: int | None
+    default: Any
+
+    def exists_in(self, version: int) -> bool:
+        return self.first <= version and (self.last is None or version <= self.last)
+
+    def is_nullable_in(self, version: int) -> bool:
+        return self.nullable_from is not None and version >= self.nullable_from
+
+
+_FIELDS: dict[type[Any], list[Field]] = {}
+
+
+def fields_of(cls: type[Any]) -> list[Field]:
+    """All fields of a message class, in the order in which they travel."""
+    if cls not in _FIELDS:
+        hints = typing.get_type_hints(cls, include_extras=True)
+        _FIELDS[cls] = [_field(f.name, hints[f.name], f.default) for f in dataclasses.fields(cls)]
+    return _FIELDS[cls]
+
+
+def _field(name: str, annotation: Any, default: Any) -> Field:
+    first = 0
+    last: int | None = None
+    nullable_from: int | None = None
+    number: int | None = None
+    while typing.get_origin(annotation) is Annotated:
+        inner, *marks = typing.get_args(annotation)
+        if any(isinstance(mark, Wire) for mark in marks):
+            break
+        for mark in marks:
+            match mark:
+                case since():
+                    first = mark.version
+                case until():
+                    last = mark.version
+                case nullable_since():
+                    nullable_from = mark.version
+                case tag():
+                    number = mark.number
+                case _:
+                    raise TypeError(f"{name}: {mark!r} is not a marker")
+        annotation = inner
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        (annotation,) = (one for one in typing.get_args(annotation) if one is not types.NoneType)
+        nullable_from = first if nullable_from is None else nullable_from
+    elif nullable_from is not None:
+        raise TypeError(f"{name}: nullable_since without `| None`")
+    return Field(name, _type(annotation), first, last, nullable_from, number, default)
+
+
+def _type(annotation: Any) -> Type:
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        (wire,) = (mark for mark in typing.get_args(annotation)[1:] if isinstance(mark, Wire))
+        return Type(wire.type)
+    if origin is tuple:
+        return Type("array", item=_type(typing.get_args(annotation)[0]))
+    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
+        return Type("struct", struct=annotation)
+    raise TypeError(f"{annotation!r} has no wire type")
