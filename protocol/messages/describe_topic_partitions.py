@@ -11,7 +11,7 @@ class TopicRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
+class RequestCursor:
     topic_name: String = ""
     partition_index: Int32 = 0
 
@@ -20,7 +20,7 @@ class Cursor:
 class DescribeTopicPartitionsRequest:
     topics: tuple[TopicRequest, ...] = ()
     response_partition_limit: Int32 = 2000
-    cursor: Cursor | None = None
+    cursor: RequestCursor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,13 @@ class DescribeTopicPartitionsResponseTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseCursor:
+    topic_name: String = ""
+    partition_index: Int32 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: Int32 = 0
     topics: tuple[DescribeTopicPartitionsResponseTopic, ...] = ()
-    next_cursor: Cursor | None = None
+    next_cursor: ResponseCursor | None = None
