@@ -116,12 +116,14 @@ def _field(name: str, annotation: Any, default: Any) -> Field:
     last: int | None = None
     nullable_from: int | None = None
     number: int | None = None
-    while typing.get_origin(annotation) is Annotated:
-        inner, *marks = typing.get_args(annotation)
-        if any(isinstance(mark, Wire) for mark in marks):
-            break
+    wire: Wire | None = None
+    # Annotated flattens: Annotated[Int64, since(5)] is Annotated[int, Wire("q"), since(5)].
+    if typing.get_origin(annotation) is Annotated:
+        annotation, *marks = typing.get_args(annotation)
         for mark in marks:
             match mark:
+                case Wire():
+                    wire = mark
                 case since():
                     first = mark.version
                 case until():
@@ -132,13 +134,13 @@ def _field(name: str, annotation: Any, default: Any) -> Field:
                     number = mark.number
                 case _:
                     raise TypeError(f"{name}: {mark!r} is not a marker")
-        annotation = inner
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         (annotation,) = (one for one in typing.get_args(annotation) if one is not types.NoneType)
         nullable_from = first if nullable_from is None else nullable_from
     elif nullable_from is not None:
         raise TypeError(f"{name}: nullable_since without `| None`")
-    return Field(name, _type(annotation), first, last, nullable_from, number, default)
+    type = Type(wire.type) if wire is not None else _type(annotation)
+    return Field(name, type, first, last, nullable_from, number, default)
 
 
 def _type(annotation: Any) -> Type:

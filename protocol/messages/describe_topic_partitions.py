@@ -11,7 +11,7 @@ class TopicRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestCursor:
+class Cursor:
     topic_name: String = ""
     partition_index: Int32 = 0
 
@@ -20,7 +20,7 @@ class RequestCursor:
 class DescribeTopicPartitionsRequest:
     topics: tuple[TopicRequest, ...] = ()
     response_partition_limit: Int32 = 2000
-    cursor: RequestCursor | None = None
+    cursor: Cursor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +47,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseCursor:
-    topic_name: String = ""
-    partition_index: Int32 = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: Int32 = 0
     topics: tuple[DescribeTopicPartitionsResponseTopic, ...] = ()
-    next_cursor: ResponseCursor | None = None
+    next_cursor: Cursor | None = None
