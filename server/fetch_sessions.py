@@ -1,0 +1,165 @@
+"""Fetch sessions (KIP-227): the broker remembers a client's partitions, so polls carry only changes.
+
+A session belongs to one node. A full fetch (epoch 0) opens one, each later fetch counts the epoch
+up, adds, changes and forgets partitions, and is answered with those partitions only that have
+something new: records, an error, or a moved high watermark or log start offset.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.fetch import FetchRequest, PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+# An idle session of this age may be evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
+EVICTION_AGE_MS = 120_000
+
+TopicKey = str | bytes
+"""A topic name up to Fetch 12, a topic id from 13 on."""
+
+
+@dataclass(slots=True)
+class FetchItem:
+    """One partition that a client fetches, and what it was told last."""
+
+    topic: TopicKey
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+
+    def has_news(self, data: PartitionData) -> bool:
+        """Whether an incremental answer must hold this partition; remembers what it then says."""
+        news = bool(data.records)
+        if data.high_watermark != self.told_high_watermark:
+            news = True
+            self.told_high_watermark = data.high_watermark
+        if data.log_start_offset != self.told_log_start_offset:
+            news = True
+            self.told_log_start_offset = data.log_start_offset
+        if data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != -1:
+            news = True
+            # The next success is news whatever it says.
+            self.told_high_watermark = -1
+        return news
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """The partitions of one client, in the order in which they are served."""
+
+    session_id: int
+    by_topic_id: bool
+    items: dict[tuple[TopicKey, int], FetchItem]
+    next_epoch: int
+    last_used_ms: int
+
+
+class FetchSessions:
+    """The sessions of one node, at most `max_sessions` (`max.incremental.fetch.session.cache.slots`)."""
+
+    def __init__(self, max_sessions: int, rng: random.Random) -> None:
+        self._max_sessions = max_sessions
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(
+        self, request: FetchRequest, by_topic_id: bool, now_ms: int
+    ) -> tuple[FetchSession | None, list[FetchItem]]:
+        """The partitions to read for `request`, and the session it belongs to (None without one).
+
+        Raises:
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+                FETCH_SESSION_TOPIC_ID_ERROR. Nothing changed.
+        """
+        session_id, epoch = request.session_id, request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            items = {(item.topic, item.partition): item for item in items_of(request, by_topic_id)}
+            session = self._open(items, by_topic_id, now_ms) if epoch == INITIAL_EPOCH and items else None
+            return session, list(items.values())
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
+        if epoch != session.next_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} expects epoch {session.next_epoch}, not {epoch}",
+            )
+        if by_topic_id != session.by_topic_id:
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes topic names and topic ids"
+            )
+        self._update(session, request)
+        session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        session.last_used_ms = now_ms
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session, list(session.items.values())
+
+    def _open(
+        self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, now_ms: int
+    ) -> FetchSession | None:
+        if len(self._sessions) >= self._max_sessions:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_AGE_MS:
+                return None  # The client goes on with full fetches.
+            del self._sessions[oldest.session_id]
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._rng.randrange(1, 2**31)
+        session = FetchSession(session_id, by_topic_id, items, 1, now_ms)
+        self._sessions[session_id] = session
+        return session
+
+    @staticmethod
+    def _update(session: FetchSession, request: FetchRequest) -> None:
+        for item in items_of(request, session.by_topic_id):
+            key = (item.topic, item.partition)
+            known = session.items.get(key)
+            if known is None:
+                session.items[key] = item
+            else:
+                known.fetch_offset = item.fetch_offset
+                known.max_bytes = item.max_bytes
+                known.current_leader_epoch = item.current_leader_epoch
+                known.last_fetched_epoch = item.last_fetched_epoch
+        for forgotten in request.forgotten_topics_data:
+            topic: TopicKey = forgotten.topic_id if session.by_topic_id else forgotten.topic
+            for partition in forgotten.partitions:
+                session.items.pop((topic, partition), None)
+
+    @staticmethod
+    def served(session: FetchSession, items: Iterable[FetchItem]) -> None:
+        """Move partitions whose records were sent to the end, so that the others get their turn."""
+        for item in items:
+            key = (item.topic, item.partition)
+            if key in session.items:
+                session.items[key] = session.items.pop(key)
+
+
+def items_of(request: FetchRequest, by_topic_id: bool) -> Iterable[FetchItem]:
+    """The partitions that `request` names, in its order."""
+    for topic in request.topics:
+        key: TopicKey = topic.topic_id if by_topic_id else topic.topic
+        for wanted in topic.partitions:
+            yield FetchItem(
+                key,
+                wanted.partition,
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                wanted.current_leader_epoch,
+                wanted.last_fetched_epoch,
+            )

@@ -1,0 +1,71 @@
+"""ApiVersions, API key 18, versions 0-4.
+
+Behaviour
+- The rows are computed from the handler table, so what is served and what is advertised cannot differ.
+- A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the row of
+  ApiVersions itself, so that the client can choose again (KIP-511).
+- From version 3 the client's software name and version must look like names (KIP-511), else
+  INVALID_REQUEST.
+- Version 4 alone may carry features whose minimum is 0 (KAFKA-17011).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from ...protocol.apis import API_VERSIONS_KEY, APIS
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from ..connection import Context
+from . import Handlers
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
+    rows = api_rows()
+    if request.body is None:
+        return ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=tuple(row for row in rows if row.api_key == API_VERSIONS_KEY),
+        )
+    if request.version >= 3 and not (
+        SOFTWARE.fullmatch(request.body.client_software_name)
+        and SOFTWARE.fullmatch(request.body.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
+    features = ctx.broker.features
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=rows,
+        supported_features=tuple(
+            SupportedFeatureKey(name=name, min_version=feature.min_level, max_version=feature.max_level)
+            for name, feature in features.items()
+            # Clients of version 3 take a minimum of 0 for an error.
+            if request.version >= 4 or feature.min_level > 0
+        ),
+        finalized_features_epoch=ctx.broker.features_epoch,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
+            for name, feature in features.items()
+            if feature.level > 0
+        ),
+    )
+
+
+@cache
+def api_rows() -> tuple[ApiVersion, ...]:
+    """One row per API that has a handler, by key."""
+    served = Handlers.keys_served()
+    return tuple(
+        ApiVersion(api_key=api.key, min_version=api.advertised[0], max_version=api.advertised[1])
+        for api in APIS.values()
+        if api.key in served
+    )

@@ -1,0 +1,66 @@
+"""DeleteTopics, API key 20, versions 1-6.
+
+Behaviour
+- By name, or by id from version 6 (KIP-516). When the answer is sent no node knows the topic any more;
+  its files go after `file.delete.delay.ms`.
+
+Differs from Apache Kafka
+- The broker's own topics cannot be deleted (INVALID_TOPIC_EXCEPTION): their coordinators live on them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ...protocol.wire import ZERO_UUID
+from ..connection import Context
+from ..topics import Topic
+
+
+async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
+    body: DeleteTopicsRequest = request.body
+    wanted = body.topics or tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in body.topic_names)
+    seen = Counter((row.name, row.topic_id) for row in wanted)
+    results = []
+    for row in wanted:
+        try:
+            if seen[row.name, row.topic_id] > 1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Duplicate topic name." if row.name else "Duplicate topic id."
+                )
+            topic = _find(ctx, row)
+            await ctx.broker.admin.delete(topic)
+        except KafkaError as error:
+            results.append(
+                DeletableTopicResult(
+                    name=row.name, topic_id=row.topic_id, error_code=error.code, error_message=error.message
+                )
+            )
+        else:
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
+    return DeleteTopicsResponse(throttle_time_ms=0, responses=tuple(results))
+
+
+def _find(ctx: Context, row: DeleteTopicState) -> Topic:
+    topics = ctx.broker.topics
+    if row.name is not None and row.topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if row.name is None and row.topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if row.name is not None:
+        topic = topics.get(row.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {row.name}")
+    else:
+        topic = topics.by_id(row.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {row.topic_id.hex()}")
+    return topic

@@ -1,0 +1,44 @@
+"""DescribeCluster, API key 60, versions 0-2 (KIP-700, KIP-919, KIP-1073)."""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from ..authorization import NOT_ASKED, cluster_operations
+from ..connection import Context
+from ..routing import endpoints
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
+    body: DescribeClusterRequest = request.body
+    broker = ctx.broker
+    if body.endpoint_type != BROKERS:
+        known = body.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            throttle_time_ms=0,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"this is a broker endpoint (type {BROKERS}); type {body.endpoint_type} was asked for",
+            endpoint_type=body.endpoint_type,
+            cluster_id="",
+            brokers=(),
+        )
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        endpoint_type=BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id(),
+        brokers=tuple(
+            DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in endpoints(ctx, broker.live_node_ids())
+        ),
+        cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,
+    )

@@ -1,0 +1,71 @@
+"""DescribeLogDirs, API key 35, versions 1-5.
+
+Behaviour
+- One row per data directory with the partitions that this node has a replica of, their sizes on disk
+  (closed and active segments' logs), and the file system's room (KIP-827). The lag is 0: nothing is replicated.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ..connection import Context
+from ..topics import Partition
+
+
+async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
+    body: DescribeLogDirsRequest = request.body
+    broker = ctx.broker
+    wanted = None if body.topics is None else {(row.topic, index) for row in body.topics for index in row.partitions}
+    results = []
+    for directory in broker.logs.data_dirs:
+        if broker.logs.is_offline(directory):
+            results.append(
+                DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory, topics=())
+            )
+            continue
+        total_bytes, usable_bytes = await trio.to_thread.run_sync(broker.files.disk_total_and_free, directory)
+        by_topic: dict[str, list[Partition]] = {}
+        for topic in broker.topics:
+            for partition in topic.partitions:
+                here = broker.logs.data_dir_of(partition.topic_partition) == directory
+                if (
+                    here
+                    and ctx.node.node_id in partition.replicas
+                    and (wanted is None or partition.topic_partition in wanted)
+                ):
+                    by_topic.setdefault(topic.name, []).append(partition)
+        results.append(
+            DescribeLogDirsResult(
+                error_code=ErrorCode.NONE,
+                log_dir=directory,
+                topics=tuple(
+                    DescribeLogDirsTopic(
+                        name=name,
+                        partitions=tuple(
+                            DescribeLogDirsPartition(
+                                partition_index=partition.index,
+                                partition_size=partition.log.size_bytes,
+                                offset_lag=0,
+                                is_future_key=False,
+                            )
+                            for partition in partitions
+                        ),
+                    )
+                    for name, partitions in by_topic.items()
+                ),
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
+                is_cordoned=False,
+            )
+        )
+    return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=tuple(results))

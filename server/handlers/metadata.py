@@ -1,0 +1,105 @@
+"""Metadata, API key 3, versions 0-13.
+
+Behaviour
+- Topics by name, by id (from version 10), or all (null; in version 0 an empty list).
+- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is
+  created before the answer, so the client's first try already finds its leader. Apache Kafka answers
+  UNKNOWN_TOPIC_OR_PARTITION first and lets the client ask again.
+- Addresses are those of the listener that the request came in by.
+- The controller is the lowest live node id: clients send admin requests there, every node takes them.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ...protocol.wire import ZERO_UUID
+from ..authorization import NOT_ASKED, cluster_operations, topic_operations
+from ..connection import Context
+from ..routing import endpoints
+from ..topics import INTERNAL_TOPICS, Topic
+
+
+async def handle(ctx: Context, request: Request) -> MetadataResponse:
+    body: MetadataRequest = request.body
+    broker = ctx.broker
+    topic_operations_mask = topic_operations() if body.include_topic_authorized_operations else NOT_ASKED
+    everything = body.topics is None or (request.version == 0 and not body.topics)
+    if everything:
+        topics = [_topic(topic, topic_operations_mask) for topic in broker.topics]
+    else:
+        topics = [
+            await _wanted(ctx, wanted, request.version, body.allow_auto_topic_creation, topic_operations_mask)
+            for wanted in body.topics or ()
+        ]
+    return MetadataResponse(
+        throttle_time_ms=0,
+        brokers=tuple(
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in endpoints(ctx, broker.live_node_ids())
+        ),
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id(),
+        topics=tuple(topics),
+        cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,
+        error_code=ErrorCode.NONE,
+    )
+
+
+async def _wanted(
+    ctx: Context, wanted: MetadataRequestTopic, version: int, may_create: bool, operations: int
+) -> MetadataResponseTopic:
+    """One named topic, created if missing and allowed."""
+    broker = ctx.broker
+    if wanted.name is None or (version >= 10 and wanted.topic_id != ZERO_UUID):
+        topic = broker.topics.by_id(wanted.topic_id)
+        return _topic(topic, operations) if topic else _missing(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    topic = broker.topics.get(wanted.name)
+    if topic is None:
+        internal = wanted.name in INTERNAL_TOPICS
+        try:
+            broker.admin.check_name(wanted.name)
+            if not (may_create or version < 4) or not (internal or broker.config.auto_create_topics_enable):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {wanted.name}")
+            topic = await (
+                broker.ensure_internal_topic(wanted.name) if internal else broker.admin.auto_create(wanted.name)
+            )
+        except KafkaError as error:
+            return _missing(wanted.name, ZERO_UUID, error.code)
+    return _topic(topic, operations)
+
+
+def _missing(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, partitions=()
+    )
+
+
+def _topic(topic: Topic, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=partition.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                offline_replicas=(),
+            )
+            for partition in topic.partitions
+        ),
+        topic_authorized_operations=operations,
+    )

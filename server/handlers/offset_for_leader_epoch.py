@@ -1,0 +1,49 @@
+"""OffsetForLeaderEpoch, API key 23, versions 2-4.
+
+Behaviour
+- Answers the largest epoch not above the asked one, and the offset where it ends (KIP-101, KIP-320);
+  the present epoch ends at the log end. −1, −1 where nothing is known.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from ..connection import Context
+from ..routing import led_partition
+
+
+async def handle(ctx: Context, request: Request) -> OffsetForLeaderEpochResponse:
+    body: OffsetForLeaderEpochRequest = request.body
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(_partition(ctx, topic.topic, wanted) for wanted in topic.partitions),
+            )
+            for topic in body.topics
+        )
+    )
+
+
+def _partition(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = led_partition(ctx, topic, wanted.partition)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(error_code=error.code, partition=wanted.partition)
+    log = partition.log
+    if wanted.leader_epoch == partition.leader_epoch:
+        epoch, end_offset = partition.leader_epoch, log.log_end_offset
+    else:
+        epoch, end_offset = log.leader_epochs.end_offset_for(wanted.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(
+        error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
+    )

@@ -1,0 +1,134 @@
+"""Produce, API key 0, versions 3-13 (advertised from 0: librdkafka before 2.11.1 looks for that row).
+
+Behaviour
+- Each partition is appended on its own; one that is refused does not touch the others.
+- `acks=0` gets no answer; an error then closes the connection, the only sign such a client can get.
+- `acks=1` and `acks=-1` are the same here, since nothing is replicated; `acks=-1` honours
+  `min.insync.replicas` against the partition's replicas.
+- With `flush.messages` the answer waits for the sync that makes it true.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ...storage.log import Log
+from ...storage.validation import InvalidRecordError
+from ..connection import Context
+from ..routing import NotLeaderError, endpoints, led_partition
+
+# From this version on topics are named by id.
+TOPIC_IDS = 13
+
+
+async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
+    body: ProduceRequest = request.body
+    by_id = request.version >= TOPIC_IDS
+    leaders: set[int] = set()
+    to_flush: list[Log] = []
+    responses = tuple(
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=tuple(
+                _append(ctx, body.acks, topic.topic_id if by_id else topic.name, data, leaders, to_flush)
+                for data in topic.partition_data
+            ),
+        )
+        for topic in body.topic_data
+    )
+    if to_flush:
+        await ctx.broker.flush(to_flush)
+    if body.acks == 0:
+        for topic in responses:
+            for partition in topic.partition_responses:
+                if partition.error_code:
+                    raise ProtocolError(
+                        f"acks=0 produce to {topic.name}-{partition.index} failed with "
+                        f"{ErrorCode(partition.error_code).name}: {partition.error_message}"
+                    )
+        return None
+    return ProduceResponse(
+        responses=responses,
+        node_endpoints=tuple(
+            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in endpoints(ctx, leaders)
+        ),
+    )
+
+
+def _append(
+    ctx: Context,
+    acks: int,
+    topic: str | bytes,
+    data: PartitionProduceData,
+    leaders: set[int],
+    to_flush: list[Log],
+) -> PartitionProduceResponse:
+    """Append one partition's records; every refusal becomes that partition's error."""
+    broker = ctx.broker
+    try:
+        if acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; allowed are -1, 0 and 1")
+        partition = led_partition(ctx, topic, data.index)
+        if partition.topic.is_internal:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic.name} is written by the broker alone"
+            )
+        log = partition.log
+        if acks == -1 and len(partition.isr) < broker.min_insync_replicas(partition):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, "
+                f"min.insync.replicas is {broker.min_insync_replicas(partition)}",
+            )
+        if data.records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+        done = log.append(data.records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch)
+    except InvalidRecordError as error:
+        return PartitionProduceResponse(
+            index=data.index,
+            error_code=error.code,
+            base_offset=-1,
+            record_errors=tuple(
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in error.record_errors
+            ),
+            error_message=error.message,
+        )
+    except NotLeaderError as error:
+        leaders.add(error.partition.leader)
+        return PartitionProduceResponse(
+            index=data.index,
+            error_code=error.code,
+            base_offset=-1,
+            error_message=error.message,
+            current_leader=LeaderIdAndEpoch(
+                leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch
+            ),
+        )
+    except KafkaError as error:
+        return PartitionProduceResponse(
+            index=data.index, error_code=error.code, base_offset=-1, error_message=error.message
+        )
+    if not done.duplicate:
+        broker.waits.grew(partition.topic_partition, len(data.records))
+    if log.needs_flush:
+        to_flush.append(log)
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=done.base_offset,
+        log_append_time_ms=done.log_append_time_ms,
+        log_start_offset=done.log_start_offset,
+    )

@@ -1,0 +1,318 @@
+"""Creating, growing and deleting topics: the plan (checked, nothing changed) and its execution.
+
+The order makes every crash harmless: the catalog is written first, then the partitions' directories.
+A topic of the catalog whose directory is missing is completed at the next start; a directory without
+a topic in the catalog was being deleted.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..storage.catalog import PartitionEntry, TopicEntry
+from ..storage.config import LogConfig
+from ..storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition
+from .config_resources import ConfigEntry, check_topic_configs, describe_topic
+from .topics import Partition, Topic
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+MAX_NAME_CHARACTERS = 249
+# Kafka's controller refuses more in one request (KAFKA-14735); creating directories takes time.
+MAX_PARTITIONS_PER_REQUEST = 10_000
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+Replicas = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that may be created: `replicas[p]` are the node ids of partition p, the leader first."""
+
+    name: str
+    replicas: tuple[Replicas, ...]
+    configs: Mapping[str, str]
+    log_config: LogConfig
+
+
+class TopicAdmin:
+    """Changes of the set of topics. One change at a time; every method runs on the Trio thread."""
+
+    def __init__(self, broker: Broker, rng: random.Random) -> None:
+        self._broker = broker
+        self._rng = rng
+        self._lock = trio.Lock()
+
+    def check_name(self, name: str) -> None:
+        """Raise KafkaError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
+        problem = None
+        if not name:
+            problem = "the empty string is not allowed"
+        elif name in (".", ".."):
+            problem = f"'{name}' is not allowed"
+        elif len(name) > MAX_NAME_CHARACTERS:
+            problem = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_CHARACTERS}"
+        elif not _NAME.fullmatch(name):
+            problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        elif name == CLUSTER_METADATA_TOPIC:
+            problem = f"'{name}' is Apache Kafka's own metadata log"
+        if problem:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+    def plan(
+        self,
+        name: str,
+        *,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        assignments: Mapping[int, Replicas] | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> TopicPlan:
+        """Check everything that can be wrong with a new topic.
+
+        Args:
+            num_partitions, replication_factor: −1 takes the broker's default; both must be −1 with
+                `assignments` (partition → node ids, the preferred leader first).
+
+        Raises:
+            KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG.
+        """
+        self.check_name(name)
+        self._check_free(name)
+        replicas = (
+            self._assigned(assignments, num_partitions, replication_factor)
+            if assignments
+            else self._spread(num_partitions, replication_factor)
+        )
+        log_config = check_topic_configs(self._broker.config, name, configs or {})
+        return TopicPlan(name, replicas, dict(configs or {}), log_config)
+
+    def plan_growth(self, topic: Topic, count: int, assignments: Sequence[Replicas] | None) -> tuple[Replicas, ...]:
+        """The replicas of the partitions that bring `topic` to `count` partitions.
+
+        Raises:
+            KafkaError: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+        """
+        present = len(topic.partitions)
+        if count == present:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        if count < present:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {present} partition(s); {count} would not be an increase.",
+            )
+        new = count - present
+        self._check_count(new)
+        if assignments is None:
+            return self._round_robin(new, len(topic.partitions[0].replicas), present)
+        if len(assignments) != new:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{new} additional partition(s) were asked for, but {len(assignments)} assignment(s) given.",
+            )
+        for replicas in assignments:
+            self._check_replicas(replicas, len(topic.partitions[0].replicas))
+        return tuple(assignments)
+
+    async def create(self, plan: TopicPlan) -> Topic:
+        """Make the topic of `plan` exist: in the catalog, on disk, then for every node.
+
+        Raises:
+            KafkaError: TOPIC_ALREADY_EXISTS (another request was faster).
+            OSError: The disk refused; the topic does not exist.
+        """
+        async with self._lock:
+            self._check_free(plan.name)
+            entry = TopicEntry(
+                plan.name,
+                self._rng.randbytes(16),
+                tuple(PartitionEntry(replicas, replicas[0]) for replicas in plan.replicas),
+                dict(plan.configs),
+            )
+            topic = await trio.to_thread.run_sync(self._create_on_disk, entry, plan.log_config)
+            self._broker.topics.add(topic)
+            return topic
+
+    async def auto_create(self, name: str) -> Topic:
+        """The topic `name`, created with the broker's defaults if it is not there."""
+        present = self._broker.topics.get(name)
+        try:
+            return present or await self.create(self.plan(name))
+        except KafkaError as error:
+            made_meanwhile = self._broker.topics.get(name)
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and made_meanwhile is not None:
+                return made_meanwhile
+            raise
+
+    async def grow(self, topic: Topic, replicas: tuple[Replicas, ...]) -> None:
+        """Add one partition per entry of `replicas`.
+
+        Raises:
+            KafkaError: INVALID_PARTITIONS (the topic changed since the plan), UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        present = len(topic.partitions)
+        async with self._lock:
+            self._check_alive(topic)
+            if len(topic.partitions) != present:
+                raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} was changed meanwhile.")
+            entries = [PartitionEntry(chosen, chosen[0]) for chosen in replicas]
+            await trio.to_thread.run_sync(self._broker.catalog.add_partitions, topic.name, entries)
+            config = self._broker.topic_log_config(topic.name)
+            added = await trio.to_thread.run_sync(self._create_logs, topic, entries, present, config)
+            topic.partitions.extend(added)
+
+    async def delete(self, topic: Topic) -> None:
+        """Make `topic` unknown at once; its files follow after `file.delete.delay.ms`.
+
+        Raises:
+            KafkaError: TOPIC_DELETION_DISABLED, INVALID_TOPIC_EXCEPTION (internal), UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        broker = self._broker
+        if not broker.config.delete_topic_enable:
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+        if topic.is_internal:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
+        async with self._lock:
+            self._check_alive(topic)
+            await trio.to_thread.run_sync(broker.catalog.remove_topics, [topic.name])
+            broker.topics.remove(topic)
+            for partition in topic.partitions:
+                broker.waits.changed(partition.topic_partition)
+            await broker.housekeeping.remove_logs([partition.topic_partition for partition in topic.partitions])
+        broker.groups.topic_deleted(topic.name, topic.id)
+
+    def effective_configs(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """What DescribeConfigs would say of a topic with these overrides."""
+        return describe_topic(self._broker.config, self._broker.catalog, overrides)
+
+    def _create_on_disk(self, entry: TopicEntry, config: LogConfig) -> Topic:
+        """Worker thread. A failure takes the topic out of the catalog again."""
+        catalog = self._broker.catalog
+        catalog.put_topics([entry])
+        topic = Topic(entry.name, entry.topic_id)
+        try:
+            topic.partitions = self._create_logs(topic, entry.partitions, 0, config)
+        except OSError:
+            catalog.remove_topics([entry.name])
+            raise
+        return topic
+
+    def _create_logs(
+        self, topic: Topic, entries: Sequence[PartitionEntry], first: int, config: LogConfig
+    ) -> list[Partition]:
+        """Worker thread: make directories and logs for partitions `first`, `first + 1`, …"""
+        broker = self._broker
+        partitions = []
+        for index, entry in enumerate(entries, first):
+            log = broker.logs.create(
+                TopicPartition(topic.name, index), topic_id=topic.id, config=config, now_ms=broker.clock.now_ms()
+            )
+            partitions.append(Partition(topic, index, entry, log))
+        return partitions
+
+    def _check_free(self, name: str) -> None:
+        if self._broker.topics.get(name) is not None:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        # Metric names write "." as "_", so two such topics could not be told apart there.
+        flat = name.replace(".", "_")
+        if flat != name or "_" in name:
+            for topic in self._broker.topics:
+                if topic.name.replace(".", "_") == flat:
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {topic.name}"
+                    )
+
+    def _check_alive(self, topic: Topic) -> None:
+        if self._broker.topics.get(topic.name) is not topic:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted meanwhile")
+
+    def _spread(self, num_partitions: int, replication_factor: int) -> tuple[Replicas, ...]:
+        config = self._broker.config
+        count = config.num_partitions if num_partitions == -1 else num_partitions
+        factor = config.default_replication_factor if replication_factor == -1 else replication_factor
+        if count <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"Number of partitions was set to an invalid non-positive value: {count}."
+            )
+        self._check_count(count)
+        if factor <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Replication factor must be larger than 0, or -1 to use the default value; it is {factor}.",
+            )
+        nodes = self._broker.live_node_ids()
+        if factor > len(nodes):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot "
+                f"be reached because only {len(nodes)} broker(s) are registered.",
+            )
+        return self._round_robin(count, factor, self._rng.randrange(len(nodes)))
+
+    def _round_robin(self, count: int, factor: int, start: int) -> tuple[Replicas, ...]:
+        """Leaders one node after the other from `start` on, followers behind them."""
+        nodes = self._broker.live_node_ids()
+        return tuple(
+            tuple(nodes[(start + index + behind) % len(nodes)] for behind in range(factor)) for index in range(count)
+        )
+
+    def _assigned(
+        self, assignments: Mapping[int, Replicas], num_partitions: int, replication_factor: int
+    ) -> tuple[Replicas, ...]:
+        if replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            )
+        if num_partitions != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        self._check_count(len(assignments))
+        if sorted(assignments) != list(range(len(assignments))):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "partitions should be a consecutive 0-based integer sequence",
+            )
+        factor = len(assignments[0])
+        for replicas in assignments.values():
+            self._check_replicas(replicas, factor)
+        return tuple(assignments[index] for index in range(len(assignments)))
+
+    def _check_replicas(self, replicas: Replicas, factor: int) -> None:
+        problem = None
+        unknown = set(replicas) - set(self._broker.live_node_ids())
+        if not replicas:
+            problem = "The manual partition assignment includes an empty replica list."
+        elif len(set(replicas)) != len(replicas):
+            problem = f"The manual partition assignment includes a broker more than once: {list(replicas)}."
+        elif unknown:
+            problem = (
+                f"The manual partition assignment includes broker {min(unknown)}, but no such broker is registered."
+            )
+        elif len(replicas) != factor:
+            problem = (
+                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+                f"consistent with previous partitions, which have {factor} replica(s)."
+            )
+        if problem:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+    @staticmethod
+    def _check_count(count: int) -> None:
+        if count > MAX_PARTITIONS_PER_REQUEST:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+            )

@@ -1,0 +1,112 @@
+"""The topics as the nodes see them: names, ids, partitions and who leads them.
+
+Built at start from the catalog (what was promised to clients) and the log manager (what is on
+disk); changed only by `topic_admin`. Handlers look partitions up here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..storage.catalog import PartitionEntry
+from ..storage.log import Log
+from ..storage.paths import TopicPartition
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class Partition:
+    """One partition: its log and the routing facts around it."""
+
+    __slots__ = ("index", "isr", "leader", "leader_epoch", "log", "replicas", "topic", "topic_partition")
+
+    def __init__(self, topic: Topic, index: int, entry: PartitionEntry, log: Log) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_partition = TopicPartition(topic.name, index)
+        self.replicas = entry.replicas
+        self.isr = entry.replicas
+        self.leader = entry.leader
+        self.leader_epoch = entry.leader_epoch
+        self.log = log
+
+    def check_leader_epoch(self, claimed: int) -> None:
+        """Compare the epoch that a client believes in with ours (KIP-320); −1 claims nothing.
+
+        Raises:
+            KafkaError: FENCED_LEADER_EPOCH (older) or UNKNOWN_LEADER_EPOCH (newer).
+        """
+        if claimed == -1 or claimed == self.leader_epoch:
+            return
+        code = ErrorCode.FENCED_LEADER_EPOCH if claimed < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise KafkaError(
+            code, f"{self.topic_partition}: leader epoch is {self.leader_epoch}, the request says {claimed}"
+        )
+
+
+class Topic:
+    """A topic and its partitions, which are numbered from 0 without gaps."""
+
+    __slots__ = ("id", "name", "partitions")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.id = topic_id
+        self.partitions: list[Partition] = []
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+class Topics:
+    """All topics by name and by id."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def add(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.id] = topic
+
+    def remove(self, topic: Topic) -> None:
+        del self._by_name[topic.name]
+        del self._by_id[topic.id]
+
+    def partition(self, name: str, index: int) -> Partition:
+        """The partition `index` of topic `name`.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self._by_name.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name}-{index}")
+        return topic.partitions[index]
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """The partition `index` of the topic with this id.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a missing partition.
+        """
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+        if not 0 <= index < len(topic.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic.name}-{index}")
+        return topic.partitions[index]

@@ -1,0 +1,28 @@
+"""Async tests run on Trio, one run each; a test that asks for `autojump_clock` runs in virtual time.
+
+In virtual time a wait of any length ends as soon as every task waits, so no test sleeps.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+
+@pytest.fixture
+def autojump_clock() -> trio.testing.MockClock:
+    """The virtual clock of this test's Trio run."""
+    return trio.testing.MockClock(autojump_threshold=0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    trio.run(partial(pyfuncitem.obj, **arguments), clock=arguments.get("autojump_clock"))
+    return True
