@@ -26,6 +26,8 @@ from .files import Files
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Index entries hold offsets relative to the segment's base, in 31 bits."""
 
+_OFFSET_ENTRY = struct.Struct(">ii")
+
 
 class CorruptIndexError(Exception):
     """An index file contradicts itself. Rebuild it from the log."""
@@ -104,7 +106,7 @@ class _SegmentIndex:
             except BaseException:
                 self._is_file_current = False
                 raise
-        if sync and not self._is_file_synced and self._files.exists(self.path):
+        if sync and self._loaded and not self._is_file_synced and self._files.exists(self.path):
             file = self._files.open(self.path)
             file.sync()
             file.close()
@@ -115,15 +117,6 @@ class _SegmentIndex:
         if self._files.exists(self.path):
             self._files.rename(self.path, path)
         self.path = path
-
-    def remove(self) -> None:
-        """Delete the file. The entries stay readable for those who still hold this object."""
-        if not self._loaded:
-            try:
-                self._load()
-            except CorruptIndexError:
-                self.reset()
-        self._files.remove(self.path)
 
     def _write_missing(self) -> None:
         count = self._count()
@@ -141,21 +134,17 @@ class _SegmentIndex:
         file.close()
 
     def _load(self) -> None:
-        data = b""
+        data, is_current = b"", False
         if self._files.exists(self.path):
             file = self._files.open(self.path)
             data = file.read_at(0, file.size())
             file.close()
-            self._is_file_current = True
+            is_current = True
         if len(data) % self.ENTRY_BYTES:
-            raise CorruptIndexError(f"{self.path}: {len(data)} bytes are no whole number of entries")
-        try:
-            self._decode(data)
-        except CorruptIndexError:
-            self._is_file_current = False
-            self._clear()
-            raise
+            raise self._corrupt(f"{len(data)} bytes are no whole number of entries")
+        self._decode(data)
         self._written_count = len(data) // self.ENTRY_BYTES
+        self._is_file_current = self._is_file_synced = is_current
         self._loaded = True
 
     def _cut_written(self, count: int) -> None:
@@ -208,6 +197,18 @@ class OffsetIndex(_SegmentIndex):
         if not self._loaded:
             self._load()
         return self._entry(len(self._positions) - 1)
+
+    def last_entry_in_file(self) -> tuple[int, int] | None:
+        """What `last_entry` will say, without reading more of the file than that; None if it holds no entry."""
+        if not self._files.exists(self.path):
+            return None
+        file = self._files.open(self.path)
+        data = file.read_at(max(0, file.size() - self.ENTRY_BYTES), self.ENTRY_BYTES)
+        file.close()
+        if len(data) < self.ENTRY_BYTES:
+            return None
+        relative, position = _OFFSET_ENTRY.unpack(data)
+        return self.base_offset + relative, position
 
     def append(self, offset: int, position: int) -> None:
         """Add that the batch whose last offset is `offset` starts at byte `position`.

@@ -1,0 +1,657 @@
+"""One segment of a log: the record batches from a base offset on, and the indexes beside them.
+
+    <base>.log        batches back to back; offsets increase, with gaps where the cleaner was
+    <base>.index      position of about every `index.interval.bytes`-th byte's batch (see index.py)
+    <base>.timeindex  largest timestamp up to each of those
+    <base>.txnindex   aborted transactions whose marker is here
+
+`Log` appends to the last segment and reads all; recovery rebuilds; the cleaner writes new ones under `.cleaned`.
+An append is one write to the log file. Indexes are kept in memory and reach the disk in `flush`, `on_roll` and
+`close`; after any other stop `recover` makes them from the log. Reading hands out positions, never bytes.
+
+One thread owns a segment. Another one may read it, and may `flush` it, while the owner appends.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from crc32c import crc32c
+
+from ..protocol.errors import CorruptRecordError
+from ..protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, NO_TIMESTAMP, RecordBatch
+from . import paths
+from .files import Files, FileSlice
+from .index import (
+    RELATIVE_OFFSET_MAX,
+    AbortedTxn,
+    CorruptIndexError,
+    InvalidOffsetError,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+)
+
+if TYPE_CHECKING:
+    from .leader_epochs import LeaderEpochs
+    from .producers import ProducerStates
+
+SCAN_CHUNK_BYTES = 4096
+"""How much a search for one batch reads at once: the usual distance of two index entries."""
+
+RECOVERY_CHUNK_BYTES = 1 << 20
+"""How much recovery reads at once. A larger batch is checked piece by piece: a broken length costs no memory."""
+
+TAIL_BATCHES_MAX = 256
+"""Of how many of the newest batches the place is known without a look at index or file."""
+
+# base offset, length, magic, last offset delta: what it takes to step from batch to batch.
+_STEP = struct.Struct(">qi4xb6xi")
+_LENGTH = struct.Struct(">8xi")
+
+
+class SegmentConfig(Protocol):
+    """The topic options that a segment needs; `LogConfig` has them."""
+
+    @property
+    def segment_bytes(self) -> int: ...
+    @property
+    def segment_index_bytes(self) -> int: ...
+    @property
+    def index_interval_bytes(self) -> int: ...
+    @property
+    def preallocate(self) -> bool: ...
+
+
+class LogSegment:
+    """See the module's text. Made by `create` or `open`."""
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: SegmentConfig, now_ms: int, suffix: str
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.suffix = suffix
+        self.created_ms = now_ms
+        """When this object was made, Unix milliseconds; rolling by time falls back on it."""
+        self.rolling_jitter_ms = 0
+        """By how much rolling by time comes early; the owner draws it."""
+        self.log_file = files.open(self._path(paths.LOG))
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(files, self._path(paths.INDEX), base_offset, index_bytes)
+        self.time_index = TimeIndex(files, self._path(paths.TIME_INDEX), base_offset, index_bytes)
+        self.txn_index = TransactionIndex(files, self._path(paths.TXN_INDEX), base_offset)
+
+        # Known once somebody asked (see _load_max_timestamp) or appended.
+        self._max_timestamp_ms: int | None = None
+        self._max_timestamp_offset = base_offset
+        self._first_batch_timestamp_ms: int | None = None
+        self._is_appending = False
+        self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
+        self._is_name_synced = True
+
+        # The newest batches, by last offset and position. They cover the offsets from _tail_offset on.
+        self._tail_offset = paths.OFFSET_MAX
+        self._tail_last_offsets = array("q")
+        self._tail_positions = array("q")
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: SegmentConfig, now_ms: int, suffix: str = ""
+    ) -> LogSegment:
+        """A new, empty segment; files that carry its names are removed first.
+
+        Args:
+            suffix: `""`, or CLEANED for the cleaner's.
+            now_ms: Unix milliseconds; becomes `created_ms`.
+
+        Its names survive a power loss after the first `flush`.
+        """
+        for kind in paths.SEGMENT_KINDS:
+            files.remove(paths.segment_path(directory, base_offset, kind, suffix))
+        files.open(paths.log_path(directory, base_offset, suffix), create=True).close()
+        segment = cls(files, directory, base_offset, config, now_ms, suffix)
+        for index in segment._indexes:
+            index.reset()
+        if config.preallocate:
+            segment.log_file.preallocate(config.segment_bytes)
+        segment._is_name_synced = False
+        return segment
+
+    @classmethod
+    def open(
+        cls, files: Files, directory: str, base_offset: int, config: SegmentConfig, now_ms: int, suffix: str = ""
+    ) -> LogSegment:
+        """The segment whose files are there. Reads nothing yet.
+
+        Raises:
+            FileNotFoundError: There is no log file. Missing index files are as good as empty ones.
+        """
+        return cls(files, directory, base_offset, config, now_ms, suffix)
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self._path(paths.LOG)}, {self.size_bytes} bytes)"
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of record batches."""
+        return self.log_file.size()
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest max timestamp of any batch; -1 if none has one."""
+        if self._max_timestamp_ms is None:
+            self._load_max_timestamp()
+        assert self._max_timestamp_ms is not None
+        return self._max_timestamp_ms
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch with `max_timestamp_ms`; the base offset if that is -1."""
+        if self._max_timestamp_ms is None:
+            self._load_max_timestamp()
+        return self._max_timestamp_offset
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """How late the segment reaches: its largest timestamp, else the log file's modification time."""
+        if (timestamp_ms := self.max_timestamp_ms) >= 0:
+            return timestamp_ms
+        return self.files.mtime_ms(self._path(paths.LOG))
+
+    @property
+    def first_batch_timestamp_ms(self) -> int:
+        """The max timestamp of the first append, after a restart that of the first batch; -1 if there is none."""
+        if self._first_batch_timestamp_ms is None:
+            first = next(self.headers(), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_batch_timestamp_ms = first[1].max_timestamp
+        return self._first_batch_timestamp_ms
+
+    # Writing
+
+    def append(
+        self,
+        view: bytes | bytearray | memoryview,
+        *,
+        last_offset: int,
+        max_timestamp_ms: int,
+        max_timestamp_offset: int,
+    ) -> None:
+        """Write batches at the end, in one write.
+
+        Args:
+            view: One or more whole batches back to back, with their final offsets.
+            last_offset: Of the last batch.
+            max_timestamp_ms: The largest max timestamp of these batches.
+            max_timestamp_offset: The last offset of the first batch that has it.
+
+        Raises:
+            InvalidOffsetError: An offset more than 31 bits above the base. Nothing is written.
+            OSError: The disk refused. The segment is as it was before.
+
+        Readable at once, durable after the next `flush`.
+        """
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise InvalidOffsetError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
+        if not self._is_appending:
+            self._prepare_append()
+        position = self.log_file.size()
+        self.log_file.append(view)
+        if position == 0:
+            self._first_batch_timestamp_ms = max_timestamp_ms
+        base_offset, length, _, _ = _STEP.unpack_from(view)
+        size_bytes = len(view)
+        if LOG_OVERHEAD_BYTES + length == size_bytes:
+            self._note_batch(position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset)
+            return
+        at = 0
+        while at < size_bytes:
+            batch = RecordBatch(view, at)
+            self._note_batch(
+                position + at,
+                batch.size_bytes,
+                batch.base_offset,
+                batch.last_offset,
+                batch.max_timestamp,
+                batch.last_offset,
+            )
+            at += batch.size_bytes
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that reaches `offset` or beyond, and what the indexes say of it.
+
+        A batch that begins below `offset` goes too if it ends at or above it.
+
+        Returns:
+            The bytes that the log file lost.
+        """
+        position = self.position_of(offset)
+        for index in self._indexes:
+            index.truncate_to(offset)
+        removed_bytes = 0
+        if position is not None:
+            removed_bytes = self.size_bytes - position
+            self.log_file.truncate(position)
+        self._forget_derived()
+        return removed_bytes
+
+    def on_roll(self) -> None:
+        """Close the segment for appends: final time index entry, indexes written, preallocated space given back.
+
+        Nothing is synced; that is `flush`'s part.
+        """
+        self._finish_appends()
+        for index in self._indexes:
+            index.flush(sync=False)
+
+    def flush(self) -> None:
+        """Make all batches and index entries so far survive a power loss, the file names included.
+
+        May run in another thread than `append`; batches appended meanwhile may or may not be covered.
+
+        Raises:
+            OSError: The disk refused; what is durable is unknown.
+        """
+        self.log_file.sync()
+        for index in self._indexes:
+            index.flush(sync=True)
+        if not self._is_name_synced:
+            self.files.sync_dir(self.directory)
+            self._is_name_synced = True
+
+    def close(self) -> None:
+        """Write the final time index entry and the indexes, sync those, give the file handle back.
+
+        Reading is over for FileSlices of this segment, too. The log file is not synced: `flush` before a clean stop.
+        """
+        self._finish_appends()
+        for index in self._indexes:
+            index.flush(sync=True)
+        self.log_file.close()
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files: log, offset index, time index, transaction index. The directory is not synced.
+
+        Args:
+            old: The suffix they carry, as a check.
+            new: `""`, CLEANED, SWAP or DELETED. Files of that name are replaced.
+
+        Open FileSlices stay readable.
+        """
+        if old != self.suffix:
+            raise ValueError(f"{self!r} does not carry the suffix {old!r}")
+        old_path, self.suffix = self._path(paths.LOG), new
+        self.files.rename(old_path, self._path(paths.LOG))
+        for kind, index in zip(paths.SEGMENT_KINDS[1:], self._indexes, strict=True):
+            index.rename(self._path(kind))
+
+    def rename_deleted(self) -> None:
+        """Give the files the suffix `.deleted`, under which a start removes them. Readers go on undisturbed."""
+        self.change_suffix(self.suffix, paths.DELETED)
+
+    def file_paths(self) -> list[str]:
+        """The paths of the segment's files under their present suffix; the index files need not exist."""
+        return [self._path(kind) for kind in paths.SEGMENT_KINDS]
+
+    def delete_files(self) -> None:
+        """Remove the files. FileSlices that are held somewhere stay readable until they are dropped."""
+        for path in self.file_paths():
+            self.files.remove(path)
+
+    # Reading
+
+    def read(self, offset: int, *, max_bytes: int, max_position: int | None = None) -> FileSlice | None:
+        """Where the batches from `offset` on lie, for sending as they are.
+
+        Args:
+            offset: The slice begins with the first batch whose last offset is at or above it.
+            max_bytes: The slice ends with the last batch that fits. The first batch is given even if it does not.
+            max_position: End of what may be read, a batch's start or the file's end (which None means).
+
+        Returns:
+            None if the segment has no batch at or above `offset`; an empty slice if it has, but beyond
+            `max_position`.
+
+        Raises:
+            CorruptRecordError: The bytes between index entry and result are no batches.
+        """
+        position = self.position_of(offset)
+        if position is None:
+            return None
+        end = self.log_file.size()
+        if max_position is not None and max_position < end:
+            end = max_position
+        if end - position > max_bytes:
+            end = min(end, self._end_of_whole_batches(position, position + max_bytes))
+        return FileSlice(self.log_file, position, max(0, end - position))
+
+    def position_of(self, offset: int) -> int | None:
+        """Where the first batch begins whose last offset is at or above `offset`; None if there is none."""
+        if offset >= self._tail_offset:
+            slot = bisect_left(self._tail_last_offsets, offset)
+            return self._tail_positions[slot] if slot < len(self._tail_positions) else None
+        for position, _, last_offset in self._steps(self.floor_position(offset)):
+            if last_offset >= offset:
+                return position
+        return None
+
+    def floor_position(self, offset: int) -> int:
+        """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
+        try:
+            return self.offset_index.lookup(offset)[1]
+        except CorruptIndexError:
+            self.rebuild_indexes()
+            return self.offset_index.lookup(offset)[1]
+
+    def headers(self, from_position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
+        """Every batch from `from_position` (a batch's start) on, as (position, batch); only headers are sure to be read.
+
+        Raises:
+            CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
+        """
+        return self._walk(from_position, SCAN_CHUNK_BYTES, whole_bytes_max=0)
+
+    def batches(
+        self, from_position: int = 0, chunk_bytes: int = RECOVERY_CHUNK_BYTES
+    ) -> Iterator[tuple[int, RecordBatch]]:
+        """As `headers`, with whole batches, read about `chunk_bytes` at a time."""
+        return self._walk(from_position, chunk_bytes, whole_bytes_max=paths.OFFSET_MAX)
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset if there is none."""
+        if self._tail_last_offsets:
+            return self._tail_last_offsets[-1] + 1
+        next_offset = self.base_offset
+        for _, _, last_offset in self._steps(self.floor_position(paths.OFFSET_MAX)):
+            next_offset = last_offset + 1
+        return next_offset
+
+    def find_offset_by_timestamp(self, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at or after `timestamp_ms` whose offset is not below `starting_offset`.
+
+        An emptied batch still carries the max timestamp of the records it had, and so may raise `max_timestamp_ms`
+        although no record here is that late: then this is None, and ListOffsets answers "not found" even if later
+        segments hold such records, as Apache Kafka does.
+
+        Raises:
+            CorruptRecordError: A batch that may hold the record cannot be read.
+        """
+        try:
+            _, offset = self.time_index.lookup(timestamp_ms)
+        except CorruptIndexError:
+            self.rebuild_indexes()
+            _, offset = self.time_index.lookup(timestamp_ms)
+        for position, header in self.headers(self.floor_position(max(offset, starting_offset))):
+            if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
+                continue
+            batch = header if header.is_whole else RecordBatch(self.log_file.read_at(position, header.size_bytes))
+            for record in batch.records():
+                if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
+                    return record.timestamp, record.offset
+        return None
+
+    # Checking and rebuilding
+
+    def sanity_check(self) -> None:
+        """Look at the ends of the index files, which is cheap, and at the transaction index as a whole.
+
+        Raises:
+            CorruptIndexError: The offset index is missing, an index is not a whole number of entries, its last
+                offset entry points past the log's end, or the transaction index contradicts itself.
+        """
+        index = self.offset_index
+        if not self.files.exists(index.path):
+            raise CorruptIndexError(f"{index.path} is missing")
+        for each in self._indexes:
+            if self.files.exists(each.path) and self.files.size(each.path) % each.ENTRY_BYTES:
+                raise CorruptIndexError(f"{each.path}: not a whole number of entries")
+        if entry := index.last_entry_in_file():
+            offset, position = entry
+            # Apache Kafka preallocates; the zeros that it leaves when killed look like (base, 0), which no entry is.
+            if not (offset >= self.base_offset and 0 < position < self.size_bytes):
+                raise CorruptIndexError(f"{index.path}: the last entry is {entry}, the log has {self.size_bytes} bytes")
+        self.txn_index.sanity_check()
+
+    def rebuild_indexes(self) -> None:
+        """Make the offset and time index anew from the batch headers, without checking what the batches hold.
+
+        Raises:
+            CorruptRecordError: The log file is not batches to its end; the indexes cover what comes before.
+        """
+        self._restart_indexes()
+        try:
+            for position, batch in self.headers():
+                self._note_batch(
+                    position,
+                    batch.size_bytes,
+                    batch.base_offset,
+                    batch.last_offset,
+                    batch.max_timestamp,
+                    batch.last_offset,
+                )
+        finally:
+            self._finish_appends()
+
+    def recover(
+        self, producers: ProducerStates | None = None, epochs: LeaderEpochs | None = None, *, check_crc: bool = True
+    ) -> int:
+        """Read the whole segment after an unclean stop: rebuild all indexes, cut off what is no batch.
+
+        The log file is cut at the first batch that is incomplete, fails its CRC or does not follow the one before.
+
+        Args:
+            producers: Is told of every batch. Must be in the state before this segment.
+            epochs: Is told of every new leader epoch.
+
+        Returns:
+            The bytes cut off.
+
+        Nothing is synced; `flush` makes it last.
+        """
+        self._restart_indexes()
+        self.txn_index.reset()
+        valid_bytes, last_offset = 0, self.base_offset - 1
+        try:
+            for position, batch in self._walk(0, RECOVERY_CHUNK_BYTES, whole_bytes_max=RECOVERY_CHUNK_BYTES):
+                if batch.last_offset_delta < 0 or batch.base_offset <= last_offset:
+                    break
+                if check_crc and self._crc_of(position, batch) != batch.crc:
+                    break
+                last_offset = batch.last_offset
+                self._note_batch(
+                    position, batch.size_bytes, batch.base_offset, last_offset, batch.max_timestamp, last_offset
+                )
+                if epochs is not None and batch.partition_leader_epoch > epochs.latest_epoch:
+                    epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+                if producers is not None and batch.has_producer:
+                    txn = producers.update(batch)
+                    if txn is not None and txn.aborted:
+                        self.txn_index.append(
+                            AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
+                        )
+                valid_bytes = position + batch.size_bytes
+        except CorruptRecordError:
+            pass  # The bytes from here on are no batch: what a torn write leaves.
+        cut_bytes = self.size_bytes - valid_bytes
+        self.log_file.truncate(valid_bytes)
+        self._finish_appends()
+        return cut_bytes
+
+    # Inside
+
+    @property
+    def _indexes(self) -> tuple[OffsetIndex, TimeIndex, TransactionIndex]:
+        return self.offset_index, self.time_index, self.txn_index
+
+    def _path(self, kind: str) -> str:
+        return paths.segment_path(self.directory, self.base_offset, kind, self.suffix)
+
+    def _prepare_append(self) -> None:
+        """Take up appending where an earlier run left off, so that the indexes become as if it had never stopped."""
+        if self._max_timestamp_ms is None:
+            self._load_max_timestamp()
+        indexed_offset, indexed_position = self.offset_index.last_entry
+        self._unindexed_bytes = self.log_file.size() - indexed_position
+        if self.offset_index.entry_count == 0:
+            indexed_offset -= 1
+        # What a stop added beyond the last offset index entry was its final entry; more batches are to come.
+        self.time_index.truncate_to(indexed_offset + 1)
+        self._is_appending = True
+
+    def _note_batch(
+        self,
+        position: int,
+        size_bytes: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        max_timestamp_offset: int,
+    ) -> None:
+        """Bookkeeping for a batch that the log file has at `position`."""
+        assert self._max_timestamp_ms is not None
+        if max_timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms = max_timestamp_ms
+            self._max_timestamp_offset = max_timestamp_offset
+        if self._unindexed_bytes > self.config.index_interval_bytes and self._has_index_room(last_offset):
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self._max_timestamp_ms, self._max_timestamp_offset)
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += size_bytes
+
+        tail_positions = self._tail_positions
+        if not tail_positions:
+            self._tail_offset = base_offset
+        elif len(tail_positions) >= TAIL_BATCHES_MAX:
+            half = TAIL_BATCHES_MAX // 2
+            self._tail_offset = self._tail_last_offsets[half - 1] + 1
+            del self._tail_last_offsets[:half], tail_positions[:half]
+        self._tail_last_offsets.append(last_offset)
+        tail_positions.append(position)
+
+    def _has_index_room(self, last_offset: int) -> bool:
+        # The log rolls before an index is full. A segment from elsewhere may need more entries than our
+        # configuration allows, or have offsets that no entry can hold: then it is indexed more thinly.
+        return not (
+            self.offset_index.is_full or self.time_index.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def _finish_appends(self) -> None:
+        if not self._is_appending:
+            return
+        assert self._max_timestamp_ms is not None
+        if self._max_timestamp_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
+            self.time_index.append(self._max_timestamp_ms, self._max_timestamp_offset, force=True)
+        if self.config.preallocate:
+            self.log_file.truncate(self.log_file.size())
+        self._is_appending = False
+
+    def _restart_indexes(self) -> None:
+        self._forget_derived()
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._max_timestamp_ms, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._unindexed_bytes = 0
+        self._is_appending = True
+
+    def _forget_derived(self) -> None:
+        """Drop what memory knows of the log file's content, indexes aside."""
+        self._max_timestamp_ms = None
+        self._first_batch_timestamp_ms = None
+        self._is_appending = False
+        self._tail_offset = paths.OFFSET_MAX
+        del self._tail_last_offsets[:], self._tail_positions[:]
+
+    def _load_max_timestamp(self) -> None:
+        try:
+            timestamp_ms, offset = self.time_index.last_entry
+            position = self.offset_index.last_entry[1]
+        except CorruptIndexError:
+            self.rebuild_indexes()
+            return
+        # Each offset entry came with a look at the time index, so only what follows the last one is unknown.
+        for _, batch in self.headers(position):
+            if batch.max_timestamp > timestamp_ms:
+                timestamp_ms, offset = batch.max_timestamp, batch.last_offset
+        self._max_timestamp_ms, self._max_timestamp_offset = timestamp_ms, offset
+
+    def _end_of_whole_batches(self, position: int, limit: int) -> int:
+        """The largest batch end at or below byte `limit`, but at least that of the batch at `position`."""
+        tail = self._tail_positions
+        if tail and limit >= tail[0]:
+            # Every tail position ends the batch before it; `limit` itself lies before the file's end.
+            end = tail[bisect_right(tail, limit) - 1]
+            if end > position:
+                return end
+            slot = bisect_right(tail, position)
+            return tail[slot] if slot < len(tail) else self.log_file.size()
+        start = end = max(position, self.offset_index.floor_of_position(limit)[1])
+        for _, batch_end, _ in self._steps(start):
+            if batch_end > limit:
+                return batch_end if end == position else end
+            end = batch_end
+        return end
+
+    def _steps(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """(position, end, last offset) of each batch from `position` on; `headers` with the least possible work."""
+        size_bytes = self.log_file.size()
+        read_at, unpack_from = self.log_file.read_at, _STEP.unpack_from
+        while position < size_bytes:
+            chunk = read_at(position, SCAN_CHUNK_BYTES)
+            chunk_start, at = position, 0
+            last_at = len(chunk) - HEADER_BYTES
+            if last_at < 0:
+                raise self._corrupt(position, f"{len(chunk)} bytes where a batch header should be")
+            while at <= last_at:
+                base_offset, length, magic, last_offset_delta = unpack_from(chunk, at)
+                end = position + LOG_OVERHEAD_BYTES + length
+                if magic != MAGIC or end < position + HEADER_BYTES or end > size_bytes:
+                    raise self._corrupt(position, f"no batch begins here: magic {magic}, length {length}")
+                yield position, end, base_offset + last_offset_delta
+                position = end
+                at = position - chunk_start
+
+    def _walk(self, position: int, chunk_bytes: int, whole_bytes_max: int) -> Iterator[tuple[int, RecordBatch]]:
+        """The batches from `position` on; those of at most `whole_bytes_max` bytes whole, of larger ones what was read."""
+        size_bytes = self.log_file.size()
+        wanted_bytes = chunk_bytes
+        while position < size_bytes:
+            chunk = memoryview(self.log_file.read_at(position, wanted_bytes))
+            wanted_bytes = chunk_bytes
+            at = 0
+            while len(chunk) - at >= HEADER_BYTES:
+                batch = RecordBatch(chunk, at)
+                end = position + batch.size_bytes
+                if end > size_bytes:
+                    raise self._corrupt(
+                        position, f"batch of {batch.size_bytes} bytes, {size_bytes - position} are left"
+                    )
+                if not batch.is_whole and batch.size_bytes <= whole_bytes_max:
+                    wanted_bytes = max(chunk_bytes, batch.size_bytes)
+                    break
+                yield position, batch
+                position = end
+                at += batch.size_bytes
+            else:
+                if at == 0:
+                    raise self._corrupt(position, f"{len(chunk)} bytes where a batch header should be")
+
+    def _crc_of(self, position: int, batch: RecordBatch) -> int:
+        if batch.is_whole:
+            return batch.computed_crc()
+        crc, at, end = 0, position + ATTRIBUTES_POSITION, position + batch.size_bytes
+        while at < end:
+            piece = self.log_file.read_at(at, min(RECOVERY_CHUNK_BYTES, end - at))
+            crc = crc32c(piece, crc)
+            at += len(piece)
+        return crc
+
+    def _corrupt(self, position: int, what: str) -> CorruptRecordError:
+        return CorruptRecordError(f"{self._path(paths.LOG)}, byte {position}: {what}")
