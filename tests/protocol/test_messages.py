@@ -1,0 +1,132 @@
+"""Every message of every API in every version: written, read back, cut, extended, mangled."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ottla.protocol.apis import APIS, Api
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.protocol.wire import Parts, codec
+from support.strategies import as_of, messages, same, sample, without_forbidden_nulls
+
+
+def _sides() -> list[Any]:
+    sides = []
+    for api in APIS.values():
+        sides.append(pytest.param(api, "request", id=f"{api.name}Request"))
+        sides.append(pytest.param(api, "response", id=f"{api.name}Response"))
+    return sides
+
+
+SIDES = _sides()
+# (class, versions inclusive, first flexible version)
+BLOBS = [
+    (ConsumerProtocolSubscription, (0, 3), None),
+    (ConsumerProtocolAssignment, (0, 3), None),
+    (OffsetCommitKey, (0, 0), None),
+    (OffsetCommitValue, (0, 4), 4),
+    (GroupMetadataKey, (0, 0), None),
+    (GroupMetadataValue, (0, 4), 4),
+]
+
+
+def write(value: Any, version: int, flexible: bool) -> bytes:
+    parts = Parts()
+    codec(type(value), version, flexible).write(value, parts)
+    return b"".join(parts.elements)
+
+
+def read(cls: type[Any], version: int, flexible: bool, raw: bytes) -> Any:
+    """The value, which must have taken all bytes."""
+    value, end = codec(cls, version, flexible).read(memoryview(raw), 0)
+    if end != len(raw):
+        raise ProtocolError(f"{len(raw) - end} bytes left over")
+    return value
+
+
+def versions_of(api: Api) -> range:
+    return range(api.versions[0], api.versions[1] + 1)
+
+
+@pytest.mark.parametrize("api, side", SIDES)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_what_was_written_is_read_back_in_every_version(api: Api, side: str, data: st.DataObject) -> None:
+    full = data.draw(messages(getattr(api, side)))
+    for version in versions_of(api):
+        value = as_of(full, version)
+        flexible = api.is_flexible(version)
+
+        raw = write(value, version, flexible)
+
+        assert same(value, read(type(value), version, flexible, raw))
+        assert raw == write(without_forbidden_nulls(full, version), version, flexible), "other versions' fields show"
+
+
+@pytest.mark.parametrize("cls, versions, flexible_since", BLOBS, ids=[cls.__name__ for cls, *_ in BLOBS])
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_blobs_inside_messages_and_records_are_read_back(
+    cls: type[Any], versions: tuple[int, int], flexible_since: int | None, data: st.DataObject
+) -> None:
+    full = data.draw(messages(cls))
+    for version in range(versions[0], versions[1] + 1):
+        flexible = flexible_since is not None and version >= flexible_since
+        value = as_of(full, version)
+
+        assert same(value, read(cls, version, flexible, write(value, version, flexible)))
+
+
+@pytest.mark.parametrize("api, side", SIDES)
+def test_a_message_cut_anywhere_is_refused(api: Api, side: str) -> None:
+    cls = getattr(api, side)
+    for version in versions_of(api):
+        flexible = api.is_flexible(version)
+        raw = write(as_of(sample(cls), version), version, flexible)
+        for end in range(len(raw)):
+            with pytest.raises(ProtocolError):
+                read(cls, version, flexible, raw[:end])
+
+
+@pytest.mark.parametrize("api, side", SIDES)
+def test_damaged_messages_are_read_or_refused_but_nothing_else(api: Api, side: str) -> None:
+    """Any bytes: a value or ProtocolError."""
+    cls = getattr(api, side)
+    dice = random.Random(f"{api.name} {side}")
+    for version in versions_of(api):
+        flexible = api.is_flexible(version)
+        raw = write(as_of(sample(cls), version), version, flexible)
+        for damage in range(40):
+            mangled = mangle(raw, dice) if damage % 2 else dice.randbytes(dice.randrange(len(raw) + 8))
+            try:
+                value = read(cls, version, flexible, mangled)
+            except ProtocolError:
+                continue
+            # What was accepted means something: it can be said again and is then understood the same.
+            assert same(value, read(cls, version, flexible, write(value, version, flexible)))
+
+
+def mangle(raw: bytes, dice: random.Random) -> bytes:
+    """A copy with one byte changed, some removed, or some inserted."""
+    out = bytearray(raw)
+    at = dice.randrange(len(out) + 1)
+    match dice.randrange(4):
+        case 0 if out:
+            out[at % len(out)] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        case 1:
+            del out[at : at + dice.randrange(1, 5)]
+        case 2:
+            out[at:at] = dice.randbytes(dice.randrange(1, 5))
+        case _:
+            out[at : at + 4] = dice.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00"))
+    return bytes(out)

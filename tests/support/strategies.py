@@ -1,0 +1,115 @@
+"""Hypothesis strategies and views of message values, all derived from the message classes' own annotations."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema import Field, Type, fields_of
+
+_RANGES = {"b": 8, "h": 16, "i": 32, "q": 64}
+_UNSIGNED_RANGES = {"H": 16, "I": 32}
+
+
+def _integers(bits: int, signed: bool) -> st.SearchStrategy[int]:
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    return st.sampled_from((0, 1, low, high) + ((-1,) if signed else ())) | st.integers(low, high)
+
+
+@cache
+def _values(type: Type) -> st.SearchStrategy[Any]:
+    if type.name in _RANGES:
+        return _integers(_RANGES[type.name], signed=True)
+    if type.name in _UNSIGNED_RANGES:
+        return _integers(_UNSIGNED_RANGES[type.name], signed=False)
+    if type.item is not None:
+        return st.lists(_values(type.item), max_size=3).map(tuple)
+    if type.struct is not None:
+        return messages(type.struct)
+    return {
+        "?": st.booleans(),
+        "d": st.floats(allow_nan=False),
+        "16s": st.just(bytes(16)) | st.binary(min_size=16, max_size=16),
+        # 127 bytes and more need a second byte of length in compact encoding.
+        "string": st.text(max_size=6) | st.just("ü" * 64),
+        "bytes": st.binary(max_size=6) | st.just(bytes(range(130))),
+        "records": st.binary(max_size=6) | st.just(bytes(range(256)) * 2),
+    }[type.name]
+
+
+def _field_values(field: Field) -> st.SearchStrategy[Any]:
+    if field.name.endswith("error_code"):
+        return st.sampled_from(ErrorCode).map(int)  # the other implementations know no other codes
+    values = _values(field.type)
+    if field.nullable_from is not None:
+        values = st.none() | values
+    # Tagged fields behave differently at their default, so that case must be frequent.
+    return values if field.tag is None else st.just(field.default) | values
+
+
+@cache
+def messages(cls: type[Any]) -> st.SearchStrategy[Any]:
+    """Values of a message class with every field set that any version has; `as_of` cuts them to one version."""
+    return st.builds(cls, **{field.name: _field_values(field) for field in fields_of(cls)})
+
+
+def as_of(value: Any, version: int) -> Any:
+    """A message as a reader of this version sees it: fields of other versions at their defaults, no forbidden null."""
+    return _changed(value, version, lambda field, was: was if field.exists_in(version) else field.default)
+
+
+def without_forbidden_nulls(value: Any, version: int) -> Any:
+    """A message that can be written in this version; it may well set fields that only other versions have."""
+    return _changed(value, version, lambda field, was: was)
+
+
+def _changed(value: Any, version: int, choose: Callable[[Field, Any], Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_changed(one, version, choose) for one in value)
+    if not dataclasses.is_dataclass(value):
+        return value
+    changed = {}
+    for field in fields_of(type(value)):
+        one = choose(field, getattr(value, field.name))
+        if one is None and field.exists_in(version) and not field.is_nullable_in(version):
+            one = () if field.type.item else "" if field.type.name == "string" else b""
+        changed[field.name] = _changed(one, version, choose)
+    return type(value)(**changed)
+
+
+def sample(cls: type[Any], counter: Iterator[int] | None = None) -> Any:
+    """One fixed value with every field set, numbers all different and arrays of two."""
+    numbers = itertools.count(1) if counter is None else counter
+    return cls(**{field.name: _sample(field.type, numbers) for field in fields_of(cls)})
+
+
+def _sample(type: Type, numbers: Iterator[int]) -> Any:
+    if type.item is not None:
+        return (_sample(type.item, numbers), _sample(type.item, numbers))
+    if type.struct is not None:
+        return sample(type.struct, numbers)
+    n = next(numbers)
+    return {
+        "?": True,
+        "d": n + 0.5,
+        "16s": bytes([n % 256]) * 16,
+        "string": f"text {n}",
+        "bytes": b"bytes %d" % n,
+        "records": b"records %d" % n,
+    }.get(type.name, n % 127)
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Equality that looks into records: a view as read equals the bytes as written."""
+    if dataclasses.is_dataclass(ours):
+        return type(ours) is type(theirs) and all(
+            same(getattr(ours, field.name), getattr(theirs, field.name))
+            for field in fields_of(type(ours))  # type: ignore[arg-type]
+        )
+    if isinstance(ours, tuple):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return bool(ours == theirs)
