@@ -120,7 +120,7 @@ class LogConfig:
         "log.flush.scheduler.interval.ms",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = option(
-        _LIST, (), _THROTTLED_REPLICAS, "Kept and shown; nothing is replicated, so nothing is throttled."
+        _LIST, (), _THROTTLED_REPLICAS, "Kept and shown; nothing is replicated, so nothing is throttled.", acts=False
     )
     index_interval_bytes: int = option(
         _INT,
@@ -137,7 +137,7 @@ class LogConfig:
         hidden=True,
     )
     leader_replication_throttled_replicas: tuple[str, ...] = option(
-        _LIST, (), _THROTTLED_REPLICAS, "Kept and shown; nothing is replicated, so nothing is throttled."
+        _LIST, (), _THROTTLED_REPLICAS, "Kept and shown; nothing is replicated, so nothing is throttled.", acts=False
     )
     local_retention_bytes: int = option(
         _LONG,
@@ -145,6 +145,7 @@ class LogConfig:
         at_least(-2),
         "Size of the local part of a tiered log; kept and shown, tiering is not offered.",
         "log.local.retention.bytes",
+        acts=False,
     )
     local_retention_ms: int = option(
         _LONG,
@@ -152,6 +153,7 @@ class LogConfig:
         at_least(-2),
         "Age of the local part of a tiered log; kept and shown, tiering is not offered.",
         "log.local.retention.ms",
+        acts=False,
     )
     max_compaction_lag_ms: int = option(
         _LONG,
@@ -211,14 +213,12 @@ class LogConfig:
         "min.insync.replicas",
     )
     preallocate: bool = option(
-        _BOOLEAN,
-        False,
-        None,
-        "Kept and shown; files grow as they are written.",
-        "log.preallocate",
+        _BOOLEAN, False, None, "Kept and shown; files grow as they are written.", "log.preallocate", acts=False
     )
-    remote_log_copy_disable: bool = option(_BOOLEAN, False, None, "Kept and shown; tiering is not offered.")
-    remote_log_delete_on_disable: bool = option(_BOOLEAN, False, None, "Kept and shown; tiering is not offered.")
+    remote_log_copy_disable: bool = option(_BOOLEAN, False, None, "Kept and shown; tiering is not offered.", acts=False)
+    remote_log_delete_on_disable: bool = option(
+        _BOOLEAN, False, None, "Kept and shown; tiering is not offered.", acts=False
+    )
     remote_storage_enable: bool = option(_BOOLEAN, False, None, "Tiered storage; not offered, so true is refused.")
     retention_bytes: int = option(
         _LONG,
@@ -272,6 +272,7 @@ class LogConfig:
         None,
         "Kept and shown; there is one copy of the data, so no election can lose any.",
         "unclean.leader.election.enable",
+        acts=False,
     )
 
     @property

@@ -40,12 +40,12 @@ class OptionType(IntEnum):
     PASSWORD = 9
 
 
-class Importance(IntEnum):
-    """Kafka's rough ranking of options; only documentation looks at it."""
+class UpdateMode(IntEnum):
+    """How an option may change while the broker runs."""
 
-    HIGH = 1
-    MEDIUM = 2
-    LOW = 3
+    READ_ONLY = 0
+    PER_BROKER = 1
+    CLUSTER_WIDE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +88,20 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `default` is a Python value; `synonyms` are broker options, the strongest first."""
+    """One option. `default` is a Python value; `synonyms` are broker options, the strongest first.
+
+    `acts` is False for options that are accepted, kept and shown without any effect. A `hidden` option works and is
+    left out of listings unless it is set.
+    """
 
     name: str
     type: OptionType
     default: Value
     check: Check | None = None
     doc: str = ""
-    importance: Importance = Importance.MEDIUM
+    update: UpdateMode = UpdateMode.CLUSTER_WIDE
     synonyms: tuple[Synonym, ...] = ()
+    acts: bool = True
     hidden: bool = False
 
     @property
@@ -195,15 +200,13 @@ def option(
     check: Check | None,
     doc: str,
     *synonyms: str | Synonym,
-    importance: Importance = Importance.MEDIUM,
+    update: UpdateMode = UpdateMode.CLUSTER_WIDE,
+    acts: bool = True,
     hidden: bool = False,
 ) -> Any:
-    """A dataclass field that declares an option; the field's name is the option's, with `_` for `.`.
-
-    A `hidden` option works but is left out of listings of all options.
-    """
+    """A dataclass field that declares an option; the field's name is the option's, with `_` for `.`."""
     names = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
-    declared = Option("", type, default, check, doc, importance, names, hidden)
+    declared = Option("", type, default, check, doc, update, names, acts, hidden)
     return dataclasses.field(default=default, metadata={_OPTION: declared})
 
 
