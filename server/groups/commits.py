@@ -1,0 +1,218 @@
+"""Committing, fetching, deleting and expiring offsets, in the tables of a shard and in its partition.
+
+Called by `coordinator` with an active shard. Every change is appended to the partition first and applied to the tables
+after, so the tables never hold what a restart would not find again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from ...protocol.wire import ZERO_UUID
+from .classic import ClassicProtocol
+from .group import ClassicGroup, GroupState
+from .offsets import Place
+from .records import CommittedOffset, Pair, offset_key, offset_value
+from .settings import TOMBSTONES_PER_BATCH, GroupSettings
+from .shard import Shard
+from .store import RecordStore
+from .subscription import CONSUMER_PROTOCOL_TYPE
+
+# From this version of OffsetCommit on a group that does not exist has an error of its own (KIP-848).
+_GROUP_ID_NOT_FOUND_VERSION = 9
+
+
+class TopicCommit(NamedTuple):
+    """Offsets to commit in one topic, which exists and has these partitions."""
+
+    topic: str
+    topic_id: bytes
+    partitions: Sequence[OffsetCommitRequestPartition]
+
+
+class Fetched(NamedTuple):
+    """A group's position in one partition: None where nothing is committed, or the error says why it is unknown."""
+
+    partition: int
+    committed: CommittedOffset | None
+    error: ErrorCode
+
+
+class Commits:
+    """What may be done with committed offsets; the state is all in the shards."""
+
+    def __init__(self, settings: GroupSettings, store: RecordStore, classic: ClassicProtocol) -> None:
+        self._settings = settings
+        self._store = store
+        self._classic = classic
+
+    def commit(
+        self, shard: Shard, request: OffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
+    ) -> list[list[ErrorCode]]:
+        """Commit all offsets with metadata of allowed size, in one batch.
+
+        Args:
+            request: Says which group and member commits; its `topics` are not looked at.
+            topics: What to commit instead.
+
+        Returns:
+            Per topic and partition NONE or OFFSET_METADATA_TOO_LARGE.
+
+        Raises:
+            KafkaError: The group does not allow it (`ClassicGroup.commit_error`), does not exist
+                (ILLEGAL_GENERATION, later GROUP_ID_NOT_FOUND), or the partition cannot be written. Nothing is
+                committed then.
+        """
+        group = self._committing_group(shard, request, version, now_ms)
+        expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+        errors: list[list[ErrorCode]] = []
+        records: list[Pair] = []
+        accepted: list[tuple[Place, CommittedOffset]] = []
+        for topic, topic_id, partitions in topics:
+            topic_errors: list[ErrorCode] = []
+            errors.append(topic_errors)
+            for partition in partitions:
+                metadata = partition.committed_metadata or ""
+                if self._is_too_large(metadata):
+                    topic_errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                    continue
+                topic_errors.append(ErrorCode.NONE)
+                index = partition.partition_index
+                committed = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    metadata,
+                    now_ms,
+                    expire_ms,
+                    topic_id,
+                    len(records),
+                )
+                records.append((offset_key(request.group_id, topic, index), offset_value(committed)))
+                accepted.append(((topic, index), committed))
+        if records:
+            base_offset = self._store.append(shard.partition, records, now_ms)
+            for place, committed in accepted:
+                in_log = committed._replace(record_offset=base_offset + committed.record_offset)
+                shard.offsets.put(request.group_id, place, in_log)
+        # A simple group comes into being with its first commit, not with the attempt.
+        shard.groups.setdefault(request.group_id, group)
+        return errors
+
+    def _committing_group(self, shard: Shard, request: OffsetCommitRequest, version: int, now_ms: int) -> ClassicGroup:
+        generation = request.generation_id_or_member_epoch
+        group = shard.groups.get(request.group_id)
+        if group is None:
+            if generation >= 0:
+                if version >= _GROUP_ID_NOT_FOUND_VERSION:
+                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {request.group_id} does not exist")
+            return self._classic.new_group(request.group_id, shard.partition, now_ms)
+        if error := group.commit_error(request.member_id, request.group_instance_id, generation):
+            raise KafkaError(error, f"group {request.group_id} in generation {group.generation}: {error.name}")
+        self._classic.committed(group, request.member_id, now_ms)
+        return group
+
+    def _is_too_large(self, metadata: str) -> bool:
+        limit = self._settings.offset_metadata_max_bytes
+        if len(metadata) > limit:
+            return True
+        # Kafka counts UTF-16 units, of which one character has two at most.
+        return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) > 2 * limit
+
+    def fetch(
+        self, shard: Shard, group_id: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
+    ) -> list[Fetched]:
+        """The group's positions in these partitions.
+
+        Args:
+            topic_id: Unless zero, an offset committed to another topic of the same name is not taken.
+            stable: Answer UNSTABLE_OFFSET_COMMIT where a transaction is about to commit.
+        """
+        offsets = shard.offsets
+        of_group = offsets.of_group(group_id)
+        fetched = []
+        for partition in partitions:
+            place = (topic, partition)
+            if stable and offsets.is_unstable(group_id, place):
+                fetched.append(Fetched(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                continue
+            committed = of_group.get(place)
+            if (
+                committed is not None
+                and topic_id != committed.topic_id
+                and ZERO_UUID not in (topic_id, committed.topic_id)
+            ):
+                committed = None
+            fetched.append(Fetched(partition, committed, ErrorCode.NONE))
+        return fetched
+
+    def fetch_all(self, shard: Shard, group_id: str, *, stable: bool) -> dict[str, list[Fetched]]:
+        """All that the group has committed, by topic."""
+        partitions: dict[str, list[int]] = {}
+        for topic, partition in shard.offsets.of_group(group_id):
+            partitions.setdefault(topic, []).append(partition)
+        return {
+            topic: self.fetch(shard, group_id, topic, ZERO_UUID, indexes, stable=stable)
+            for topic, indexes in partitions.items()
+        }
+
+    def delete(self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int) -> list[ErrorCode]:
+        """Delete offsets on request (KIP-496).
+
+        Returns:
+            Per place NONE, also where nothing was committed, or GROUP_SUBSCRIBED_TO_TOPIC.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for a group at work that is not a consumer group.
+        """
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
+        errors = [
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes_to(topic) else ErrorCode.NONE for topic, _ in places
+        ]
+        known = set(shard.offsets.places(group_id))
+        deletable = [place for place, error in zip(places, errors, strict=True) if not error and place in known]
+        self.remove(shard, group_id, list(dict.fromkeys(deletable)), now_ms)
+        return errors
+
+    def remove(self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int) -> None:
+        """Write tombstones for these places and forget what was committed there.
+
+        Raises:
+            KafkaError: The partition cannot be written; some of the places may be gone by then.
+        """
+        for batch in _in_batches(places):
+            self._store.append(
+                shard.partition, [(offset_key(group_id, topic, partition), None) for topic, partition in batch], now_ms
+            )
+            for place in batch:
+                shard.offsets.remove(group_id, place)
+
+    def expire(self, shard: Shard, group: ClassicGroup, now_ms: int) -> None:
+        """Remove the group's offsets that have passed their time; errors as `remove`."""
+        places = shard.offsets.expired(group, now_ms, self._settings.offsets_retention_ms)
+        self.remove(shard, group.group_id, places, now_ms)
+
+    def topics_deleted(self, shard: Shard, topic_ids: dict[str, bytes], now_ms: int) -> None:
+        """Remove offsets of deleted topics (name -> id), but not those of a later topic of the same name; errors
+        as `remove`."""
+        for group_id in tuple(shard.offsets.groups()):
+            of_group = shard.offsets.of_group(group_id)
+            places = [
+                place
+                for place in shard.offsets.places(group_id)
+                if place[0] in topic_ids
+                and (place not in of_group or of_group[place].topic_id in (ZERO_UUID, topic_ids[place[0]]))
+            ]
+            self.remove(shard, group_id, places, now_ms)
+
+
+def _in_batches(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+    for at in range(0, len(places), TOMBSTONES_PER_BATCH):
+        yield places[at : at + TOMBSTONES_PER_BATCH]

@@ -1,0 +1,315 @@
+"""The front door of group coordination: finds the group's shard and group, and asks whoever knows the rules.
+
+Called by the request handlers and by `service`, which feeds it time. One coordinator serves all nodes of the process;
+which node may speak for a group is a fact of routing that the handlers check before they come here.
+
+Every method raises KafkaError where the whole request fails: INVALID_GROUP_ID, NOT_COORDINATOR (no such partition, or
+one that could not be loaded), COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
+from ...protocol.messages.list_groups import ListedGroup
+from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from .classic import Caller, ClassicProtocol
+from .commits import Commits
+from .deadlines import Deadline, Deadlines
+from .group import ClassicGroup, GroupState, JoinReply, SyncReply
+from .records import group_key, group_value
+from .settings import GroupSettings
+from .shard import Shard, ShardState
+from .store import RecordStore
+
+log = logging.getLogger("ottla.groups")
+
+CLASSIC_TYPE = "classic"
+
+# From this version of DescribeGroups on a group that does not exist is an error (KIP-1043).
+_GROUP_ID_NOT_FOUND_VERSION = 6
+
+
+@lru_cache(maxsize=10_000)
+def java_hash(text: str) -> int:
+    """`String.hashCode` of Java: 31-fold sums over UTF-16 units, as a signed 32-bit number."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    result = 0
+    for at in range(0, len(units), 2):
+        result = 31 * result + (units[at] | units[at + 1] << 8) & 0xFFFF_FFFF
+    return result - (1 << 32) if result >> 31 else result
+
+
+def partition_of(key: str, partition_count: int) -> int:
+    """The partition of an internal topic that `key` (a group or transactional id) belongs to.
+
+    Kafka takes the absolute value, with 0 for the one number that has none.
+    """
+    hashed = java_hash(key)
+    return 0 if hashed == -(1 << 31) else abs(hashed) % partition_count
+
+
+class GroupCoordinator:
+    """All groups, by partition of `__consumer_offsets`.
+
+    Args:
+        new_id: Makes the unique part of member ids.
+        on_earlier: Called when `next_deadline_ms` may have moved to an earlier time.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        store: RecordStore,
+        *,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        on_earlier: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.shards: list[Shard] = []
+        self._settings = settings
+        self._store = store
+        self._deadlines = Deadlines(on_earlier)
+        self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
+        self.commits = Commits(settings, store, self._classic)
+        self._expiries: list[Deadline] = []
+
+    # Partitions
+
+    def open(self, partition_count: int) -> None:
+        """Know the number of partitions; each is LOADING until `activate` or `fail`."""
+        self.shards = [Shard(partition, self._classic) for partition in range(partition_count)]
+        self._expiries = [Deadline(partial(self._expire_and_repeat, shard)) for shard in self.shards]
+
+    def activate(self, partition: int, now_ms: int) -> None:
+        """Serve the groups of a partition that has been replayed to its end."""
+        shard = self.shards[partition]
+        shard.state = ShardState.ACTIVE
+        for group in tuple(shard.groups.values()):
+            self._classic.loaded(group, now_ms)
+        self._deadlines.set(self._expiries[partition], now_ms + self._settings.offsets_retention_check_interval_ms)
+
+    def fail(self, partition: int, reason: Exception) -> None:
+        """Leave the groups of a partition without coordinator; all others are served."""
+        log.error("groups of __consumer_offsets-%d cannot be loaded: %s", partition, reason)
+        self.shards[partition].state = ShardState.FAILED
+
+    def close(self, error: ErrorCode, now_ms: int) -> None:
+        """Answer everything that is parked with `error` and forget all groups."""
+        for shard, expiry in zip(self.shards, self._expiries, strict=True):
+            self._deadlines.clear(expiry)
+            if shard.state is ShardState.ACTIVE:
+                for group in shard.groups.values():
+                    self._classic.close(group, error, now_ms)
+        self.shards = []
+        self._expiries = []
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition whose leader coordinates the group."""
+        if not self.shards:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "__consumer_offsets does not exist yet")
+        return partition_of(group_id, len(self.shards))
+
+    def shard_of(self, group_id: str) -> Shard:
+        """The active shard that the group belongs to."""
+        shard = self.shards[self.partition_for(group_id)]
+        if shard.state is ShardState.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"__consumer_offsets-{shard.partition} is loading")
+        if shard.state is ShardState.FAILED:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"__consumer_offsets-{shard.partition} could not be loaded")
+        return shard
+
+    # Time
+
+    def next_deadline_ms(self) -> int | None:
+        """When `run_due` has something to do; None while it has not."""
+        return self._deadlines.next_due_ms()
+
+    def run_due(self, now_ms: int) -> None:
+        """Do everything whose time has come."""
+        self._deadlines.run_due(now_ms)
+
+    # Members
+
+    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
+        """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`).
+
+        Raises:
+            KafkaError: also INVALID_SESSION_TIMEOUT, or what writing down a new group failed with. `reply` is not
+                called then.
+        """
+        shard = self._group_shard(request.group_id)
+        settings = self._settings
+        if not (
+            settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"session timeout {request.session_timeout_ms} ms is not between "
+                f"{settings.group_min_session_timeout_ms} and {settings.group_max_session_timeout_ms}",
+            )
+        group = shard.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                reply(
+                    JoinGroupResponse(
+                        error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id, protocol_name=None
+                    )
+                )
+                return
+            group = self._classic.new_group(request.group_id, shard.partition, now_ms)
+            # Apache Kafka writes the group down even if this first member is then refused.
+            self._persist(group, {}, now_ms)
+            shard.groups[request.group_id] = group
+        self._classic.join(group, request, caller, now_ms, reply)
+
+    def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
+        """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`ClassicProtocol.sync`)."""
+        group = self._group_shard(request.group_id).groups.get(request.group_id)
+        if group is None:
+            reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            self._classic.sync(group, request, now_ms, reply)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> ErrorCode:
+        """Keep a member alive (`ClassicProtocol.heartbeat`)."""
+        group = self._group_shard(group_id).groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self._classic.heartbeat(group, member_id, instance_id, generation, now_ms)
+
+    def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
+        """Remove members (`ClassicProtocol.leave`); in a group that does not exist nobody is known."""
+        group = self._group_shard(group_id).groups.get(group_id)
+        if group is None:
+            return tuple(
+                MemberResponse(
+                    member_id=identity.member_id,
+                    group_instance_id=identity.group_instance_id,
+                    error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+                )
+                for identity in leaving
+            )
+        return self._classic.leave(group, leaving, now_ms)
+
+    def _group_shard(self, group_id: str) -> Shard:
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        return self.shard_of(group_id)
+
+    def _persist(self, group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> None:
+        self._store.append(group.partition, [(group_key(group.group_id), group_value(group, assignments))], now_ms)
+
+    # Groups as administrators see them
+
+    def describe_group(self, group_id: str, version: int) -> DescribedGroup:
+        """State and members; their metadata and assignments only while the group is stable.
+
+        A group that does not exist is Dead, from version 6 of DescribeGroups on with GROUP_ID_NOT_FOUND.
+        """
+        group = self.shard_of(group_id).groups.get(group_id)
+        if group is None:
+            is_error = version >= _GROUP_ID_NOT_FOUND_VERSION
+            return DescribedGroup(
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
+                error_message=f"Group {group_id} not found." if is_error else None,
+                group_id=group_id,
+                group_state=GroupState.DEAD.value,
+            )
+        is_stable = group.state is GroupState.STABLE
+        protocol_name = group.protocol_name if is_stable else None
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=protocol_name or "",
+            members=tuple(
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(protocol_name),
+                    member_assignment=member.assignment,
+                )
+                for member in group.members.values()
+            ),
+        )
+
+    def list_groups(
+        self, partitions: Iterable[int], states: Collection[str], types: Collection[str]
+    ) -> list[ListedGroup]:
+        """The groups of these partitions, in the given states and of the given types (no matter the case; none means
+        all).
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading. One that could not be loaded
+                has no groups.
+        """
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.lower() for kind in types}
+        if wanted_types and CLASSIC_TYPE not in wanted_types:
+            return []
+        shards = [self.shards[partition] for partition in partitions]
+        if any(shard.state is ShardState.LOADING for shard in shards):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
+        return [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC_TYPE,
+            )
+            for shard in shards
+            for group in shard.groups.values()
+            if not wanted_states or group.state.value.lower() in wanted_states
+        ]
+
+    def delete_group(self, group_id: str, now_ms: int) -> None:
+        """Delete a group without members, and all its offsets.
+
+        Raises:
+            KafkaError: also GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what writing the tombstones failed with.
+        """
+        shard = self.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if group.state is not GroupState.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
+        self.commits.remove(shard, group_id, shard.offsets.places(group_id), now_ms)
+        self._remove(shard, group, now_ms)
+
+    def topics_deleted(self, topic_ids: dict[str, bytes], now_ms: int) -> None:
+        """Forget the offsets of deleted topics (name -> id). A partition that cannot be written keeps them."""
+        for shard in self.shards:
+            if shard.state is ShardState.ACTIVE:
+                try:
+                    self.commits.topics_deleted(shard, topic_ids, now_ms)
+                except KafkaError as error:
+                    log.warning("offsets of deleted topics stay in __consumer_offsets-%d: %s", shard.partition, error)
+
+    def _remove(self, shard: Shard, group: ClassicGroup, now_ms: int) -> None:
+        self._store.append(shard.partition, [(group_key(group.group_id), None)], now_ms)
+        del shard.groups[group.group_id]
+        self._classic.close(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
+
+    def _expire_and_repeat(self, shard: Shard, now_ms: int) -> None:
+        interval_ms = self._settings.offsets_retention_check_interval_ms
+        self._deadlines.set(self._expiries[shard.partition], now_ms + interval_ms)
+        try:
+            for group in tuple(shard.groups.values()):
+                self.commits.expire(shard, group, now_ms)
+                is_unused = group.state is GroupState.EMPTY and not group.pending
+                if is_unused and not shard.offsets.places(group.group_id):
+                    self._remove(shard, group, now_ms)
+        except KafkaError as error:
+            log.warning("offsets in __consumer_offsets-%d do not expire: %s", shard.partition, error)

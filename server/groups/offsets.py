@@ -1,0 +1,125 @@
+"""Committed offsets of the groups of one partition of `__consumer_offsets`, plain and transactional.
+
+Called by `shard` while loading and by `coordinator` for every commit, fetch and expiry. An offset that was committed
+inside a transaction stays pending, unseen, until the transaction's marker makes it real or throws it away (KIP-98); a
+reader that requires stable offsets (KIP-447) is told to come back while one is pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from .group import ClassicGroup, GroupState
+from .records import CommittedOffset
+from .subscription import CONSUMER_PROTOCOL_TYPE
+
+Place = tuple[str, int]
+"""Topic name and partition index."""
+
+
+class Offsets:
+    """Group id -> (topic, partition) -> committed offset."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[Place, CommittedOffset]] = {}
+        self._pending: dict[int, dict[tuple[str, Place], CommittedOffset]] = {}
+        self._unstable: dict[str, dict[Place, set[int]]] = {}
+
+    def of_group(self, group_id: str) -> dict[Place, CommittedOffset]:
+        """All that the group has committed, not to be changed."""
+        return self._committed.get(group_id, {})
+
+    def put(self, group_id: str, place: Place, committed: CommittedOffset) -> None:
+        """Make `committed` the group's offset there."""
+        group = self._committed.get(group_id)
+        if group is None:
+            group = self._committed[group_id] = {}
+        group[place] = committed
+
+    def remove(self, group_id: str, place: Place) -> None:
+        """Forget what the group committed there, pending commits included."""
+        group = self._committed.get(group_id)
+        if group is not None:
+            group.pop(place, None)
+            if not group:
+                del self._committed[group_id]
+        for producer_id in self._unstable.get(group_id, {}).pop(place, ()):
+            self._pending[producer_id].pop((group_id, place), None)
+        self._drop_if_empty(group_id)
+
+    def put_pending(self, producer_id: int, group_id: str, place: Place, committed: CommittedOffset) -> None:
+        """Keep `committed` until `end_transaction` of that producer."""
+        self._pending.setdefault(producer_id, {})[group_id, place] = committed
+        self._unstable.setdefault(group_id, {}).setdefault(place, set()).add(producer_id)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Make the producer's pending offsets real, or drop them.
+
+        A plain commit written after the transactional one stays: the later record wins, whichever order the
+        transaction ends in.
+        """
+        for (group_id, place), committed in self._pending.pop(producer_id, {}).items():
+            producers = self._unstable[group_id][place]
+            producers.discard(producer_id)
+            if not producers:
+                del self._unstable[group_id][place]
+                self._drop_if_empty(group_id)
+            known = self._committed.get(group_id, {}).get(place)
+            if commit and (known is None or committed.record_offset > known.record_offset):
+                self.put(group_id, place, committed)
+
+    def is_unstable(self, group_id: str, place: Place) -> bool:
+        """Whether a transaction that has not ended yet commits there."""
+        return place in self._unstable.get(group_id, {})
+
+    def has_unstable(self, group_id: str) -> bool:
+        return group_id in self._unstable
+
+    def places(self, group_id: str) -> list[Place]:
+        """Where the group has committed anything, pending or not."""
+        return list(dict.fromkeys([*self._committed.get(group_id, {}), *self._unstable.get(group_id, {})]))
+
+    def groups(self) -> Iterator[str]:
+        """Every group that has committed anything, pending or not."""
+        return iter(dict.fromkeys([*self._committed, *self._unstable]))
+
+    def _drop_if_empty(self, group_id: str) -> None:
+        if not self._unstable.get(group_id, True):
+            del self._unstable[group_id]
+
+    def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> list[Place]:
+        """Where the group's offsets have passed their time (KIP-211).
+
+        Offsets of an empty group age from the moment it became empty; offsets of a consumer group at work and of a
+        group without members age from their commit, those of subscribed topics not at all.
+        """
+        age_from = _age_from(group)
+        if age_from is None:
+            return []
+        group_id = group.group_id
+        return [
+            place
+            for place, committed in self.of_group(group_id).items()
+            if not group.subscribes_to(place[0])
+            and not self.is_unstable(group_id, place)
+            and _is_expired(committed, age_from(committed), now_ms, retention_ms)
+        ]
+
+
+def _age_from(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+    """From when the age of a commit counts; None if the group's offsets do not expire in its present state."""
+    if group.protocol_type is None:
+        return lambda committed: committed.commit_ms
+    if group.state is GroupState.EMPTY:
+        since_ms = group.state_since_ms
+        return lambda committed: committed.commit_ms if since_ms < 0 else since_ms
+    is_consumer_group = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
+    if is_consumer_group and group.state is GroupState.STABLE:
+        return lambda committed: committed.commit_ms
+    return None
+
+
+def _is_expired(committed: CommittedOffset, from_ms: int, now_ms: int, retention_ms: int) -> bool:
+    if committed.expire_ms != -1:
+        return now_ms >= committed.expire_ms
+    return now_ms - from_ms >= retention_ms

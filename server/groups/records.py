@@ -1,0 +1,165 @@
+"""Keys and values of `__consumer_offsets`, in Apache Kafka's format, to and from the tables of this package.
+
+    key    type i16, then by type          value  schema version i16, then by version
+           0, 1  committed offset                 0-4 (written: 4, and 1 for an expiry time of its own)
+           2     classic group                    0-4 (written: 3)
+           3 …   other kinds of group             left alone
+
+A null value deletes the key. Unknown types are skipped, as they may be left over from a newer broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Any, NamedTuple
+
+from ...protocol.errors import ProtocolError
+from ...protocol.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ...protocol.wire import Codec, Parts, codec
+from .group import ClassicGroup
+
+Pair = tuple[bytes, bytes | None]
+"""Key and value of one record; None deletes the key."""
+
+_NUMBER = Struct(">h")
+_OFFSET_KEY_TYPES = (0, 1)
+_GROUP_KEY_TYPE = 2
+_OFFSET_VALUE_VERSION = 4
+_OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
+_GROUP_VALUE_VERSION = 3
+_NEWEST_VALUE_VERSION = 4
+_FIRST_FLEXIBLE_VERSION = 4
+
+_OFFSET_KEY = codec(OffsetCommitKey, 0, False)
+_GROUP_KEY = codec(GroupMetadataKey, 0, False)
+
+
+class CommittedOffset(NamedTuple):
+    """A group's position in one partition, as it was committed.
+
+    `expire_ms` is -1 unless the client set a retention time of its own (OffsetCommit before version 5);
+    `record_offset` is where in `__consumer_offsets` it stands: of two commits the later record wins.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int
+    topic_id: bytes
+    record_offset: int
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return _write(1, _OFFSET_KEY, OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+def offset_value(committed: CommittedOffset) -> bytes:
+    """The value of an offset record; `record_offset` is not part of it."""
+    version = _OFFSET_VALUE_VERSION if committed.expire_ms == -1 else _OFFSET_VALUE_VERSION_WITH_EXPIRY
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_ms,
+        expire_timestamp=committed.expire_ms,
+        topic_id=committed.topic_id,
+    )
+    return _write(version, _value_codec(OffsetCommitValue, version), value)
+
+
+def group_key(group_id: str) -> bytes:
+    return _write(_GROUP_KEY_TYPE, _GROUP_KEY, GroupMetadataKey(group=group_id))
+
+
+def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
+    """The value of a group record, with `assignments` by member id in place of those in `group`."""
+    members = tuple(
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol_name),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    )
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=group.state_since_ms,
+        members=members,
+    )
+    return _write(_GROUP_VALUE_VERSION, _value_codec(GroupMetadataValue, _GROUP_VALUE_VERSION), value)
+
+
+class OffsetRecord(NamedTuple):
+    key: OffsetCommitKey
+    value: OffsetCommitValue | None
+
+
+class GroupRecord(NamedTuple):
+    key: GroupMetadataKey
+    value: GroupMetadataValue | None
+
+
+def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord | None:
+    """What one record says; None for a type that this broker does not know.
+
+    Raises:
+        ProtocolError: Key or value are not of their format.
+    """
+    if key is None:
+        raise ProtocolError("a record without a key")
+    kind = _read_number(key)
+    if kind in _OFFSET_KEY_TYPES:
+        return OffsetRecord(_read(_OFFSET_KEY, key), _read_value(OffsetCommitValue, value))
+    if kind == _GROUP_KEY_TYPE:
+        return GroupRecord(_read(_GROUP_KEY, key), _read_value(GroupMetadataValue, value))
+    return None
+
+
+def _value_codec(cls: type[Any], version: int) -> Codec:
+    return codec(cls, version, version >= _FIRST_FLEXIBLE_VERSION)
+
+
+def _write(number: int, with_codec: Codec, value: object) -> bytes:
+    parts = Parts()
+    parts.tail += _NUMBER.pack(number)
+    with_codec.write(value, parts)
+    return bytes(parts.tail)
+
+
+def _read_number(blob: bytes) -> int:
+    if len(blob) < _NUMBER.size:
+        raise ProtocolError(f"{len(blob)} bytes where a type or version should be")
+    number: int = _NUMBER.unpack_from(blob)[0]
+    return number
+
+
+def _read(with_codec: Codec, blob: bytes) -> Any:
+    value, end = with_codec.read(memoryview(blob), _NUMBER.size)
+    if end != len(blob):
+        raise ProtocolError(f"{len(blob) - end} bytes follow {with_codec.cls.__name__}")
+    return value
+
+
+def _read_value(cls: type[Any], blob: bytes | None) -> Any:
+    if blob is None:
+        return None
+    version = _read_number(blob)
+    if not 0 <= version <= _NEWEST_VALUE_VERSION:
+        raise ProtocolError(f"version {version} of {cls.__name__}")
+    return _read(_value_codec(cls, version), blob)

@@ -1,0 +1,138 @@
+"""All groups and committed offsets of one partition of `__consumer_offsets`, and how they are loaded from it.
+
+A shard starts as LOADING: `replay` is fed the partition's batches from the first to the last and builds the tables;
+it touches nothing else, so a large partition may be replayed in a worker thread. The coordinator then makes it ACTIVE.
+A record that cannot be read makes it FAILED, and its groups stay without coordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from struct import Struct
+
+from ...protocol.errors import CorruptRecordError, KafkaError, ProtocolError
+from ...protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
+from ...protocol.records import Record, RecordBatch, batches
+from .classic import ClassicProtocol
+from .group import ClassicGroup, GroupState, Member
+from .offsets import Offsets
+from .records import CommittedOffset, GroupRecord, OffsetRecord, read_record
+
+log = logging.getLogger("ottla.groups")
+
+# Key of a transaction marker: version i16, type i16 (0 abort, 1 commit).
+_MARKER_KEY = Struct(">hh")
+_COMMIT_MARKER = 1
+
+
+class ShardState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+class Shard:
+    """One partition's groups by id, and their offsets."""
+
+    def __init__(self, partition: int, classic: ClassicProtocol) -> None:
+        self.partition = partition
+        self.state = ShardState.LOADING
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = Offsets()
+        self.next_offset = 0
+        """Where `replay` goes on."""
+        self._classic = classic
+
+    def replay(self, data: bytes) -> None:
+        """Apply whole batches of the partition; those before `next_offset` are passed over.
+
+        Raises:
+            CorruptRecordError: A batch or record is damaged; names its offset. The shard is then of no use.
+        """
+        for batch in batches(data):
+            if batch.next_offset > self.next_offset:
+                self._replay_batch(batch)
+                self.next_offset = batch.next_offset
+
+    def _replay_batch(self, batch: RecordBatch) -> None:
+        if not batch.is_crc_valid():
+            raise CorruptRecordError(f"the batch at offset {batch.base_offset} fails its checksum")
+        apply: Callable[[RecordBatch, Record], None] = self._apply_marker if batch.is_control else self._apply
+        offset = batch.base_offset
+        try:
+            for record in batch.records():
+                offset = record.offset
+                apply(batch, record)
+        except (ProtocolError, KafkaError) as error:
+            raise CorruptRecordError(f"the record at offset {offset} cannot be read: {error}") from error
+
+    def _apply_marker(self, batch: RecordBatch, record: Record) -> None:
+        if record.key is None or len(record.key) < _MARKER_KEY.size:
+            raise ProtocolError("a control record without type")
+        _, kind = _MARKER_KEY.unpack_from(record.key)
+        self.offsets.end_transaction(batch.producer_id, commit=kind == _COMMIT_MARKER)
+
+    def _apply(self, batch: RecordBatch, record: Record) -> None:
+        content = read_record(record.key, record.value)
+        match content:
+            case OffsetRecord():
+                self._apply_offset(batch, record.offset, content)
+            case GroupRecord(key, value) if value is not None:
+                self.groups[key.group] = self._loaded_group(key.group, value)
+            case GroupRecord(key, _):
+                self.groups.pop(key.group, None)
+            case None:
+                log.warning("__consumer_offsets-%d: record of unknown type at %d", self.partition, record.offset)
+
+    def _apply_offset(self, batch: RecordBatch, record_offset: int, record: OffsetRecord) -> None:
+        group_id, place, value = record.key.group, (record.key.topic, record.key.partition), record.value
+        if value is None:
+            self.offsets.remove(group_id, place)
+            return
+        if group_id not in self.groups:
+            self.groups[group_id] = self._classic.new_group(group_id, self.partition, value.commit_timestamp)
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            record_offset,
+        )
+        if batch.is_transactional:
+            self.offsets.put_pending(batch.producer_id, group_id, place, committed)
+        else:
+            self.offsets.put(group_id, place, committed)
+
+    def _loaded_group(self, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+        group = self._classic.new_group(group_id, self.partition, value.current_state_timestamp)
+        group.generation = value.generation
+        for metadata in value.members:
+            if metadata.member_id not in group.members and metadata.group_instance_id not in group.static_members:
+                group.add(self._classic.adopt(group, _loaded_member(metadata, value)))
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol
+        if value.leader in group.members:
+            group.leader = value.leader
+        if group.members:
+            group.state = GroupState.STABLE
+        group.read_subscriptions()
+        return group
+
+
+def _loaded_member(metadata: MemberMetadata, value: GroupMetadataValue) -> Member:
+    has_rebalance_timeout = metadata.rebalance_timeout != -1
+    return Member(
+        metadata.member_id,
+        group_instance_id=metadata.group_instance_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        rebalance_timeout_ms=metadata.rebalance_timeout if has_rebalance_timeout else metadata.session_timeout,
+        session_timeout_ms=metadata.session_timeout,
+        protocol_type=value.protocol_type,
+        protocols=((value.protocol or "", metadata.subscription),),
+        assignment=metadata.assignment,
+    )
