@@ -1,0 +1,261 @@
+"""One clean pass over one log: learn the newest record of every key, then copy what is still worth keeping.
+
+Called by the server for a log that the cleaner manager chose, in a worker thread: a pass reads sealed segments and
+writes `.cleaned` ones, which nobody else touches, and hands both to `swap`. It knows no scheduling, throttling or
+states; `checkpoint` is where those reach into it.
+
+    [0 ...] [310 ...] [550 ...] [700 ...]  upper offset
+     \\_______ group _________/  \\_ group _/
+               |                    |
+     0.log.cleaned                700.log.cleaned          each swapped in before the next begins
+
+A pass that is stopped anywhere, by abort, crash or power loss, leaves each segment old or new, and a log that means the
+same; the next pass begins anew from the old checkpoint.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from . import paths
+from .batch_chunks import read_chunks
+from .clean_rules import BatchFilter, Kept, RemovedRecords
+from .config import LogConfig
+from .dirtiness import LogToClean
+from .index import RELATIVE_OFFSET_MAX
+from .map_builder import DirtyMap, build_map
+from .offset_map import entries_max
+from .segment import LogSegment
+
+Swap = Callable[[Sequence[LogSegment], Sequence[LogSegment]], None]
+Checkpoint = Callable[[int], None]
+
+
+class CleaningAbortedError(Exception):
+    """Raised by a `checkpoint` to end the pass: somebody else needs the log, or the broker stops."""
+
+
+@dataclass(slots=True)
+class CleanStats:
+    """What a pass did."""
+
+    map_bytes_read: int = 0
+    map_record_count: int = 0
+    """Records of the dirty part that the map knows."""
+    map_entry_count: int = 0
+    map_utilization: float = 0.0
+    bytes_read: int = 0
+    records_read: int = 0
+    bytes_written: int = 0
+    records_written: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    removed: RemovedRecords = field(default_factory=RemovedRecords)
+
+
+class Cleaner:
+    """The memory that one cleaner thread may spend; a pass leaves nothing in it."""
+
+    def __init__(self, *, dedupe_buffer_bytes: int, load_factor: float, io_buffer_bytes: int) -> None:
+        """
+        Args:
+            dedupe_buffer_bytes: This thread's share of `log.cleaner.dedupe.buffer.size`.
+            load_factor: `log.cleaner.io.buffer.load.factor`.
+            io_buffer_bytes: This thread's share of `log.cleaner.io.buffer.size`; half of it for reading.
+
+        Raises:
+            ValueError: The map would not hold two keys.
+        """
+        self.max_entries = entries_max(dedupe_buffer_bytes, load_factor)
+        self._chunk_bytes = io_buffer_bytes // 2
+
+    def clean(
+        self, to_clean: LogToClean, now_ms: int, *, secret: bytes, swap: Swap, checkpoint: Checkpoint
+    ) -> tuple[int, CleanStats]:
+        """Clean the log up to the end of its cleanable part, or as far as the map reaches.
+
+        Args:
+            now_ms: The time of the pass, for delete horizons.
+            secret: `clean_kernel.SECRET_BYTES` random bytes, drawn for this pass.
+            swap: Puts new segments in the place of old ones; `Log.replace_segments`, or the server's way to
+                `prepare_swap` here and `commit_swap` on its own thread.
+            checkpoint: Called before every chunk with the bytes read or written since the last call. May wait, or
+                raise CleaningAbortedError.
+
+        Returns:
+            The next first dirty offset, and what was done.
+
+        Raises:
+            CleaningAbortedError: From `checkpoint`. No `.cleaned` file is left.
+            CorruptRecordError: A batch or record cannot be read. Groups before it are swapped, its own is untouched.
+            OSError: The disk refused.
+        """
+        return _Pass(
+            to_clean,
+            now_ms,
+            max_entries=self.max_entries,
+            chunk_bytes=self._chunk_bytes,
+            secret=secret,
+            swap=swap,
+            checkpoint=checkpoint,
+        ).run()
+
+
+class _Pass:
+    def __init__(
+        self,
+        to_clean: LogToClean,
+        now_ms: int,
+        *,
+        max_entries: int,
+        chunk_bytes: int,
+        secret: bytes,
+        swap: Swap,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self._to_clean = to_clean
+        self._log = to_clean.log
+        self._config = to_clean.log.config
+        self._now_ms = now_ms
+        self._max_entries = max_entries
+        self._chunk_bytes = chunk_bytes
+        self._secret = secret
+        self._swap = swap
+        self._checkpoint = checkpoint
+        self._stats = CleanStats()
+        segments = to_clean.segments
+        self._ends = {segment.base_offset: following.base_offset for segment, following in pairwise(segments)}
+        if segments:
+            self._ends[segments[-1].base_offset] = to_clean.upper_offset
+
+    def run(self) -> tuple[int, CleanStats]:
+        last_records = self._to_clean.last_records
+        assert last_records is not None, "a pass wants `LogToClean.for_worker()`"
+        # An old value must not go for a newer one that a power loss could still take.
+        if unsynced := self._log.begin_flush_of_sealed():
+            unsynced.sync()
+        dirty = self._build_map()
+        rules = BatchFilter(
+            dirty,
+            last_records=last_records,
+            upper_offset=self._to_clean.upper_offset,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+            secret=self._secret,
+        )
+        segments = [segment for segment in self._to_clean.segments if segment.base_offset < dirty.end_offset]
+        for group in group_segments(segments, self._to_clean.upper_offset, self._config):
+            self._clean_group(group, rules)
+        stats = self._stats
+        stats.removed = rules.removed
+        stats.removed.keyless += dirty.keyless_count
+        stats.removed.superseded -= dirty.keyless_count
+        stats.records_written = stats.records_read - stats.removed.total
+        return dirty.end_offset, stats
+
+    def _build_map(self) -> DirtyMap:
+        start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset
+        dirty = build_map(
+            [segment for segment in self._to_clean.segments if self._ends[segment.base_offset] > start],
+            start,
+            upper,
+            aborted=self._log.aborted_transactions(start, upper),
+            max_entries=self._max_entries,
+            secret=self._secret,
+            chunk_bytes=self._chunk_bytes,
+            checkpoint=self._checkpoint,
+        )
+        self._stats.map_bytes_read = dirty.bytes_read
+        self._stats.map_record_count = dirty.offsets.record_count
+        self._stats.map_entry_count = len(dirty.offsets)
+        self._stats.map_utilization = dirty.offsets.utilization
+        return dirty
+
+    def _clean_group(self, group: Sequence[LogSegment], rules: BatchFilter) -> None:
+        """Copy what stays of a group to a new segment and swap that in."""
+        files = self._log.files
+        cleaned = LogSegment.create(
+            files, self._log.directory, group[0].base_offset, self._config, self._now_ms, suffix=paths.CLEANED
+        )
+        try:
+            rules.transactions.keep_aborted = cleaned.txn_index.append
+            for segment in group:
+                self._copy(segment, cleaned, rules)
+            self._checkpoint(0)
+        except CleaningAbortedError:
+            cleaned.log_file.close()
+            cleaned.delete_files()
+            raise
+        cleaned.on_roll()
+        cleaned.flush()
+        # Age counts from the data, not from this pass: retention looks at it where records have no timestamps.
+        mtime_ms = files.mtime_ms(group[-1].file_paths()[0])
+        for path in cleaned.file_paths():
+            if files.exists(path):
+                files.set_mtime_ms(path, mtime_ms)
+        self._swap([cleaned], group)
+        self._stats.segments_before += len(group)
+        self._stats.segments_after += 1
+
+    def _copy(self, segment: LogSegment, cleaned: LogSegment, rules: BatchFilter) -> None:
+        """Write to `cleaned` what stays of one segment."""
+        stats = self._stats
+        base_offset = segment.base_offset
+        rules.transactions.add_aborted(self._log.aborted_transactions(base_offset, self._ends[base_offset]))
+        for chunk in read_chunks(segment, 0, self._chunk_bytes):
+            self._checkpoint(len(chunk.data))
+            kept: list[Kept] = []
+            for at, batch in chunk.batches:
+                stats.records_read += batch.record_count
+                if (result := rules.take(chunk.data, at, batch)) is not None:
+                    kept.append(result)
+            stats.bytes_read += len(chunk.data)
+            if kept:
+                written_bytes = _append(cleaned, kept)
+                stats.bytes_written += written_bytes
+                self._checkpoint(written_bytes)
+        rules.finish_segment(base_offset)
+
+
+def _append(cleaned: LogSegment, kept: Sequence[Kept]) -> int:
+    """Write batches in one go; returns their bytes."""
+    latest = max(kept, key=lambda each: each.max_timestamp)  # the first of several
+    data = kept[0].data if len(kept) == 1 else b"".join([each.data for each in kept])
+    cleaned.append(
+        data,
+        last_offset=kept[-1].last_offset,
+        max_timestamp_ms=latest.max_timestamp,
+        max_timestamp_offset=latest.last_offset,
+    )
+    return len(data)
+
+
+def group_segments(segments: Sequence[LogSegment], upper_offset: int, config: LogConfig) -> list[list[LogSegment]]:
+    """Put neighbours together, as many as fit into one segment before cleaning.
+
+    A group keeps to `segment.bytes`, its offset index and its time index each to `segment.index.bytes`, and its last
+    offset to 31 bits above its base, where the next segment's base (for the last one `upper_offset`) stands for
+    the end of a segment that is not empty. A segment that breaks a limit by itself is a group by itself.
+    """
+    ends = [segment.base_offset for segment in segments[1:]] + [upper_offset]
+    groups: list[list[LogSegment]] = []
+    log_bytes = offset_index_bytes = time_index_bytes = 0
+    for segment, end in zip(segments, ends, strict=True):
+        log_bytes += segment.size_bytes
+        offset_index_bytes += segment.offset_index.size_bytes
+        time_index_bytes += segment.time_index.size_bytes
+        if (
+            groups
+            and log_bytes <= config.segment_bytes
+            and offset_index_bytes <= config.segment_index_bytes
+            and time_index_bytes <= config.segment_index_bytes
+            # Empty segments join whatever they span, or there would stay one for every 2**31 offsets.
+            and (segment.size_bytes == 0 or end - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            log_bytes = segment.size_bytes
+            offset_index_bytes = segment.offset_index.size_bytes
+            time_index_bytes = segment.time_index.size_bytes
+    return groups

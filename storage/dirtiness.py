@@ -1,0 +1,116 @@
+"""How dirty a compacted log is, and how much of it a clean pass may touch now.
+
+    0            first dirty offset            upper offset                    LEO
+    |  clean     |  dirty                      |  not to be cleaned yet        |
+    | [segment] [segment] [seg|ment] [segment] | [young or undecided] [active] |
+
+Asked by the cleaner manager about every compacted log of the broker in each round, on the thread that owns the logs.
+Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from .log import Log
+from .producers import LastRecord
+from .segment import LogSegment
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogToClean:
+    """One log as it was when it was measured, and what a pass over it would do."""
+
+    log: Log
+    first_dirty_offset: int
+    upper_offset: int
+    """Base offset of a segment: the first that the pass must not touch."""
+    segments: tuple[LogSegment, ...]
+    """Those below `upper_offset`; none is appended to any more."""
+    clean_bytes: int
+    cleanable_bytes: int
+    """The segment that holds the first dirty offset counts in both."""
+    max_lag_overdue_ms: int
+    """How much longer than `max.compaction.lag.ms` the oldest dirty record has waited; 0: not that long."""
+    last_records: Mapping[int, LastRecord] | None = None
+    """Where the log's producers were; see `for_worker`."""
+
+    @property
+    def total_bytes(self) -> int:
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a pass is worth it: too dirty (strictly, so a ratio of 1.0 never is), or dirty for too long."""
+        return self.cleanable_bytes > 0 and (
+            self.max_lag_overdue_ms > 0 or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
+        )
+
+    def for_worker(self) -> "LogToClean":
+        """The same with all that a pass must know of the log's changing state, so that it can run beside appends."""
+        return replace(self, last_records=self.log.producers.last_records())
+
+
+def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, bool]:
+    """Where the dirty part begins, and whether the checkpoint is wrong and must be replaced by that.
+
+    A checkpoint below the log start lags behind retention or DeleteRecords. One above the LEO is left over from a
+    longer log: then nothing is known to be clean.
+    """
+    start = log.log_start_offset
+    if checkpoint is None:
+        return start, False
+    if checkpoint < start or checkpoint > log.log_end_offset:
+        return start, True
+    return checkpoint, False
+
+
+def first_uncleanable_offset(log: Log, dirty_from: int, now_ms: int) -> int:
+    """The end of what may be cleaned: undecided transactions, the active segment and young segments stay as they are.
+
+    `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range.
+    """
+    active = log.segments.active
+    bound = min(log.last_stable_offset, active.base_offset)
+    min_lag_ms = log.config.min_compaction_lag_ms
+    if min_lag_ms > 0:
+        for segment in log.segments.between(dirty_from, bound):
+            if segment.largest_timestamp_ms > now_ms - min_lag_ms:
+                bound = min(bound, segment.base_offset)
+                break
+    return max(dirty_from, bound)
+
+
+def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
+    """Measure one log whose dirty part begins at `dirty_from`."""
+    sealed = log.segments.non_active()
+    active_base = log.segments.active.base_offset
+    # A pass ends between two segments, never in one.
+    uncleanable = min(first_uncleanable_offset(log, dirty_from, now_ms), active_base)
+    floor = log.segments.floor(uncleanable)
+    upper = uncleanable if floor is None else floor.base_offset
+    dirty_floor = log.segments.floor(min(dirty_from, upper))
+    dirty_base = upper if dirty_floor is None else dirty_floor.base_offset
+    return LogToClean(
+        log=log,
+        first_dirty_offset=dirty_from,
+        upper_offset=upper,
+        segments=tuple(segment for segment in sealed if segment.base_offset < upper),
+        clean_bytes=sum(segment.size_bytes for segment in log.segments if segment.base_offset < dirty_from),
+        cleanable_bytes=sum(segment.size_bytes for segment in sealed if dirty_base <= segment.base_offset < upper),
+        max_lag_overdue_ms=_max_lag_overdue_ms(log, dirty_from, now_ms),
+    )
+
+
+def _max_lag_overdue_ms(log: Log, dirty_from: int, now_ms: int) -> int:
+    """An estimate by each dirty segment's first batch, whether or not it may be cleaned now."""
+    latest_fine_ms = now_ms - log.config.max_compaction_lag_ms
+    firsts = [
+        segment.first_batch_timestamp_ms
+        for segment in log.segments.between(dirty_from, log.segments.active.base_offset)
+        if segment.first_batch_timestamp_ms > 0
+    ]
+    return max(0, latest_fine_ms - min(firsts)) if firsts else 0

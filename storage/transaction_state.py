@@ -1,0 +1,82 @@
+"""What the cleaner knows of transactions while it walks over batches in offset order.
+
+Used twice in a pass, by the map builder and by the copying. The cleaner never passes the last stable offset, so every
+transaction that it meets is decided; which ones were aborted stands in the transaction indexes of the segments.
+
+    pending     aborted transactions that have not begun yet, by first offset
+    aborting    producer id -> the aborted transaction it is in, and whether data of it was seen
+    committing  producer ids with data of a transaction that will be committed
+
+A marker may go only when no data of its transaction is left: readers of the data need it.
+Source: KIP-98 and Apache Kafka's cleaner (KAFKA-5196, KAFKA-8351).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from ..protocol.records import RecordBatch
+from .index import AbortedTxn
+from .producers import ABORT_MARKER, read_marker
+
+
+@dataclass(slots=True)
+class _Aborting:
+    txn: AbortedTxn
+    has_data: bool = False
+
+
+@dataclass(slots=True)
+class TransactionState:
+    """See the module. `keep_aborted` is told each aborted transaction whose marker stays, when it is met."""
+
+    keep_aborted: Callable[[AbortedTxn], None] | None = None
+    _pending: list[tuple[int, int, AbortedTxn]] = field(default_factory=list)
+    _aborting: dict[int, _Aborting] = field(default_factory=dict)
+    _committing: set[int] = field(default_factory=set)
+
+    def add_aborted(self, txns: Iterable[AbortedTxn]) -> None:
+        """Announce aborted transactions; one that was announced before does no harm."""
+        for txn in txns:
+            heappush(self._pending, (txn.first_offset, txn.last_offset, txn))
+
+    def on_data(self, batch: RecordBatch) -> bool:
+        """Walk over a data batch; whether its transaction was aborted."""
+        self._advance(batch.last_offset)
+        if not batch.is_transactional:
+            return False
+        aborting = self._aborting.get(batch.producer_id)
+        if aborting is not None:
+            aborting.has_data = True
+            return True
+        self._committing.add(batch.producer_id)
+        return False
+
+    def on_control(self, batch: RecordBatch) -> bool:
+        """Walk over a control batch; whether nothing of what it is about is left before it.
+
+        Raises:
+            CorruptRecordError: A marker that cannot be read.
+        """
+        self._advance(batch.last_offset)
+        if batch.record_count == 0:
+            return True
+        marker = read_marker(batch)
+        if marker is None:
+            return False
+        if marker.kind == ABORT_MARKER:
+            aborting = self._aborting.pop(batch.producer_id, None)
+            if aborting is None or not aborting.has_data:
+                return True
+            if self.keep_aborted is not None:
+                self.keep_aborted(aborting.txn)
+            return False
+        had_data = batch.producer_id in self._committing
+        self._committing.discard(batch.producer_id)
+        return not had_data
+
+    def _advance(self, offset: int) -> None:
+        while self._pending and self._pending[0][0] <= offset:
+            txn = heappop(self._pending)[2]
+            # A transaction over several segments is announced with each of them.
+            self._aborting.setdefault(txn.producer_id, _Aborting(txn))
