@@ -188,11 +188,15 @@ def assign_in_place(batch: bytearray | memoryview, base_offset: int, partition_l
     _I32.pack_into(batch, _LEADER_EPOCH_POSITION, partition_leader_epoch)
 
 
-def set_log_append_time_in_place(batch: bytearray | memoryview, now_ms: int) -> None:
-    """Make `now_ms` the timestamp of every record of one whole batch, whose records stay untouched; CRC renewed."""
+def set_timestamp_type_in_place(batch: bytearray | memoryview, *, log_append_time: bool, max_timestamp: int) -> None:
+    """Make `max_timestamp` the batch's largest and, under log append time, the timestamp of every record.
+
+    The records stay untouched; `batch` is one whole batch, whose CRC is renewed.
+    """
     (attributes,) = _I16.unpack_from(batch, ATTRIBUTES_POSITION)
-    _I16.pack_into(batch, ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME_BIT)
-    _I64.pack_into(batch, _MAX_TIMESTAMP_POSITION, now_ms)
+    attributes = attributes | LOG_APPEND_TIME_BIT if log_append_time else attributes & ~LOG_APPEND_TIME_BIT
+    _I16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
+    _I64.pack_into(batch, _MAX_TIMESTAMP_POSITION, max_timestamp)
     _write_crc(batch)
 
 

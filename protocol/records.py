@@ -269,10 +269,13 @@ def batches(data: BytesLike) -> Iterator[RecordBatch]:
         at += batch.size_bytes
 
 
-def null_key_indexes(payload: BytesLike, record_count: int) -> list[int]:
+def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | None = None) -> list[int]:
     """Return the indexes of the records without a key; the check of every produce to a compacted topic.
 
     It hops from record to record and reads nothing but the key's length.
+
+    Args:
+        at_most: Stop looking, at whatever follows too, when so many are found.
 
     Raises:
         CorruptRecordError: A record leaves the block, or the count is not what the block holds.
@@ -305,6 +308,8 @@ def null_key_indexes(payload: BytesLike, record_count: int) -> list[int]:
             key_length, at = read_varint(data, at) if data[at] >= 0x80 else (_SHORT[data[at]], at + 1)
             if key_length < 0:
                 found.append(index)
+                if len(found) == at_most:
+                    return found
                 key_length = 0
             if at + key_length >= record_end:
                 raise CorruptRecordError(f"key of record {index} leaves no room for a value")

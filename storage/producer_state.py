@@ -1,0 +1,72 @@
+"""What is remembered of one producer; the rules over it are in `producers`, its form on disk in `producer_snapshots`."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..protocol.records import NO_SEQUENCE, NO_TIMESTAMP, sequence_after
+
+BATCHES_REMEMBERED = 5
+"""As many as clients keep in flight (librdkafka, the Java client), so that any of them may be sent again."""
+
+
+class BatchMetadata(NamedTuple):
+    """One remembered batch."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    """Last offset - base offset."""
+    timestamp: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def base_sequence(self) -> int:
+        return sequence_after(self.last_sequence, -self.offset_delta)
+
+
+class ProducerState:
+    """One producer. `batches` are those of its current epoch, the newest last."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int | None = None,
+        batches: Iterable[BatchMetadata] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches = deque(batches, maxlen=BATCHES_REMEMBERED)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int | None:
+        return self.batches[-1].last_offset if self.batches else None
+
+    def start_epoch(self, producer_epoch: int) -> None:
+        """Forget the batches of another epoch; the same epoch changes nothing."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()

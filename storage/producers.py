@@ -1,0 +1,274 @@
+"""What a partition remembers of its producers: duplicates, sequence gaps, fenced epochs, open transactions.
+
+The log asks `check` before it writes a batch and tells `update` after; recovery only tells. Each producer is
+remembered by its epoch and its last five batches (librdkafka and the Java client keep five requests in flight), so
+a batch sent again is answered with the offsets it got the first time. A producer that the partition does not know
+(new, expired, or its records deleted) may start with any sequence number, as in Apache Kafka since 2.5.
+
+Nothing is replicated here, so a transaction is decided once its marker is written, and the last stable offset is the
+first offset of the oldest open transaction.
+
+Source: KIP-98 (idempotence, transactions), KIP-360 (epochs, unknown producers).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
+from ..protocol.records import RecordBatch, sequence_after
+from .producer_state import BatchMetadata, ProducerState
+from .validation import AppendOrigin
+
+PRODUCER_ID_EXPIRATION_MS_DEFAULT = 24 * 60 * 60 * 1000
+
+ABORT_MARKER, COMMIT_MARKER = 0, 1
+_MARKER_KEY_BYTES = 4
+_MARKER_VALUE_BYTES = 6
+
+
+class Duplicate(NamedTuple):
+    """Where the batch that was sent again lies since the first time."""
+
+    base_offset: int
+    last_offset: int
+    timestamp: int
+    """The batch's max timestamp."""
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction with data in this partition, just ended by its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """The marker's offset."""
+    last_stable_offset: int
+    """The last stable offset after it, as the transaction index wants it."""
+    aborted: bool
+
+
+class LastRecord(NamedTuple):
+    """What the cleaner must keep of a producer, so that a reload finds its last batch or its epoch."""
+
+    last_data_offset: int | None
+    """None if only a marker was written since the epoch changed."""
+    producer_epoch: int
+
+
+class ProducerStates:
+    """The producers of one partition.
+
+    Attributes:
+        expiration_ms: `producer.id.expiration.ms`; may be changed at any time.
+        end_offset: The state is that after all records below this offset. Moved by the log, for it also moves with
+            batches of no producer.
+    """
+
+    def __init__(self, *, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT, end_offset: int = 0) -> None:
+        self.expiration_ms = expiration_ms
+        self.end_offset = end_offset
+        self._states: dict[int, ProducerState] = {}
+        # Invariant: sorted by first offset, which is the order of appending.
+        self._open_txns: dict[int, int] = {}  # first offset -> producer id
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        return iter(self._states.values())
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._states.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest open transaction; None if every transaction is decided."""
+        return next(iter(self._open_txns), None)
+
+    def last_record(self, producer_id: int) -> LastRecord | None:
+        state = self._states.get(producer_id)
+        return None if state is None else LastRecord(state.last_data_offset, state.producer_epoch)
+
+    def last_records(self) -> Mapping[int, LastRecord]:
+        """Every producer's last record, in a mapping of its own, for readers in other threads."""
+        return {state.producer_id: LastRecord(state.last_data_offset, state.producer_epoch) for state in self}
+
+    def check(self, batch: RecordBatch, origin: AppendOrigin) -> Duplicate | None:
+        """Decide whether a batch of a producer may be appended. Changes nothing.
+
+        Args:
+            batch: A whole batch, from a producer or not.
+            origin: The coordinators' own batches carry no sequence numbers; only their epochs are checked.
+
+        Returns:
+            Where it lies already, if it is one of the producer's last five: then nothing is to be written, and the
+            answer is that of the first time. None if it is to be appended.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH (an older one than the last seen), OUT_OF_ORDER_SEQUENCE_NUMBER,
+                INVALID_TXN_STATE (not transactional while the producer's transaction is open),
+                TRANSACTION_COORDINATOR_FENCED (a marker of a coordinator that was replaced).
+        """
+        state = self._states.get(batch.producer_id)  # none has id -1, that of batches without a producer
+        if state is None:
+            return None
+        from_client = origin is AppendOrigin.CLIENT
+        if from_client and batch.producer_epoch == state.producer_epoch:
+            for known in state.batches:
+                if known.last_sequence == batch.last_sequence and known.base_sequence == batch.base_sequence:
+                    return Duplicate(known.base_offset, known.last_offset, known.timestamp)
+        if batch.producer_epoch < state.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, which is smaller than the last seen"
+                f" epoch {state.producer_epoch}",
+            )
+        if batch.is_control:
+            self._check_marker(batch, state)
+            return None
+        if from_client:
+            self._check_sequence(batch, state)
+        if state.current_txn_first_offset is not None and not batch.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {batch.producer_id}: its transaction is open since offset"
+                f" {state.current_txn_first_offset}",
+            )
+        return None
+
+    @staticmethod
+    def _check_sequence(batch: RecordBatch, state: ProducerState) -> None:
+        if batch.producer_epoch == state.producer_epoch:
+            last_sequence = state.last_sequence
+            if batch.base_sequence != (0 if last_sequence < 0 else sequence_after(last_sequence, 1)):
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Out of order sequence number for producer {batch.producer_id}: {batch.base_sequence} (incoming"
+                    f" seq. number), {last_sequence} (current end sequence number)",
+                )
+        elif batch.base_sequence != 0:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for new epoch of producer {batch.producer_id}: {batch.producer_epoch}"
+                f" (request epoch), {batch.base_sequence} (seq. number), {state.producer_epoch} (current producer"
+                " epoch)",
+            )
+
+    @staticmethod
+    def _check_marker(batch: RecordBatch, state: ProducerState) -> None:
+        marker = read_marker(batch)
+        if marker is not None and marker.coordinator_epoch < state.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producer {batch.producer_id}: {marker.coordinator_epoch} (zombie),"
+                f" {state.coordinator_epoch} (current)",
+            )
+
+    def update(self, batch: RecordBatch) -> CompletedTxn | None:
+        """Take in a batch that is in the log: just appended, or read again by recovery. Refuses nothing.
+
+        Emptied batches count like full ones; an emptied marker says nothing any more.
+
+        Returns:
+            The transaction that the batch, a marker, ends; None if it ends none with data in this partition.
+
+        Raises:
+            CorruptRecordError: A marker whose record is no marker. The batch was not taken in.
+        """
+        if not batch.has_producer:
+            return None
+        if batch.is_control:
+            return self._end_txn(batch)
+        state = self._state(batch)
+        state.batches.append(
+            BatchMetadata(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
+        )
+        state.last_timestamp = batch.max_timestamp
+        if batch.is_transactional and state.current_txn_first_offset is None:
+            state.current_txn_first_offset = batch.base_offset
+            self._open_txns[batch.base_offset] = batch.producer_id
+        return None
+
+    def _end_txn(self, batch: RecordBatch) -> CompletedTxn | None:
+        marker = read_marker(batch)
+        if marker is None:
+            return None
+        state = self._state(batch)
+        state.coordinator_epoch = marker.coordinator_epoch
+        state.last_timestamp = marker.timestamp
+        first_offset = state.current_txn_first_offset
+        if first_offset is None:
+            return None
+        state.current_txn_first_offset = None
+        del self._open_txns[first_offset]
+        still_open = self.first_unstable_offset
+        last_stable_offset = batch.next_offset if still_open is None else still_open
+        return CompletedTxn(
+            batch.producer_id, first_offset, batch.base_offset, last_stable_offset, marker.kind == ABORT_MARKER
+        )
+
+    def _state(self, batch: RecordBatch) -> ProducerState:
+        """The producer's state, new if need be, in the batch's epoch."""
+        state = self._states.get(batch.producer_id)
+        if state is None:
+            state = self._states[batch.producer_id] = ProducerState(batch.producer_id, batch.producer_epoch)
+        else:
+            state.start_epoch(batch.producer_epoch)
+        return state
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers idle for `expiration_ms`, open transactions aside; returns how many."""
+        expired = [state.producer_id for state in self if self._is_expired(state, now_ms)]
+        for producer_id in expired:
+            del self._states[producer_id]
+        return len(expired)
+
+    def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
+        return state.current_txn_first_offset is None and now_ms - state.last_timestamp >= self.expiration_ms
+
+    def reset(self, end_offset: int, states: Iterable[ProducerState] = (), *, now_ms: int | None = None) -> None:
+        """Put `states`, those of a snapshot or none, in place of everything known.
+
+        Args:
+            end_offset: What they are up to (exclusive).
+            now_ms: With it, producers that have expired by then are left out.
+        """
+        self.end_offset = end_offset
+        self._states = {
+            state.producer_id: state for state in states if now_ms is None or not self._is_expired(state, now_ms)
+        }
+        self._open_txns = dict(
+            sorted(
+                (state.current_txn_first_offset, state.producer_id)
+                for state in self
+                if state.current_txn_first_offset is not None
+            )
+        )
+
+
+class Marker(NamedTuple):
+    """The record of an end-transaction control batch."""
+
+    kind: int
+    """ABORT_MARKER or COMMIT_MARKER."""
+    coordinator_epoch: int
+    timestamp: int
+
+
+def read_marker(batch: RecordBatch) -> Marker | None:
+    """Return the marker in a control batch; None if the cleaner emptied it, or it is of another kind.
+
+    Raises:
+        CorruptRecordError: Its key or value is too short to be one.
+    """
+    record = next(batch.records(), None)
+    if record is None:
+        return None
+    if record.key is None or len(record.key) < _MARKER_KEY_BYTES:
+        raise CorruptRecordError(f"control record at offset {record.offset} has no type")
+    kind = int.from_bytes(record.key[2:4], "big", signed=True)
+    if kind not in (ABORT_MARKER, COMMIT_MARKER):
+        return None
+    if record.value is None or len(record.value) < _MARKER_VALUE_BYTES:
+        raise CorruptRecordError(f"transaction marker at offset {record.offset} has no coordinator epoch")
+    return Marker(kind, int.from_bytes(record.value[2:6], "big", signed=True), record.timestamp)
