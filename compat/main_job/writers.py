@@ -33,8 +33,8 @@ class Writer(threading.Thread):
         except Exception as error:  # a dead broker ends us in any of many ways; the caller knows whether it was meant
             self.errors.append(f"{type(error).__name__}: {error}")
         finally:
-            self.close()
             self.model.unknown |= self.pending
+            self.close()
 
     def write(self, codec: str, updates: range) -> None:
         raise NotImplementedError
@@ -45,6 +45,7 @@ class Writer(threading.Thread):
     def acknowledged(self, update: int, offset: int) -> None:
         self.model.acknowledge(update, offset)
         self.pending.discard(update)
+        self.model.unknown.discard(update)
 
 
 class ConfluentWriter(Writer):
@@ -127,7 +128,13 @@ class KafkaPythonWriter(Writer):
 
     def close(self) -> None:
         for producer in self.producers.values():
-            producer.close(timeout=0 if self.halt.is_set() else 30)
+            if self.halt.is_set():
+                # close() flushes first, even with timeout 0, and raises when that fails: against a dead broker only
+                # the sender's own way out is left. It must be gone before the broker comes back.
+                producer._sender.force_close()
+                producer._sender.join(10)
+            else:
+                producer.close(timeout=30)
         self.producers.clear()
 
 
