@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from crc32c import crc32c
@@ -450,6 +450,8 @@ class LogSegment:
         Args:
             producers: Is told of every batch. Must be in the state before this segment.
             epochs: Is told of every new leader epoch.
+            before_cut: Called when something is to be cut off, before that happens: what follows in other segments
+                must be gone by then, or a power loss in between would leave a log with a hole.
 
         Returns:
             The bytes cut off.
@@ -481,6 +483,8 @@ class LogSegment:
         except CorruptRecordError:
             pass  # The bytes from here on are no batch: what a torn write leaves.
         cut_bytes = self.size_bytes - valid_bytes
+        if cut_bytes and before_cut is not None:
+            before_cut()
         self.log_file.truncate(valid_bytes)
         self._finish_appends()
         return cut_bytes
