@@ -1,0 +1,473 @@
+"""One partition: a list of segments that grows at its end. The only place that gives offsets.
+
+The server appends and reads on its one thread, which owns all state here; nothing is locked. Retention and the swap of
+the cleaner change the list on that thread too. Worker threads get what never changes under them: sealed segments, a
+`Flush`, the file half of a swap.
+
+What an append does, in this order; until the write nothing has changed:
+
+    check the batch, give it offsets -> ask the producer states -> roll if the segment is full
+        -> write -> move the LEO -> tell the producer states
+
+The drawing of a log's offsets stands in `log_reader`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.records import NO_PRODUCER_ID, RecordBatch
+from . import paths, producer_snapshots
+from .config import LogConfig
+from .files import Files
+from .flush import Flush
+from .index import RELATIVE_OFFSET_MAX
+from .leader_epochs import LeaderEpochs
+from .log_reader import FoundOffset, Health, LogReader
+from .paths import TopicPartition
+from .producers import ProducerStates
+from .replay import load_producers, update_producers
+from .retention import deletable_segments
+from .segment import LogSegment
+from .swap import swap_files
+from .validation import AppendOrigin, validate_and_assign
+
+__all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "Log"]
+
+
+class AppendInfo(NamedTuple):
+    """Where records went."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic stamps records itself."""
+    log_start_offset: int
+    duplicate: bool = False
+    """The producer had sent this before: nothing was written, the offsets are those of the first time."""
+
+
+class Log(LogReader):
+    """An open partition. Made by `recovery.load_log`, kept by the LogManager."""
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        segments: Iterable[LogSegment],
+        producers: ProducerStates,
+        leader_epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        now_ms: int,
+        rng: random.Random,
+        health: Health,
+    ) -> None:
+        """Takes what recovery found; `rng` draws the jitter of `segment.jitter.ms`."""
+        super().__init__(
+            files=files,
+            directory=directory,
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            config=config,
+            segments=segments,
+            producers=producers,
+            leader_epochs=leader_epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+            health=health,
+        )
+        self.last_flush_ms = now_ms
+        self.pending_deletions: list[tuple[int, list[str]]] = []
+        """(due at, paths) of files renamed to `.deleted`."""
+        self._rng = rng
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets that a power loss may take."""
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether `flush.messages` demands a flush before the last append may be acknowledged."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    # Appending
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        leader_epoch: int = 0,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Check a produced record batch, give its records offsets and write it.
+
+        Args:
+            records: One record batch (magic 2), as received. Offsets and leader epoch, and under LogAppendTime the
+                timestamps, are patched in place.
+            now_ms: Wall clock, for timestamp bounds, LogAppendTime and rolling.
+            leader_epoch: Epoch of the partition's leader, written into each batch.
+            origin: Who writes; only a COORDINATOR may write control batches.
+
+        Returns:
+            The offsets given (both inclusive), or for a producer's repetition those given the first time.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (as InvalidRecordError with the records' errors),
+                INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE (more than
+                `segment.bytes`); OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH and the like. Nothing was
+                written. KAFKA_STORAGE_ERROR: the disk refused, now or earlier; the log is offline and as it was
+                before the call.
+
+        Readable on return, durable after the next `flush`.
+        Source: KIP-98 (batches, sequences), KIP-101 (leader epochs).
+        """
+        if self._health.failure is not None:
+            raise self._offline()
+        config = self.config
+        base_offset = self.log_end_offset
+        valid = validate_and_assign(
+            records,
+            topic_partition=self.topic_partition,
+            config=config,
+            next_offset=base_offset,
+            now_ms=now_ms,
+            leader_epoch=leader_epoch,
+            origin=origin,
+        )
+        batch = valid.batches[0]
+        if batch.size_bytes > config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The batch for {self.topic_partition} has {batch.size_bytes} bytes, segment.bytes is"
+                f" {config.segment_bytes}",
+            )
+        has_producer = batch.producer_id != NO_PRODUCER_ID
+        if has_producer and (first := self.producers.check(batch, origin)) is not None:
+            return AppendInfo(first.base_offset, first.last_offset, first.timestamp, self.log_start_offset, True)
+        last_offset = batch.last_offset
+        try:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+            segment = self._active
+            if segment.size_bytes and self._is_full_for(segment, batch, now_ms):
+                segment = self._roll(now_ms)
+            segment.append(
+                valid.records,
+                last_offset=last_offset,
+                max_timestamp_ms=batch.max_timestamp,
+                max_timestamp_offset=last_offset,
+            )
+        except OSError as error:
+            raise self.fail(error) from error
+        self.log_end_offset = last_offset + 1
+        if has_producer and (aborted := update_producers(self.producers, batch)) is not None:
+            segment.txn_index.append(aborted)
+        return AppendInfo(base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset)
+
+    def _is_full_for(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> bool:
+        """Whether `batch` has to go to a new segment. Asked for non-empty segments only."""
+        config = self.config
+        if segment.size_bytes > config.segment_bytes - batch.size_bytes:
+            return True
+        limit_ms = config.segment_ms
+        if config.max_compaction_lag_ms < limit_ms and config.is_compact:
+            limit_ms = config.max_compaction_lag_ms
+        # Record time against record time where there is one, as Kafka does: old records that arrive today do not make
+        # a segment roll at once, and records of one and the same time never do.
+        first_ms = segment.first_batch_timestamp_ms
+        waited_ms = batch.max_timestamp - first_ms if first_ms >= 0 else now_ms - segment.created_ms
+        return (
+            waited_ms > limit_ms - segment.rolling_jitter_ms
+            or segment.offset_index.is_full
+            or segment.time_index.is_full
+            or batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def roll(self, now_ms: int) -> LogSegment:
+        """Seal the active segment and begin a new one at the LEO; an empty active segment stays.
+
+        Returns the active segment. A snapshot of the producers is written for its base. Nothing is synced: until the
+        next `flush` a crash is repaired from the recovery point.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
+        """
+        if self.failure is not None:
+            raise self._offline()
+        try:
+            return self._roll(now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def _roll(self, now_ms: int) -> LogSegment:
+        sealed = self._active
+        if sealed.size_bytes == 0 and sealed.base_offset == self.log_end_offset:
+            return sealed
+        sealed.on_roll()
+        if self.recovery_point == self.log_end_offset:
+            # A flush has vouched for the records of this segment while it was active. Recovery will pass it over once
+            # the next one has a name, so its indexes must be on disk before that.
+            sealed.flush()
+        segment = self._new_segment(self.log_end_offset, now_ms)
+        self.producers.end_offset = segment.base_offset
+        producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
+        self.segments.add(segment)
+        self._active = segment
+        return segment
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        segment = LogSegment.create(self.files, self.directory, base_offset, self.config, now_ms)
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        segment.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
+        return segment
+
+    # Durability
+
+    def begin_flush(self) -> Flush | None:
+        """What must be synced to make all appends so far durable; None if nothing.
+
+        The caller runs its `sync`, in this thread or another, and then calls `end_flush`. Further appends, and
+        further flushes, may come in between: one sync may serve many appends that wait for it.
+        """
+        if self.recovery_point >= self.log_end_offset:
+            return None
+        unflushed = self.segments.between(self.recovery_point, self.log_end_offset + 1)
+        return self._flush_of(self.log_end_offset, unflushed[:-1], unflushed[-1])
+
+    def begin_flush_of_sealed(self) -> Flush | None:
+        """As `begin_flush`, up to the active segment only: what Apache Kafka does in the background after a roll."""
+        end = self._active.base_offset
+        if self.recovery_point >= end:
+            return None
+        return self._flush_of(end, self.segments.between(self.recovery_point, end), None)
+
+    def _flush_of(self, up_to: int, sealed: tuple[LogSegment, ...], active: LogSegment | None) -> Flush:
+        segments = sealed if active is None else (*sealed, active)
+        has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
+        return Flush(up_to, sealed, active, self.files, self.directory if has_new_names else None)
+
+    def end_flush(self, done: Flush, now_ms: int) -> None:
+        """Note that `done.sync` has returned."""
+        up_to = min(done.up_to, self.log_end_offset)
+        if done.active is not None and done.active is not self._active:
+            up_to = min(up_to, done.active.base_offset)  # sealed meanwhile, and its indexes not synced yet
+        self.recovery_point = max(self.recovery_point, up_to)
+        self.last_flush_ms = now_ms
+
+    def flush(self, now_ms: int) -> None:
+        """Make every append so far durable, waiting for the disk.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is offline, the recovery point where it was.
+        """
+        flush = self.begin_flush()
+        if flush is not None:
+            try:
+                flush.sync()
+            except OSError as error:
+                raise self.fail(error) from error
+            self.end_flush(flush, now_ms)
+
+    # Shortening
+
+    def advance_log_start(self, offset: int) -> None:
+        """Hide the records below `offset`; one below the present log start changes nothing.
+
+        Segments that lie wholly below go with the next `delete_old_segments`.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE above the high watermark; KAFKA_STORAGE_ERROR.
+        """
+        if self.failure is not None:
+            raise self._offline()
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot start {self.topic_partition} at {offset}, above its high watermark {self.high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            try:
+                self.leader_epochs.truncate_from_start(offset)
+            except OSError as error:
+                raise self.fail(error) from error
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Drop what retention lets go; returns the number of segments. See `retention.deletable_segments`.
+
+        If all segments go, a new one begins first, so the LEO is kept. The log start offset moves to the first
+        segment that stays. The caller sees to it that the cleaner does not hold this log.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
+        """
+        if self.failure is not None:
+            raise self._offline()
+        deletable = deletable_segments(self, now_ms)
+        if not deletable:
+            return 0
+        try:
+            if len(deletable) == len(self.segments):
+                self._roll(now_ms)
+            staying = self.segments.higher(deletable[-1].base_offset)
+            assert staying is not None
+            self.advance_log_start(staying.base_offset)
+            self._delete_segments(deletable, now_ms)
+            # Snapshots below the first segment are of no use: nothing will be replayed from there.
+            for offset in producer_snapshots.offsets(self.files, self.directory):
+                if offset < staying.base_offset:
+                    self.files.remove(paths.snapshot_path(self.directory, offset))
+        except OSError as error:
+            raise self.fail(error) from error
+        return len(deletable)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop all records at and above `offset`; at or above the LEO nothing happens.
+
+        Later segments go before the one in the middle is cut, and that is on disk first: a power loss leaves a whole
+        log that is too long, never one with a hole. No flush of this log may be under way.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
+        """
+        if self.failure is not None:
+            raise self._offline()
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return
+        try:
+            later = [segment for segment in self.segments if segment.base_offset > offset]
+            self._delete_segments(later[::-1], now_ms)
+            self.files.sync_dir(self.directory)
+            self._active = self.segments.active
+            self._active.truncate_to(offset)
+            self._active.flush()
+            self.leader_epochs.truncate_from_end(offset)
+            self.log_end_offset = offset
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self.recovery_point = min(self.recovery_point, offset)
+            self._reload_producers(now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything and go on with an empty log that begins at `offset`. No flush may be under way.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
+        """
+        if self.failure is not None:
+            raise self._offline()
+        try:
+            self._delete_segments(list(self.segments)[::-1], now_ms)
+            self.files.sync_dir(self.directory)
+            self._active = self._new_segment(offset, now_ms)
+            self.segments.add(self._active)
+            self.leader_epochs.clear()
+            producer_snapshots.remove_all(self.files, self.directory)
+            self.log_end_offset = self.log_start_offset = offset
+            self.recovery_point = min(self.recovery_point, offset)
+            self.producers.reset(offset)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def _reload_producers(self, now_ms: int) -> None:
+        load_producers(
+            self.files,
+            self.directory,
+            self.producers,
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+        )
+
+    def _delete_segments(self, segments: Sequence[LogSegment], now_ms: int) -> None:
+        """Take segments out of the list and rename their files, in the order given."""
+        self.segments.remove(segments)
+        for segment in segments:
+            segment.rename_deleted()
+        self._delete_later([path for segment in segments for path in segment.file_paths()], now_ms)
+
+    def _delete_later(self, paths_deleted: list[str], now_ms: int) -> None:
+        if paths_deleted:
+            self.pending_deletions.append((now_ms + self.config.file_delete_delay_ms, paths_deleted))
+
+    def delete_due_files(self, now_ms: int) -> int:
+        """Remove the `.deleted` files whose `file.delete.delay.ms` is over; returns how many groups of them."""
+        due = [entry for entry in self.pending_deletions if entry[0] <= now_ms]
+        self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > now_ms]
+        for _, deleted in due:
+            for path in deleted:
+                self.files.remove(path)
+        return len(due)
+
+    # The swap of the cleaner
+
+    def prepare_swap(self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]) -> None:
+        """Put the files of cleaned segments in the place of the old ones; for a worker thread. See `swap.swap_files`.
+
+        The list is not touched: reads go on with the old segments until `commit_swap`. Retention, truncation and
+        deletion of this log must be kept away from here to there, which the cleaner's state of the partition does.
+
+        Raises:
+            OSError: The disk refused. The log is to be taken offline (`fail`); loading sorts the files out.
+        """
+        swap_files(self.files, self.directory, new_segments, old_segments)
+
+    def commit_swap(self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], now_ms: int) -> None:
+        """Exchange the segments in the list, in one step; for the owner's thread. The LEO and log start stay."""
+        self.segments.exchange(new_segments, old_segments)
+        new_bases = {segment.base_offset for segment in new_segments}
+        deleted = [path for segment in old_segments for path in segment.file_paths()]
+        deleted += [
+            paths.snapshot_path(self.directory, segment.base_offset, paths.DELETED)
+            for segment in old_segments
+            if segment.base_offset not in new_bases
+        ]
+        self._delete_later(deleted, now_ms)
+
+    def replace_segments(
+        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], now_ms: int
+    ) -> None:
+        """`prepare_swap` and `commit_swap` in one, where one thread does everything."""
+        try:
+            self.prepare_swap(new_segments, old_segments)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.commit_swap(new_segments, old_segments, now_ms)
+
+    # The end
+
+    def close(self, now_ms: int) -> None:
+        """Make everything durable, with what a start without recovery needs: indexes and a producer snapshot at the LEO.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
+        """
+        if self.failure is not None:
+            raise self._offline()
+        try:
+            self._active.on_roll()
+            for segment in self.segments.between(self.recovery_point, self.log_end_offset + 1):
+                segment.flush()
+            if self.log_end_offset > self.log_start_offset:
+                self.producers.end_offset = self.log_end_offset
+                producer_snapshots.take(self.files, self.directory, self.producers, sync=True)
+            self.files.sync_dir(self.directory)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.recovery_point = self.log_end_offset

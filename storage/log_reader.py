@@ -1,0 +1,205 @@
+"""One partition as those see it who read it: what it holds, and where a given offset or timestamp lies.
+
+The state of a log, and the questions about it that change nothing. `log.Log` is the rest: appending, cutting,
+flushing. Reading hands out slices of the segment files; no record byte passes through here.
+
+      log start             recovery point      high watermark = log end (LEO)
+          |                       |                          |
+    [segment][segment ...][segment][      active segment     ]
+                                              |
+                                       last stable offset: the first open transaction, else the LEO
+
+Nothing is replicated, so whatever is appended is committed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..protocol.errors import ErrorCode, KafkaError
+from .config import LogConfig
+from .files import Files, FileSlice
+from .index import AbortedTxn
+from .leader_epochs import LeaderEpochs
+from .paths import TopicPartition
+from .producers import ProducerStates
+from .segment import LogSegment
+from .segments import SegmentList
+
+
+class FoundOffset(NamedTuple):
+    """The record that a search by timestamp found."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Health:
+    """Whether logs can be used. One object for all logs of a data directory: the disk that fails one fails them all."""
+
+    __slots__ = ("code", "failure")
+
+    def __init__(self, failure: str | None = None, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        self.failure = failure
+        """What is wrong; None while all is well. Set once, until the next start."""
+        self.code = code
+
+
+class LogReader:
+    """State of a partition and all ways to look at it."""
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        segments: Iterable[LogSegment],
+        producers: ProducerStates,
+        leader_epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        health: Health,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        """Replaceable at any time; holds from the next append, retention or clean pass on."""
+        self.segments = SegmentList(segments)
+        self.producers = producers
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        """Everything below it survives a power loss, the indexes of whole segments below it included."""
+        self._health = health
+        # The active segment, which nearly all appends and reads want.
+        self._active = self.segments.active
+
+    def __repr__(self) -> str:
+        name, start, end = type(self).__name__, self.log_start_offset, self.log_end_offset
+        return f"{name}({self.topic_partition}, offsets {start} to {end}, {len(self.segments)} segments)"
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what consumers may read (exclusive): the LEO."""
+        return self.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what `read_committed` consumers may read (exclusive): below the first open transaction."""
+        unstable = self.producers.first_unstable_offset
+        return self.log_end_offset if unstable is None else max(unstable, self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of record batches in all segments."""
+        return self.segments.size_bytes
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log is offline, every call answering KAFKA_STORAGE_ERROR; None while it works."""
+        return self._health.failure
+
+    def fail(self, error: OSError) -> KafkaError:
+        """Take the log, and all others of its data directory, offline; returns the error to raise."""
+        if self._health.failure is None:
+            self._health.failure = str(error)
+        return self._offline()
+
+    def retire(self, code: ErrorCode, reason: str) -> None:
+        """Answer every later call with `code`; the other logs of the directory work on. For a deleted partition."""
+        self._health = Health(reason, code)
+
+    def _offline(self) -> KafkaError:
+        return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")
+
+    def read(self, offset: int, *, max_bytes: int, up_to: int, first_batch_whole: bool = True) -> FileSlice:
+        """The batches from the one that contains `offset` on, or that follows it if it lies in a gap.
+
+        Whole batches of one segment, untouched; the first may begin below `offset`. Costs no copy.
+
+        Args:
+            max_bytes: Of batches to give at most.
+            up_to: Only batches below this offset: the high watermark or the last stable offset.
+            first_batch_whole: Give the first batch even if it alone exceeds `max_bytes`.
+
+        Returns:
+            Empty if there is nothing between `offset` and `up_to`, or the first batch is too large.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the LEO; KAFKA_STORAGE_ERROR.
+        """
+        if self._health.failure is not None:
+            raise self._offline()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition}, which has {self.log_start_offset} to {self.log_end_offset}",
+            )
+        segment: LogSegment | None = self._active
+        assert segment is not None
+        if offset < segment.base_offset:
+            segment = self.segments.floor(offset) or self.segments.first
+        try:
+            while segment is not None and offset < up_to and segment.base_offset < up_to:
+                found = segment.read(offset, max_bytes=max_bytes, max_position=self._end_position(segment, up_to))
+                if found is not None:
+                    if len(found) > max_bytes and not first_batch_whole:
+                        break
+                    return found
+                segment = self.segments.higher(segment.base_offset)
+        except OSError as error:
+            raise self.fail(error) from error
+        return FileSlice(self._active.log_file, 0, 0)
+
+    def _end_position(self, segment: LogSegment, up_to: int) -> int | None:
+        """Where in `segment` the batches below `up_to` end; None if it holds nothing else."""
+        if up_to >= self.log_end_offset:
+            return None
+        following = self.segments.higher(segment.base_offset)
+        if following is not None and following.base_offset <= up_to:
+            return None
+        return segment.position_of(up_to)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
+        """The first record at or above the log start whose timestamp is at least `timestamp_ms`.
+
+        Looks into the first segment with such a timestamp only. A clean pass may have removed the record whose
+        timestamp is meant, and kept the timestamp: then the answer is None though later segments match, as in
+        Apache Kafka.
+        """
+        for segment in self.segments:
+            if segment.largest_timestamp_ms >= timestamp_ms:
+                found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
+                return self._found(*found) if found is not None else None
+        return None
+
+    def max_timestamp_and_offset(self) -> FoundOffset | None:
+        """The first record with the largest timestamp of the log; None if no record has one."""
+        segment = max(self.segments, key=lambda segment: segment.max_timestamp_ms)
+        if segment.max_timestamp_ms < 0:
+            return None
+        found = segment.find_offset_by_timestamp(segment.max_timestamp_ms, self.log_start_offset)
+        return self._found(*found) if found is not None else None
+
+    def _found(self, timestamp_ms: int, offset: int) -> FoundOffset:
+        epoch = self.leader_epochs.epoch_for_offset(offset)
+        return FoundOffset(timestamp_ms, offset, -1 if epoch is None else epoch)
+
+    def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTxn]:
+        """Aborted transactions with records between `from_offset` (inclusive) and `up_to` (exclusive), possibly more."""
+        aborted: list[AbortedTxn] = []
+        for segment in self.segments.between(from_offset, self.log_end_offset):
+            found, is_complete = segment.txn_index.collect_aborted(from_offset, up_to)
+            aborted += found
+            if is_complete:
+                break
+        return aborted

@@ -1,0 +1,274 @@
+"""Opening one partition's directory, however the last run ended.
+
+Called by the LogManager at start, and whenever a partition is created. What each file means to it:
+
+    <base>.log                      a segment
+    <base>.index/.timeindex/        rebuilt where missing, damaged or doubtful; removed where there is no <base>.log
+        .txnindex
+    <offset>.snapshot               start of the producer replay; removed where no segment begins, the newest aside
+    *.deleted  *.cleaned  *.swap    see `swap.finish_swaps`
+    leader-epoch-checkpoint         shortened to the log; made anew, where damaged, from what is scanned
+    partition.metadata              the manager's
+    anything else                   left alone
+
+A clean stop vouches for all of it, so nothing is scanned. After any other stop everything below the recovery point is
+on disk, and what lies above is read batch by batch with its CRC: at the first byte that is no batch the log ends. The
+caller says which it was.
+
+Recovery may lose power, too. Each of its steps leaves a directory that the next recovery brings to the same end: in
+particular, segments behind a damaged place are gone from the disk before that place is cut off.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from . import paths, producer_snapshots
+from .checkpoints import CorruptCheckpointError
+from .config import LogConfig
+from .files import Files
+from .index import CorruptIndexError
+from .leader_epochs import LeaderEpochs
+from .log import Log
+from .log_reader import Health
+from .paths import TopicPartition
+from .producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
+from .replay import Replay, load_producers
+from .segment import LogSegment
+from .swap import finish_swaps
+
+Note = Callable[[str], None]
+
+
+def load_log(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    *,
+    topic_partition: TopicPartition,
+    now_ms: int,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean_shutdown: bool = False,
+    topic_id: bytes | None = None,
+    producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+    rng: random.Random | None = None,
+    health: Health | None = None,
+    note: Note = lambda _: None,
+) -> Log:
+    """Open the log in `directory`, which exists; an empty directory becomes an empty log.
+
+    Args:
+        recovery_point: From the checkpoint: everything below is known to be on disk.
+        log_start_offset: From the checkpoint; the first segment's base if that is higher.
+        clean_shutdown: The directory was closed properly, and nothing has touched it since.
+        rng: For `segment.jitter.ms`.
+        health: Shared by the logs of a data directory; see `Health`.
+        note: Is told, in one line each, what was found broken and what was done about it.
+
+    Returns:
+        The log, ready for appends. After a clean stop its recovery point is the LEO, else at most the one given.
+
+    Raises:
+        OSError: The disk refused, or a file cannot be read.
+    """
+    return _Loader(
+        files,
+        directory,
+        config,
+        topic_partition,
+        recovery_point,
+        log_start_offset,
+        clean_shutdown,
+        now_ms,
+        ProducerStates(expiration_ms=producer_expiration_ms),
+        note,
+    ).load(topic_id, rng or random.Random(), health or Health())
+
+
+class _Loader:
+    """One call of `load_log`: what it was given and what it has found so far."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        topic_partition: TopicPartition,
+        recovery_point: int,
+        log_start_offset: int,
+        clean_shutdown: bool,
+        now_ms: int,
+        producers: ProducerStates,
+        note: Note,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.topic_partition = topic_partition
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.clean_shutdown = clean_shutdown
+        self.now_ms = now_ms
+        self.producers = producers
+        self._note = note
+
+    def note(self, what: str) -> None:
+        self._note(f"{self.topic_partition}: {what}")
+
+    def load(self, topic_id: bytes | None, rng: random.Random, health: Health) -> Log:
+        names = finish_swaps(self.files, self.directory, self._next_offset_of_swap)
+        segments = self._open_segments(names)
+        epochs = self._open_epochs()
+        if self.clean_shutdown:
+            unflushed: list[LogSegment] = []
+        else:
+            first_unflushed = max((s.base_offset for s in segments if s.base_offset <= self.recovery_point), default=-1)
+            unflushed = [segment for segment in segments if segment.base_offset >= first_unflushed]
+        for segment in segments[: len(segments) - len(unflushed)]:
+            self._check_indexes(segment, segments)
+        if unflushed:
+            segments = self._recover(segments, unflushed[0].base_offset, epochs)
+
+        log_end_offset = segments[-1].next_offset() if segments else self.log_start_offset
+        if segments and log_end_offset < self.log_start_offset:
+            self.note(
+                f"the log ends at {log_end_offset}, below its start {self.log_start_offset}: all segments are deleted"
+            )
+            self._delete(segments)
+            segments = []
+            log_end_offset = self.log_start_offset
+            epochs.clear()
+            producer_snapshots.remove_all(self.files, self.directory)
+            self.producers.reset(log_end_offset)
+        if not segments:
+            segments = [LogSegment.create(self.files, self.directory, log_end_offset, self.config, self.now_ms)]
+        log_start_offset = max(self.log_start_offset, segments[0].base_offset)
+        epochs.truncate_from_end(log_end_offset)
+        epochs.truncate_from_start(log_start_offset)
+        producer_snapshots.remove_stray(
+            self.files,
+            self.directory,
+            {segment.base_offset for segment in segments},
+            last_base_offset=segments[-1].base_offset,
+        )
+        if unflushed:
+            # The scan has brought the producers up to the end, and has removed all snapshots that it did not confirm.
+            # Those contradict what is appended from now on: they must not come back.
+            self.producers.end_offset = log_end_offset
+            self.producers.expire(self.now_ms)
+            self.files.sync_dir(self.directory)
+        else:
+            load_producers(
+                self.files,
+                self.directory,
+                self.producers,
+                segments,
+                log_start_offset=log_start_offset,
+                log_end_offset=log_end_offset,
+                now_ms=self.now_ms,
+            )
+        return Log(
+            files=self.files,
+            directory=self.directory,
+            topic_partition=self.topic_partition,
+            topic_id=topic_id,
+            config=self.config,
+            segments=segments,
+            producers=self.producers,
+            leader_epochs=epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=log_end_offset if self.clean_shutdown else min(self.recovery_point, log_end_offset),
+            now_ms=self.now_ms,
+            rng=rng,
+            health=health,
+        )
+
+    def _open_segments(self, names: Sequence[str]) -> list[LogSegment]:
+        """Segments for all log files, in order; index files without one are removed."""
+        found = [file for name in names if (file := paths.parse_segment_name(name)) and not file.suffix]
+        bases = sorted(file.base_offset for file in found if file.kind == paths.LOG)
+        for file in found:
+            if file.kind not in (paths.LOG, paths.SNAPSHOT) and file.base_offset not in bases:
+                self.note(f"{paths.segment_file_name(*file)} belongs to no segment and is removed")
+                self.files.remove(paths.segment_path(self.directory, *file))
+        return [self._open_segment(base) for base in bases]
+
+    def _open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
+        return LogSegment.open(self.files, self.directory, base_offset, self.config, self.now_ms, suffix)
+
+    def _next_offset_of_swap(self, base_offset: int) -> int:
+        segment = self._open_segment(base_offset, paths.SWAP)
+        try:
+            return segment.next_offset()
+        finally:
+            segment.log_file.close()
+
+    def _open_epochs(self) -> LeaderEpochs:
+        path = paths.join(self.directory, paths.LEADER_EPOCH_CHECKPOINT)
+        try:
+            return LeaderEpochs(self.files, path)
+        except CorruptCheckpointError as error:
+            self.note(f"{error}; it is begun anew")
+            self.files.remove(path)
+            return LeaderEpochs(self.files, path)
+
+    def _check_indexes(self, segment: LogSegment, segments: Sequence[LogSegment]) -> None:
+        """Rebuild the indexes of a segment that need not be scanned, if they are missing or damaged."""
+        try:
+            segment.sanity_check()
+        except CorruptIndexError as error:
+            self.note(f"{error}; its indexes are rebuilt")
+            self._load_producers_up_to(segment, segments)
+            cut_bytes = segment.recover(Replay(self.producers))
+            if cut_bytes:
+                self.note(
+                    f"{cut_bytes} bytes at the end of segment {segment.base_offset} are no batches and are cut off"
+                )
+            segment.on_roll()
+            segment.flush()
+
+    def _recover(self, segments: list[LogSegment], from_base: int, epochs: LeaderEpochs) -> list[LogSegment]:
+        """Scan the segments from `from_base` on, rebuilding all that is derived; returns those that are left."""
+        slot = next(at for at, segment in enumerate(segments) if segment.base_offset == from_base)
+        self._load_producers_up_to(segments[slot], segments)
+        replay = Replay(self.producers)
+        for segment in segments[slot:]:
+            self.producers.end_offset = segment.base_offset
+            if segment.base_offset > segments[0].base_offset:
+                producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
+            later = [other for other in segments if other.base_offset > segment.base_offset]
+
+            def delete_later(later: list[LogSegment] = later) -> None:
+                self._delete(later)
+
+            cut_bytes = segment.recover(replay, epochs, before_cut=delete_later)
+            if later:
+                segment.on_roll()
+            if cut_bytes:
+                self.note(
+                    f"{cut_bytes} bytes from offset {segment.next_offset()} on are no batches and are cut off"
+                    + (f", {len(later)} segments behind them are deleted" if later else "")
+                )
+                segment.flush()
+                return [other for other in segments if other.base_offset <= segment.base_offset]
+        return segments
+
+    def _load_producers_up_to(self, segment: LogSegment, segments: Sequence[LogSegment]) -> None:
+        load_producers(
+            self.files,
+            self.directory,
+            self.producers,
+            [other for other in segments if other.base_offset < segment.base_offset],
+            log_start_offset=min(self.log_start_offset, segment.base_offset),
+            log_end_offset=segment.base_offset,
+            now_ms=self.now_ms,
+        )
+
+    def _delete(self, segments: Sequence[LogSegment]) -> None:
+        """Take segments off the disk, the last one first, for good."""
+        for segment in reversed(segments):
+            segment.delete_files()
+        self.files.sync_dir(self.directory)

@@ -1,0 +1,83 @@
+"""From record batches to producer state: after an append, and when a log is read again.
+
+Used by `Log` for each append of a producer and after a truncation, by recovery at start. What is on disk decides;
+nothing here refuses a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..protocol.records import RecordBatch
+from . import producer_snapshots
+from .files import Files
+from .index import AbortedTxn
+from .producers import ProducerStates
+from .segment import LogSegment
+
+
+def update_producers(producers: ProducerStates, batch: RecordBatch) -> AbortedTxn | None:
+    """Take in a batch that is in the log; returns the transaction index entry that it calls for, if any.
+
+    The entry belongs into the index of the segment that holds the batch.
+    """
+    completed = producers.update(batch)
+    if completed is None or not completed.aborted:
+        return None
+    return AbortedTxn(
+        completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
+    )
+
+
+class Replay:
+    """What `LogSegment.recover` tells about the batches that it finds."""
+
+    def __init__(self, producers: ProducerStates) -> None:
+        self._producers = producers
+
+    def replay(self, batch: RecordBatch) -> AbortedTxn | None:
+        """As `update_producers`, for any batch in log order."""
+        aborted = update_producers(self._producers, batch) if batch.has_producer else None
+        self._producers.end_offset = batch.next_offset
+        return aborted
+
+
+def load_producers(
+    files: Files,
+    directory: str,
+    producers: ProducerStates,
+    segments: Iterable[LogSegment],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> None:
+    """Bring `producers` to the state as of `log_end_offset`: newest usable snapshot, then the log from there on.
+
+    Snapshots that are damaged, beyond `log_end_offset` or not above `log_start_offset` are removed.
+    Batches are not checked again, and their transaction index entries are taken to be there.
+    """
+    producer_snapshots.load_newest(
+        files,
+        directory,
+        producers,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        now_ms=now_ms,
+    )
+    if producers.end_offset >= log_end_offset:
+        return
+    known_up_to = producers.end_offset
+    ordered = list(segments)
+    for segment, following in zip(ordered, [*ordered[1:], None], strict=True):
+        if following is not None and following.base_offset <= known_up_to:
+            continue
+        for position, batch in segment.headers(segment.floor_position(known_up_to)):
+            if batch.base_offset >= log_end_offset:
+                break
+            if batch.last_offset < known_up_to or not batch.has_producer:
+                continue
+            if batch.is_control and not batch.is_whole:
+                batch = RecordBatch(segment.log_file.read_at(position, batch.size_bytes))
+            producers.update(batch)
+    producers.end_offset = log_end_offset
