@@ -51,7 +51,7 @@ class Commits:
 
     def commit(
         self, shard: Shard, request: OffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
-    ) -> list[list[ErrorCode]]:
+    ) -> dict[Place, ErrorCode]:
         """Commit all offsets with metadata of allowed size, in one batch.
 
         Args:
@@ -59,28 +59,26 @@ class Commits:
             topics: What to commit instead.
 
         Returns:
-            Per topic and partition NONE or OFFSET_METADATA_TOO_LARGE.
+            What was refused: OFFSET_METADATA_TOO_LARGE.
 
         Raises:
             KafkaError: The group does not allow it (`ClassicGroup.commit_error`), does not exist
                 (ILLEGAL_GENERATION, later GROUP_ID_NOT_FOUND), or the partition cannot be written. Nothing is
                 committed then.
         """
+        group_id = request.group_id
         group = self._committing_group(shard, request, version, now_ms)
         expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-        errors: list[list[ErrorCode]] = []
+        refused: dict[Place, ErrorCode] = {}
         records: list[Pair] = []
         accepted: list[tuple[Place, CommittedOffset]] = []
         for topic, topic_id, partitions in topics:
-            topic_errors: list[ErrorCode] = []
-            errors.append(topic_errors)
             for partition in partitions:
+                place = topic, partition.partition_index
                 metadata = partition.committed_metadata or ""
                 if self._is_too_large(metadata):
-                    topic_errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                    refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                     continue
-                topic_errors.append(ErrorCode.NONE)
-                index = partition.partition_index
                 committed = CommittedOffset(
                     partition.committed_offset,
                     partition.committed_leader_epoch,
@@ -90,16 +88,16 @@ class Commits:
                     topic_id,
                     len(records),
                 )
-                records.append((offset_key(request.group_id, topic, index), offset_value(committed)))
-                accepted.append(((topic, index), committed))
+                records.append((offset_key(group_id, *place), offset_value(committed)))
+                accepted.append((place, committed))
         if records:
             base_offset = self._store.append(shard.partition, records, now_ms)
+            # A simple group comes into being with its first commit, not with the attempt.
+            shard.groups.setdefault(group_id, group)
             for place, committed in accepted:
                 in_log = committed._replace(record_offset=base_offset + committed.record_offset)
-                shard.offsets.put(request.group_id, place, in_log)
-        # A simple group comes into being with its first commit, not with the attempt.
-        shard.groups.setdefault(request.group_id, group)
-        return errors
+                shard.offsets.put(group_id, place, in_log)
+        return refused
 
     def _committing_group(self, shard: Shard, request: OffsetCommitRequest, version: int, now_ms: int) -> ClassicGroup:
         generation = request.generation_id_or_member_epoch
@@ -199,16 +197,15 @@ class Commits:
         places = shard.offsets.expired(group, now_ms, self._settings.offsets_retention_ms)
         self.remove(shard, group.group_id, places, now_ms)
 
-    def topics_deleted(self, shard: Shard, topic_ids: dict[str, bytes], now_ms: int) -> None:
-        """Remove offsets of deleted topics (name -> id), but not those of a later topic of the same name; errors
-        as `remove`."""
+    def topic_deleted(self, shard: Shard, name: str, topic_id: bytes, now_ms: int) -> None:
+        """Remove offsets committed in a deleted topic, but not those of a later topic of the same name; errors as
+        `remove`."""
         for group_id in tuple(shard.offsets.groups()):
             of_group = shard.offsets.of_group(group_id)
             places = [
                 place
                 for place in shard.offsets.places(group_id)
-                if place[0] in topic_ids
-                and (place not in of_group or of_group[place].topic_id in (ZERO_UUID, topic_ids[place[0]]))
+                if place[0] == name and (place not in of_group or of_group[place].topic_id in (ZERO_UUID, topic_id))
             ]
             self.remove(shard, group_id, places, now_ms)
 

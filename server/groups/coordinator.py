@@ -12,22 +12,24 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
+from ...protocol.messages.offset_commit import OffsetCommitRequest
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from .classic import Caller, ClassicProtocol
-from .commits import Commits
-from .deadlines import Deadline, Deadlines
+from .commits import Commits, Fetched, TopicCommit
+from .deadlines import Deadlines
 from .group import ClassicGroup, GroupState, JoinReply, SyncReply
+from .offsets import Place
 from .records import group_key, group_value
 from .settings import GroupSettings
 from .shard import Shard, ShardState
-from .store import RecordStore
+from .store import OFFSETS_TOPIC, RecordStore
 
 log = logging.getLogger("ottla.groups")
 
@@ -77,52 +79,55 @@ class GroupCoordinator:
         self._store = store
         self._deadlines = Deadlines(on_earlier)
         self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
-        self.commits = Commits(settings, store, self._classic)
-        self._expiries: list[Deadline] = []
+        self._commits = Commits(settings, store, self._classic)
 
     # Partitions
 
     def open(self, partition_count: int) -> None:
         """Know the number of partitions; each is LOADING until `activate` or `fail`."""
-        self.shards = [Shard(partition, self._classic) for partition in range(partition_count)]
-        self._expiries = [Deadline(partial(self._expire_and_repeat, shard)) for shard in self.shards]
+        self.shards = [Shard(partition, self._classic, self._expire) for partition in range(partition_count)]
 
-    def activate(self, partition: int, now_ms: int) -> None:
+    def activate(self, shard: Shard, now_ms: int) -> None:
         """Serve the groups of a partition that has been replayed to its end."""
-        shard = self.shards[partition]
+        if not self._is_open(shard):
+            return
         shard.state = ShardState.ACTIVE
         for group in tuple(shard.groups.values()):
             self._classic.loaded(group, now_ms)
-        self._deadlines.set(self._expiries[partition], now_ms + self._settings.offsets_retention_check_interval_ms)
+        self._repeat_expiry(shard, now_ms)
 
-    def fail(self, partition: int, reason: Exception) -> None:
+    def fail(self, shard: Shard, reason: Exception) -> None:
         """Leave the groups of a partition without coordinator; all others are served."""
-        log.error("groups of __consumer_offsets-%d cannot be loaded: %s", partition, reason)
-        self.shards[partition].state = ShardState.FAILED
+        if self._is_open(shard):
+            log.error("the groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, shard.partition, reason)
+            shard.state = ShardState.FAILED
 
     def close(self, error: ErrorCode, now_ms: int) -> None:
-        """Answer everything that is parked with `error` and forget all groups."""
-        for shard, expiry in zip(self.shards, self._expiries, strict=True):
-            self._deadlines.clear(expiry)
+        """Answer everything that is parked with `error` and forget all groups. Nothing is written."""
+        for shard in self.shards:
+            self._deadlines.clear(shard.expiry)
             if shard.state is ShardState.ACTIVE:
                 for group in shard.groups.values():
                     self._classic.close(group, error, now_ms)
         self.shards = []
-        self._expiries = []
+
+    def _is_open(self, shard: Shard) -> bool:
+        """False for a shard whose loading outlived `close`."""
+        return shard.partition < len(self.shards) and self.shards[shard.partition] is shard
 
     def partition_for(self, group_id: str) -> int:
         """The partition whose leader coordinates the group."""
         if not self.shards:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "__consumer_offsets does not exist yet")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC} does not exist")
         return partition_of(group_id, len(self.shards))
 
     def shard_of(self, group_id: str) -> Shard:
         """The active shard that the group belongs to."""
         shard = self.shards[self.partition_for(group_id)]
         if shard.state is ShardState.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"__consumer_offsets-{shard.partition} is loading")
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{shard.partition} is loading")
         if shard.state is ShardState.FAILED:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"__consumer_offsets-{shard.partition} could not be loaded")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{shard.partition} could not be loaded")
         return shard
 
     # Time
@@ -199,6 +204,28 @@ class GroupCoordinator:
                 for identity in leaving
             )
         return self._classic.leave(group, leaving, now_ms)
+
+    # Offsets
+
+    def commit(
+        self, request: OffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
+    ) -> dict[Place, ErrorCode]:
+        """Commit offsets (`Commits.commit`)."""
+        return self._commits.commit(self.shard_of(request.group_id), request, version, topics, now_ms)
+
+    def fetch(
+        self, group_id: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
+    ) -> list[Fetched]:
+        """Committed offsets of some partitions (`Commits.fetch`)."""
+        return self._commits.fetch(self.shard_of(group_id), group_id, topic, topic_id, partitions, stable=stable)
+
+    def fetch_all(self, group_id: str, *, stable: bool) -> dict[str, list[Fetched]]:
+        """All committed offsets by topic (`Commits.fetch_all`)."""
+        return self._commits.fetch_all(self.shard_of(group_id), group_id, stable=stable)
+
+    def delete_offsets(self, group_id: str, places: Sequence[Place], now_ms: int) -> list[ErrorCode]:
+        """Delete offsets (`Commits.delete`)."""
+        return self._commits.delete(self._group_shard(group_id), group_id, places, now_ms)
 
     def _group_shard(self, group_id: str) -> Shard:
         if not group_id:
@@ -285,31 +312,34 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self.commits.remove(shard, group_id, shard.offsets.places(group_id), now_ms)
+        self._commits.remove(shard, group_id, shard.offsets.places(group_id), now_ms)
         self._remove(shard, group, now_ms)
 
-    def topics_deleted(self, topic_ids: dict[str, bytes], now_ms: int) -> None:
-        """Forget the offsets of deleted topics (name -> id). A partition that cannot be written keeps them."""
+    def topic_deleted(self, name: str, topic_id: bytes, now_ms: int) -> None:
+        """Forget the offsets committed in a deleted topic. A partition that cannot be written keeps them."""
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
                 try:
-                    self.commits.topics_deleted(shard, topic_ids, now_ms)
+                    self._commits.topic_deleted(shard, name, topic_id, now_ms)
                 except KafkaError as error:
-                    log.warning("offsets of deleted topics stay in __consumer_offsets-%d: %s", shard.partition, error)
+                    log.warning("offsets of topic %s stay in %s-%d: %s", name, OFFSETS_TOPIC, shard.partition, error)
 
     def _remove(self, shard: Shard, group: ClassicGroup, now_ms: int) -> None:
         self._store.append(shard.partition, [(group_key(group.group_id), None)], now_ms)
         del shard.groups[group.group_id]
         self._classic.close(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
 
-    def _expire_and_repeat(self, shard: Shard, now_ms: int) -> None:
-        interval_ms = self._settings.offsets_retention_check_interval_ms
-        self._deadlines.set(self._expiries[shard.partition], now_ms + interval_ms)
+    def _expire(self, shard: Shard, now_ms: int) -> None:
+        """Remove offsets that have passed their time, and groups that are left without members and offsets."""
+        self._repeat_expiry(shard, now_ms)
         try:
             for group in tuple(shard.groups.values()):
-                self.commits.expire(shard, group, now_ms)
+                self._commits.expire(shard, group, now_ms)
                 is_unused = group.state is GroupState.EMPTY and not group.pending
                 if is_unused and not shard.offsets.places(group.group_id):
                     self._remove(shard, group, now_ms)
         except KafkaError as error:
-            log.warning("offsets in __consumer_offsets-%d do not expire: %s", shard.partition, error)
+            log.warning("offsets in %s-%d do not expire: %s", OFFSETS_TOPIC, shard.partition, error)
+
+    def _repeat_expiry(self, shard: Shard, now_ms: int) -> None:
+        self._deadlines.set(shard.expiry, now_ms + self._settings.offsets_retention_check_interval_ms)

@@ -69,18 +69,26 @@ class Deadlines:
     def run_due(self, now_ms: int) -> None:
         """Run the action of every deadline that is due, earliest first.
 
-        What an action sets for `now_ms` or before waits for the next call, so that a call always ends.
+        What an action sets for `now_ms` or before waits for the next call, so that a call always ends. If an action
+        raises, the others wait for the next call too.
         """
         due = []
         while (next_ms := self.next_due_ms()) is not None and next_ms <= now_ms:
             deadline = heappop(self._heap)[2]
             deadline.queued_ms = None
             due.append(deadline)
-        for deadline in due:
-            # An action that ran before may have cleared this one or moved it away.
-            if deadline.due_ms is not None and deadline.due_ms <= now_ms:
-                self.clear(deadline)
-                deadline.action(now_ms)
+        due.reverse()
+        try:
+            while due:
+                deadline = due.pop()
+                # An action that ran before may have cleared this one or moved it away.
+                if deadline.due_ms is not None and deadline.due_ms <= now_ms:
+                    self.clear(deadline)
+                    deadline.action(now_ms)
+        finally:
+            for deadline in due:
+                if deadline.due_ms is not None and deadline.queued_ms is None:
+                    self._queue(deadline)
 
     def _queue(self, deadline: Deadline) -> None:
         assert deadline.due_ms is not None

@@ -10,15 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from struct import Struct
 
 from ...protocol.errors import CorruptRecordError, KafkaError, ProtocolError
 from ...protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from ...protocol.records import Record, RecordBatch, batches
 from .classic import ClassicProtocol
+from .deadlines import Deadline
 from .group import ClassicGroup, GroupState, Member
 from .offsets import Offsets
 from .records import CommittedOffset, GroupRecord, OffsetRecord, read_record
+from .store import OFFSETS_TOPIC
 
 log = logging.getLogger("ottla.groups")
 
@@ -34,13 +37,18 @@ class ShardState(Enum):
 
 
 class Shard:
-    """One partition's groups by id, and their offsets."""
+    """One partition's groups by id, and their offsets.
 
-    def __init__(self, partition: int, classic: ClassicProtocol) -> None:
+    Args:
+        expire: Called with (this shard, now_ms) when `expiry` is due.
+    """
+
+    def __init__(self, partition: int, classic: ClassicProtocol, expire: Callable[[Shard, int], None]) -> None:
         self.partition = partition
         self.state = ShardState.LOADING
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = Offsets()
+        self.expiry = Deadline(partial(expire, self))
         self.next_offset = 0
         """Where `replay` goes on."""
         self._classic = classic
@@ -84,7 +92,7 @@ class Shard:
             case GroupRecord(key, _):
                 self.groups.pop(key.group, None)
             case None:
-                log.warning("__consumer_offsets-%d: record of unknown type at %d", self.partition, record.offset)
+                log.warning("%s-%d: unknown type of record at %d", OFFSETS_TOPIC, self.partition, record.offset)
 
     def _apply_offset(self, batch: RecordBatch, record_offset: int, record: OffsetRecord) -> None:
         group_id, place, value = record.key.group, (record.key.topic, record.key.partition), record.value

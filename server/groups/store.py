@@ -7,6 +7,16 @@ from typing import Protocol
 
 from .records import Pair
 
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class Chunk(Protocol):
+    """Batches still on disk; `read` may be called in any thread."""
+
+    def __len__(self) -> int: ...
+
+    def read(self) -> bytes: ...
+
 
 class RecordStore(Protocol):
     """The partitions of `__consumer_offsets`. `log_store` is the real one; tests bring one in memory."""
@@ -21,7 +31,10 @@ class RecordStore(Protocol):
             KafkaError: The partition does not take them; the code is fit for a group's client.
         """
 
-    def read(self, partition: int, offset: int) -> bytes:
+    def start_offset(self, partition: int) -> int:
+        """The first offset that `read` gives. Raises KafkaError if there is no such partition."""
+
+    def read(self, partition: int, offset: int) -> Chunk:
         """Whole batches from the one that holds `offset` on; empty at the end of the log.
 
         Raises:

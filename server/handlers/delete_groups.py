@@ -1,0 +1,32 @@
+"""DeleteGroups, API key 42, versions 0-2.
+
+Behaviour
+- Deletes groups without members, with their offsets; each has its own error.
+- While `__consumer_offsets` does not exist no group does either: NOT_COORDINATOR, and the topic is not created.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ..connection import Context
+
+
+async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
+    body: DeleteGroupsRequest = request.body
+    return DeleteGroupsResponse(
+        results=tuple(
+            DeletableGroupResult(group_id=group_id, error_code=_delete(ctx, group_id))
+            for group_id in dict.fromkeys(body.groups_names)
+        )
+    )
+
+
+def _delete(ctx: Context, group_id: str) -> ErrorCode:
+    try:
+        ctx.broker.groups.check_coordinates(ctx.node, group_id)
+        ctx.broker.groups.coordinator.delete_group(group_id, ctx.broker.clock.now_ms())
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,34 @@
+"""DescribeGroups, API key 15, versions 0-6.
+
+Behaviour
+- Metadata and assignments are only given of a stable group.
+- A group that does not exist is "Dead", from version 6 on with GROUP_ID_NOT_FOUND.
+- While `__consumer_offsets` does not exist no group does either: NOT_COORDINATOR, and the topic is not created.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ..authorization import group_operations
+from ..connection import Context
+
+
+async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
+    body: DescribeGroupsRequest = request.body
+    groups = (_describe(ctx, group_id, request.version) for group_id in body.groups)
+    if body.include_authorized_operations:
+        allowed = group_operations()
+        groups = (one if one.error_code else replace(one, authorized_operations=allowed) for one in groups)
+    return DescribeGroupsResponse(groups=tuple(groups))
+
+
+def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
+    try:
+        ctx.broker.groups.check_coordinates(ctx.node, group_id)
+        return ctx.broker.groups.coordinator.describe_group(group_id, version)
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code)

@@ -1,0 +1,38 @@
+"""JoinGroup, API key 11, versions 0-9.
+
+Behaviour
+- Waits until the group's rebalance is over; the rules are in `groups.classic`.
+- Version 0 has no rebalance time-out: the session time-out stands for it.
+- From version 4 on a new dynamic member is given its id first and must come back with it (KIP-394).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ..connection import Context
+from ..groups.classic import Caller
+from ..groups.service import Parked
+
+# Up to this version the protocol name cannot be null.
+_LAST_VERSION_WITH_NAME = 6
+
+
+async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
+    body: JoinGroupRequest = request.body
+    if request.version == 0:
+        body = replace(body, rebalance_timeout_ms=body.session_timeout_ms)
+    caller = Caller(request.client_id or "", f"/{ctx.client_host}", request.version)
+    answer: Parked[JoinGroupResponse] = Parked()
+    try:
+        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
+        coordinator.join(body, caller, ctx.broker.clock.now_ms(), answer)
+    except KafkaError as error:
+        answer(JoinGroupResponse(error_code=error.code, member_id=body.member_id, protocol_name=None))
+    response = await answer.wait()
+    if request.version <= _LAST_VERSION_WITH_NAME and response.protocol_name is None:
+        response = replace(response, protocol_name="")
+    return response

@@ -1,0 +1,27 @@
+"""LeaveGroup, API key 13, versions 0-5.
+
+Behaviour
+- One member up to version 2, whose error is the response's; several from version 3 on, each with its own.
+- A static member can be removed by its instance id alone (KIP-345).
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ..connection import Context
+
+_FIRST_BATCHED_VERSION = 3
+
+
+async def handle(ctx: Context, request: Request) -> LeaveGroupResponse:
+    body: LeaveGroupRequest = request.body
+    is_batched = request.version >= _FIRST_BATCHED_VERSION
+    leaving = body.members if is_batched else (MemberIdentity(member_id=body.member_id),)
+    try:
+        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
+        members = coordinator.leave(body.group_id, leaving, ctx.broker.clock.now_ms())
+    except KafkaError as error:
+        return LeaveGroupResponse(error_code=error.code)
+    return LeaveGroupResponse(members=members) if is_batched else LeaveGroupResponse(error_code=members[0].error_code)

@@ -1,0 +1,25 @@
+"""ListGroups, API key 16, versions 0-5.
+
+Behaviour
+- The groups that this node coordinates; clients ask every node.
+- Filters by state (version 4 on) and type (version 5 on), no matter the case; an unknown name matches nothing.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ..connection import Context
+
+
+async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
+    body: ListGroupsRequest = request.body
+    groups = ctx.broker.groups
+    try:
+        found = groups.coordinator.list_groups(
+            groups.partitions_led_by(ctx.node), body.states_filter, body.types_filter
+        )
+    except KafkaError as error:
+        return ListGroupsResponse(error_code=error.code)
+    return ListGroupsResponse(groups=tuple(found))

@@ -1,0 +1,72 @@
+"""OffsetCommit, API key 8, versions 2-10.
+
+Behaviour
+- Topics are named up to version 9 and meant by id from version 10 on; either way the id is kept with the offset.
+  An unknown topic or partition has its own error, the others are committed.
+- What the group says (unknown member, old generation, rebalance in progress) is the error of every other partition.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ..connection import Context
+from ..groups.commits import TopicCommit
+from ..groups.offsets import Place
+from ..topics import Topic
+
+_FIRST_VERSION_WITH_IDS = 10
+
+
+async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
+    body: OffsetCommitRequest = request.body
+    by_id = request.version >= _FIRST_VERSION_WITH_IDS
+    known = ctx.broker.topics
+    topics = [known.by_id(asked.topic_id) if by_id else known.get(asked.name) for asked in body.topics]
+    commits = []
+    for topic, asked in zip(topics, body.topics, strict=True):
+        if topic is not None:
+            count = len(topic.partitions)
+            partitions = [one for one in asked.partitions if 0 <= one.partition_index < count]
+            if partitions:
+                commits.append(TopicCommit(topic.name, topic.id, partitions))
+    group_error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
+
+    def error_of(topic: Topic | None, index: int) -> ErrorCode:
+        if topic is None and by_id:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return group_error or refused.get((topic.name, index), ErrorCode.NONE)
+
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=asked.name,
+                topic_id=asked.topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=error_of(topic, one.partition_index)
+                    )
+                    for one in asked.partitions
+                ),
+            )
+            for topic, asked in zip(topics, body.topics, strict=True)
+        )
+    )
+
+
+async def _commit(
+    ctx: Context, body: OffsetCommitRequest, version: int, commits: list[TopicCommit]
+) -> tuple[ErrorCode, dict[Place, ErrorCode]]:
+    try:
+        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
+        return ErrorCode.NONE, coordinator.commit(body, version, commits, ctx.broker.clock.now_ms())
+    except KafkaError as error:
+        return error.code, {}

@@ -1,0 +1,139 @@
+"""OffsetFetch, API key 9, versions 1-10.
+
+Behaviour
+- One group up to version 7, several from version 8 on, each with its own error; version 1 has no place for that error
+  but in every partition.
+- Null topics ask for everything the group has committed. A partition without commit is offset -1 and no error.
+- Topics are meant by id from version 10 on: an offset committed to an earlier topic of the same name is not given,
+  and offsets of topics that are gone are left out of "everything".
+- `require_stable` gives UNSTABLE_OFFSET_COMMIT where a transaction is about to commit (KIP-447).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ...protocol.wire import ZERO_UUID
+from ..connection import Context
+from ..groups.commits import Fetched
+
+_FIRST_VERSION_WITH_ERROR = 2
+_FIRST_BATCHED_VERSION = 8
+_FIRST_VERSION_WITH_IDS = 10
+
+
+class TopicOffsets(NamedTuple):
+    """The answer about one topic, before it is put into either of the two shapes of the response."""
+
+    name: str
+    topic_id: bytes
+    partitions: Sequence[Fetched]
+
+
+async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
+    body: OffsetFetchRequest = request.body
+    version = request.version
+    if version >= _FIRST_BATCHED_VERSION:
+        groups = [await _group(ctx, group, version, body.require_stable) for group in body.groups]
+        return OffsetFetchResponse(
+            groups=tuple(
+                OffsetFetchResponseGroup(
+                    group_id=asked.group_id, error_code=error, topics=tuple(_batched_topic(topic) for topic in topics)
+                )
+                for asked, (error, topics) in zip(body.groups, groups, strict=True)
+            )
+        )
+    asked_topics = body.topics
+    group = OffsetFetchRequestGroup(
+        group_id=body.group_id,
+        topics=None
+        if asked_topics is None
+        else tuple(
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in asked_topics
+        ),
+    )
+    error, topics = await _group(ctx, group, version, body.require_stable)
+    if error and version < _FIRST_VERSION_WITH_ERROR:
+        topics = [
+            TopicOffsets(topic.name, topic.topic_id, [Fetched(index, None, error) for index in topic.partition_indexes])
+            for topic in group.topics or ()
+        ]
+    return OffsetFetchResponse(error_code=error, topics=tuple(_topic(topic) for topic in topics))
+
+
+async def _group(
+    ctx: Context, asked: OffsetFetchRequestGroup, version: int, stable: bool
+) -> tuple[ErrorCode, list[TopicOffsets]]:
+    by_id = version >= _FIRST_VERSION_WITH_IDS
+    known = ctx.broker.topics
+    found = []
+    try:
+        coordinator = await ctx.broker.groups.route(ctx.node, asked.group_id)
+        if asked.topics is None:
+            for name, partitions in coordinator.fetch_all(asked.group_id, stable=stable).items():
+                topic = known.get(name)
+                if topic is not None or not by_id:
+                    found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
+            return ErrorCode.NONE, found
+        for one in asked.topics:
+            name = one.name
+            if by_id:
+                topic = known.by_id(one.topic_id)
+                if topic is None:
+                    unknown = [Fetched(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in one.partition_indexes]
+                    found.append(TopicOffsets("", one.topic_id, unknown))
+                    continue
+                name = topic.name
+            fetched = coordinator.fetch(asked.group_id, name, one.topic_id, one.partition_indexes, stable=stable)
+            found.append(TopicOffsets(name, one.topic_id, fetched))
+    except KafkaError as error:
+        return error.code, []
+    return ErrorCode.NONE, found
+
+
+def _topic(topic: TopicOffsets) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=tuple(
+            OffsetFetchResponsePartition(
+                partition_index=partition,
+                committed_offset=-1 if committed is None else committed.offset,
+                committed_leader_epoch=-1 if committed is None else committed.leader_epoch,
+                metadata="" if committed is None else committed.metadata,
+                error_code=error,
+            )
+            for partition, committed, error in topic.partitions
+        ),
+    )
+
+
+def _batched_topic(topic: TopicOffsets) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            OffsetFetchResponsePartitions(
+                partition_index=partition,
+                committed_offset=-1 if committed is None else committed.offset,
+                committed_leader_epoch=-1 if committed is None else committed.leader_epoch,
+                metadata="" if committed is None else committed.metadata,
+                error_code=error,
+            )
+            for partition, committed, error in topic.partitions
+        ),
+    )
