@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import ClassVar, NamedTuple
@@ -27,6 +28,9 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 """Index entries hold offsets relative to the segment's base, in 31 bits."""
 
 _OFFSET_ENTRY = struct.Struct(">ii")
+
+# Two flushes of one index must not both append what is missing. The writes are short; the syncs are outside.
+_write_lock = threading.Lock()
 
 
 class CorruptIndexError(Exception):
@@ -102,7 +106,8 @@ class _SegmentIndex:
             # Read before the entries, so that an append beside us leaves the file marked as behind.
             self._is_file_current = True
             try:
-                self._write_missing()
+                with _write_lock:
+                    self._write_missing()
             except BaseException:
                 self._is_file_current = False
                 raise
@@ -123,6 +128,8 @@ class _SegmentIndex:
         if count == 0 and not self.FILE_WHEN_EMPTY and not self._files.exists(self.path):
             return
         file = self._files.open(self.path, create=True)
+        if file.size() < self._written_count * self.ENTRY_BYTES:
+            self._written_count = 0  # not the file that we knew
         kept_bytes = self._written_count * self.ENTRY_BYTES
         if file.size() != kept_bytes:
             self._is_file_synced = False

@@ -9,23 +9,21 @@
 An append is one write to the log file. Indexes are kept in memory and reach the disk in `flush`, `on_roll` and
 `close`; after any other stop `recover` makes them from the log. Reading hands out positions, never bytes.
 
-One thread owns a segment. Another one may read it, and may `flush` it, while the owner appends.
+One thread owns a segment. Others may `flush` it while the owner appends, and read it once it is sealed.
 """
 
 from __future__ import annotations
 
 import struct
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from crc32c import crc32c
-
 from ..protocol.errors import CorruptRecordError
-from ..protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, NO_TIMESTAMP, RecordBatch
+from ..protocol.records import LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
 from . import paths
-from .files import Files, FileSlice
+from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc
+from .config import LogConfig
+from .files import Buffer, Files, FileSlice
 from .index import (
     RELATIVE_OFFSET_MAX,
     AbortedTxn,
@@ -35,43 +33,29 @@ from .index import (
     TimeIndex,
     TransactionIndex,
 )
+from .newest_batches import NewestBatches
 
 if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochs
-    from .producers import ProducerStates
 
-SCAN_CHUNK_BYTES = 4096
-"""How much a search for one batch reads at once: the usual distance of two index entries."""
-
-RECOVERY_CHUNK_BYTES = 1 << 20
-"""How much recovery reads at once. A larger batch is checked piece by piece: a broken length costs no memory."""
-
-TAIL_BATCHES_MAX = 256
-"""Of how many of the newest batches the place is known without a look at index or file."""
-
-# base offset, length, magic, last offset delta: what it takes to step from batch to batch.
-_STEP = struct.Struct(">qi4xb6xi")
-_LENGTH = struct.Struct(">8xi")
+_BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
 
 
-class SegmentConfig(Protocol):
-    """The topic options that a segment needs; `LogConfig` has them."""
+class ProducerReplay(Protocol):
+    """Whom recovery tells about the batches it finds."""
 
-    @property
-    def segment_bytes(self) -> int: ...
-    @property
-    def segment_index_bytes(self) -> int: ...
-    @property
-    def index_interval_bytes(self) -> int: ...
-    @property
-    def preallocate(self) -> bool: ...
+    def replay(self, batch: RecordBatch) -> AbortedTxn | None:
+        """Take in a batch, in log order.
+
+        Returns the transaction that it ends, if it is an ABORT marker and the transaction has data in this partition.
+        """
 
 
 class LogSegment:
     """See the module's text. Made by `create` or `open`."""
 
     def __init__(
-        self, files: Files, directory: str, base_offset: int, config: SegmentConfig, now_ms: int, suffix: str
+        self, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str
     ) -> None:
         self.files = files
         self.directory = directory
@@ -82,7 +66,8 @@ class LogSegment:
         """When this object was made, Unix milliseconds; rolling by time falls back on it."""
         self.rolling_jitter_ms = 0
         """By how much rolling by time comes early; the owner draws it."""
-        self.log_file = files.open(self._path(paths.LOG))
+        self._log_path = self._path(paths.LOG)
+        self.log_file = files.open(self._log_path)
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(files, self._path(paths.INDEX), base_offset, index_bytes)
         self.time_index = TimeIndex(files, self._path(paths.TIME_INDEX), base_offset, index_bytes)
@@ -94,16 +79,14 @@ class LogSegment:
         self._first_batch_timestamp_ms: int | None = None
         self._is_appending = False
         self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
+        self._are_indexes_checked = False
         self._is_name_synced = True
-
-        # The newest batches, by last offset and position. They cover the offsets from _tail_offset on.
-        self._tail_offset = paths.OFFSET_MAX
-        self._tail_last_offsets = array("q")
-        self._tail_positions = array("q")
+        self._is_preallocated = False
+        self._newest = NewestBatches()  # of those appended since open or truncation; empty once sealed
 
     @classmethod
     def create(
-        cls, files: Files, directory: str, base_offset: int, config: SegmentConfig, now_ms: int, suffix: str = ""
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = ""
     ) -> LogSegment:
         """A new, empty segment; files that carry its names are removed first.
 
@@ -121,12 +104,13 @@ class LogSegment:
             index.reset()
         if config.preallocate:
             segment.log_file.preallocate(config.segment_bytes)
+            segment._is_preallocated = True
         segment._is_name_synced = False
         return segment
 
     @classmethod
     def open(
-        cls, files: Files, directory: str, base_offset: int, config: SegmentConfig, now_ms: int, suffix: str = ""
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = ""
     ) -> LogSegment:
         """The segment whose files are there. Reads nothing yet.
 
@@ -136,7 +120,7 @@ class LogSegment:
         return cls(files, directory, base_offset, config, now_ms, suffix)
 
     def __repr__(self) -> str:
-        return f"LogSegment({self._path(paths.LOG)}, {self.size_bytes} bytes)"
+        return f"LogSegment({self._log_path}, {self.size_bytes} bytes)"
 
     @property
     def size_bytes(self) -> int:
@@ -163,7 +147,7 @@ class LogSegment:
         """How late the segment reaches: its largest timestamp, else the log file's modification time."""
         if (timestamp_ms := self.max_timestamp_ms) >= 0:
             return timestamp_ms
-        return self.files.mtime_ms(self._path(paths.LOG))
+        return self.files.mtime_ms(self._log_path)
 
     @property
     def first_batch_timestamp_ms(self) -> int:
@@ -179,7 +163,7 @@ class LogSegment:
 
     def append(
         self,
-        view: bytes | bytearray | memoryview,
+        view: Buffer,
         *,
         last_offset: int,
         max_timestamp_ms: int,
@@ -207,23 +191,14 @@ class LogSegment:
         self.log_file.append(view)
         if position == 0:
             self._first_batch_timestamp_ms = max_timestamp_ms
-        base_offset, length, _, _ = _STEP.unpack_from(view)
+        base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(view)
         size_bytes = len(view)
         if LOG_OVERHEAD_BYTES + length == size_bytes:
-            self._note_batch(position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset)
+            self._note(position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset)
             return
-        at = 0
-        while at < size_bytes:
-            batch = RecordBatch(view, at)
-            self._note_batch(
-                position + at,
-                batch.size_bytes,
-                batch.base_offset,
-                batch.last_offset,
-                batch.max_timestamp,
-                batch.last_offset,
-            )
-            at += batch.size_bytes
+        for batch in batches(view):
+            self._note_batch(position, batch)
+            position += batch.size_bytes
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset` or beyond, and what the indexes say of it.
@@ -248,7 +223,7 @@ class LogSegment:
 
         Nothing is synced; that is `flush`'s part.
         """
-        self._finish_appends()
+        self._seal()
         for index in self._indexes:
             index.flush(sync=False)
 
@@ -272,7 +247,7 @@ class LogSegment:
 
         Reading is over for FileSlices of this segment, too. The log file is not synced: `flush` before a clean stop.
         """
-        self._finish_appends()
+        self._seal()
         for index in self._indexes:
             index.flush(sync=True)
         self.log_file.close()
@@ -288,8 +263,9 @@ class LogSegment:
         """
         if old != self.suffix:
             raise ValueError(f"{self!r} does not carry the suffix {old!r}")
-        old_path, self.suffix = self._path(paths.LOG), new
-        self.files.rename(old_path, self._path(paths.LOG))
+        old_path, self.suffix = self._log_path, new
+        self._log_path = self._path(paths.LOG)
+        self.files.rename(old_path, self._log_path)
         for kind, index in zip(paths.SEGMENT_KINDS[1:], self._indexes, strict=True):
             index.rename(self._path(kind))
 
@@ -335,21 +311,17 @@ class LogSegment:
 
     def position_of(self, offset: int) -> int | None:
         """Where the first batch begins whose last offset is at or above `offset`; None if there is none."""
-        if offset >= self._tail_offset:
-            slot = bisect_left(self._tail_last_offsets, offset)
-            return self._tail_positions[slot] if slot < len(self._tail_positions) else None
-        for position, _, last_offset in self._steps(self.floor_position(offset)):
+        if offset >= self._newest.first_offset:
+            return self._newest.position_of(offset)
+        for position, _, last_offset in batch_steps(self.log_file, self.floor_position(offset), self._log_path):
             if last_offset >= offset:
                 return position
         return None
 
     def floor_position(self, offset: int) -> int:
         """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
-        try:
-            return self.offset_index.lookup(offset)[1]
-        except CorruptIndexError:
-            self.rebuild_indexes()
-            return self.offset_index.lookup(offset)[1]
+        self._check_indexes()
+        return self.offset_index.lookup(offset)[1]
 
     def headers(self, from_position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
         """Every batch from `from_position` (a batch's start) on, as (position, batch); only headers are sure to be read.
@@ -357,22 +329,25 @@ class LogSegment:
         Raises:
             CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
         """
-        return self._walk(from_position, SCAN_CHUNK_BYTES, whole_bytes_max=0)
+        return batch_walk(self.log_file, from_position, self._log_path, chunk_bytes=SCAN_CHUNK_BYTES, whole_bytes_max=0)
 
     def batches(
         self, from_position: int = 0, chunk_bytes: int = RECOVERY_CHUNK_BYTES
     ) -> Iterator[tuple[int, RecordBatch]]:
         """As `headers`, with whole batches, read about `chunk_bytes` at a time."""
-        return self._walk(from_position, chunk_bytes, whole_bytes_max=paths.OFFSET_MAX)
+        return batch_walk(
+            self.log_file, from_position, self._log_path, chunk_bytes=chunk_bytes, whole_bytes_max=self.size_bytes
+        )
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset if there is none."""
-        if self._tail_last_offsets:
-            return self._tail_last_offsets[-1] + 1
-        next_offset = self.base_offset
-        for _, _, last_offset in self._steps(self.floor_position(paths.OFFSET_MAX)):
-            next_offset = last_offset + 1
-        return next_offset
+        last_offset = self._newest.last_offset
+        if last_offset is None:
+            last_offset = self.base_offset - 1
+            steps = batch_steps(self.log_file, self.floor_position(paths.OFFSET_MAX), self._log_path)
+            for _, _, last_offset in steps:  # noqa: B007 -- the last one is what is wanted
+                pass
+        return last_offset + 1
 
     def find_offset_by_timestamp(self, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record at or after `timestamp_ms` whose offset is not below `starting_offset`.
@@ -384,11 +359,8 @@ class LogSegment:
         Raises:
             CorruptRecordError: A batch that may hold the record cannot be read.
         """
-        try:
-            _, offset = self.time_index.lookup(timestamp_ms)
-        except CorruptIndexError:
-            self.rebuild_indexes()
-            _, offset = self.time_index.lookup(timestamp_ms)
+        self._check_indexes()
+        _, offset = self.time_index.lookup(timestamp_ms)
         for position, header in self.headers(self.floor_position(max(offset, starting_offset))):
             if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
                 continue
@@ -429,19 +401,17 @@ class LogSegment:
         self._restart_indexes()
         try:
             for position, batch in self.headers():
-                self._note_batch(
-                    position,
-                    batch.size_bytes,
-                    batch.base_offset,
-                    batch.last_offset,
-                    batch.max_timestamp,
-                    batch.last_offset,
-                )
+                self._note_batch(position, batch)
         finally:
             self._finish_appends()
 
     def recover(
-        self, producers: ProducerStates | None = None, epochs: LeaderEpochs | None = None, *, check_crc: bool = True
+        self,
+        producers: ProducerReplay | None = None,
+        epochs: LeaderEpochs | None = None,
+        *,
+        check_crc: bool = True,
+        before_cut: Callable[[], None] | None = None,
     ) -> int:
         """Read the whole segment after an unclean stop: rebuild all indexes, cut off what is no batch.
 
@@ -461,31 +431,33 @@ class LogSegment:
         self._restart_indexes()
         self.txn_index.reset()
         valid_bytes, last_offset = 0, self.base_offset - 1
+        batches_found = batch_walk(
+            self.log_file,
+            0,
+            self._log_path,
+            chunk_bytes=RECOVERY_CHUNK_BYTES,
+            whole_bytes_max=RECOVERY_CHUNK_BYTES,
+        )
         try:
-            for position, batch in self._walk(0, RECOVERY_CHUNK_BYTES, whole_bytes_max=RECOVERY_CHUNK_BYTES):
+            for position, batch in batches_found:
                 if batch.last_offset_delta < 0 or batch.base_offset <= last_offset:
                     break
-                if check_crc and self._crc_of(position, batch) != batch.crc:
+                if check_crc and computed_crc(self.log_file, position, batch) != batch.crc:
                     break
-                last_offset = batch.last_offset
-                self._note_batch(
-                    position, batch.size_bytes, batch.base_offset, last_offset, batch.max_timestamp, last_offset
-                )
                 if epochs is not None and batch.partition_leader_epoch > epochs.latest_epoch:
                     epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-                if producers is not None and batch.has_producer:
-                    txn = producers.update(batch)
-                    if txn is not None and txn.aborted:
-                        self.txn_index.append(
-                            AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
-                        )
+                if producers is not None and (aborted := producers.replay(batch)):
+                    self.txn_index.append(aborted)
+                self._note_batch(position, batch)
+                last_offset = batch.last_offset
                 valid_bytes = position + batch.size_bytes
         except CorruptRecordError:
             pass  # The bytes from here on are no batch: what a torn write leaves.
         cut_bytes = self.size_bytes - valid_bytes
-        if cut_bytes and before_cut is not None:
-            before_cut()
-        self.log_file.truncate(valid_bytes)
+        if cut_bytes:
+            if before_cut is not None:
+                before_cut()
+            self.log_file.truncate(valid_bytes)
         self._finish_appends()
         return cut_bytes
 
@@ -500,6 +472,7 @@ class LogSegment:
 
     def _prepare_append(self) -> None:
         """Take up appending where an earlier run left off, so that the indexes become as if it had never stopped."""
+        self._check_indexes()
         if self._max_timestamp_ms is None:
             self._load_max_timestamp()
         indexed_offset, indexed_position = self.offset_index.last_entry
@@ -510,7 +483,11 @@ class LogSegment:
         self.time_index.truncate_to(indexed_offset + 1)
         self._is_appending = True
 
-    def _note_batch(
+    def _note_batch(self, position: int, batch: RecordBatch) -> None:
+        last_offset = batch.last_offset
+        self._note(position, batch.size_bytes, batch.base_offset, last_offset, batch.max_timestamp, last_offset)
+
+    def _note(
         self,
         position: int,
         size_bytes: int,
@@ -522,23 +499,13 @@ class LogSegment:
         """Bookkeeping for a batch that the log file has at `position`."""
         assert self._max_timestamp_ms is not None
         if max_timestamp_ms > self._max_timestamp_ms:
-            self._max_timestamp_ms = max_timestamp_ms
-            self._max_timestamp_offset = max_timestamp_offset
+            self._max_timestamp_ms, self._max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
         if self._unindexed_bytes > self.config.index_interval_bytes and self._has_index_room(last_offset):
             self.offset_index.append(last_offset, position)
             self.time_index.append(self._max_timestamp_ms, self._max_timestamp_offset)
             self._unindexed_bytes = 0
         self._unindexed_bytes += size_bytes
-
-        tail_positions = self._tail_positions
-        if not tail_positions:
-            self._tail_offset = base_offset
-        elif len(tail_positions) >= TAIL_BATCHES_MAX:
-            half = TAIL_BATCHES_MAX // 2
-            self._tail_offset = self._tail_last_offsets[half - 1] + 1
-            del self._tail_last_offsets[:half], tail_positions[:half]
-        self._tail_last_offsets.append(last_offset)
-        tail_positions.append(position)
+        self._newest.note(base_offset, last_offset, position)
 
     def _has_index_room(self, last_offset: int) -> bool:
         # The log rolls before an index is full. A segment from elsewhere may need more entries than our
@@ -553,9 +520,14 @@ class LogSegment:
         assert self._max_timestamp_ms is not None
         if self._max_timestamp_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
             self.time_index.append(self._max_timestamp_ms, self._max_timestamp_offset, force=True)
-        if self.config.preallocate:
-            self.log_file.truncate(self.log_file.size())
         self._is_appending = False
+
+    def _seal(self) -> None:
+        self._finish_appends()
+        self._newest.clear()
+        if self._is_preallocated:
+            self.log_file.truncate(self.log_file.size())
+            self._is_preallocated = False
 
     def _restart_indexes(self) -> None:
         self._forget_derived()
@@ -564,22 +536,32 @@ class LogSegment:
         self._max_timestamp_ms, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._unindexed_bytes = 0
         self._is_appending = True
+        self._are_indexes_checked = True
 
     def _forget_derived(self) -> None:
         """Drop what memory knows of the log file's content, indexes aside."""
         self._max_timestamp_ms = None
         self._first_batch_timestamp_ms = None
         self._is_appending = False
-        self._tail_offset = paths.OFFSET_MAX
-        del self._tail_last_offsets[:], self._tail_positions[:]
+        self._newest.clear()
 
-    def _load_max_timestamp(self) -> None:
+    def _check_indexes(self) -> None:
+        """Before the first use of the offset and time index: where they make no sense, make them anew."""
+        if self._are_indexes_checked:
+            return
         try:
-            timestamp_ms, offset = self.time_index.last_entry
-            position = self.offset_index.last_entry[1]
+            self.time_index.sanity_check()
+            offset, position = self.offset_index.last_entry
+            if position > 0 and position >= self.log_file.size():
+                raise CorruptIndexError(f"{self.offset_index.path}: offset {offset} lies past the log's end")
         except CorruptIndexError:
             self.rebuild_indexes()
-            return
+        self._are_indexes_checked = True
+
+    def _load_max_timestamp(self) -> None:
+        self._check_indexes()
+        timestamp_ms, offset = self.time_index.last_entry
+        position = self.offset_index.last_entry[1]
         # Each offset entry came with a look at the time index, so only what follows the last one is unknown.
         for _, batch in self.headers(position):
             if batch.max_timestamp > timestamp_ms:
@@ -588,74 +570,13 @@ class LogSegment:
 
     def _end_of_whole_batches(self, position: int, limit: int) -> int:
         """The largest batch end at or below byte `limit`, but at least that of the batch at `position`."""
-        tail = self._tail_positions
-        if tail and limit >= tail[0]:
-            # Every tail position ends the batch before it; `limit` itself lies before the file's end.
-            end = tail[bisect_right(tail, limit) - 1]
-            if end > position:
-                return end
-            slot = bisect_right(tail, position)
-            return tail[slot] if slot < len(tail) else self.log_file.size()
-        start = end = max(position, self.offset_index.floor_of_position(limit)[1])
-        for _, batch_end, _ in self._steps(start):
+        end = self._newest.end_between(position, limit, self.log_file.size())
+        if end is not None:
+            return end
+        start = max(position, self.offset_index.floor_of_position(limit)[1])
+        end = start
+        for _, batch_end, _ in batch_steps(self.log_file, start, self._log_path):
             if batch_end > limit:
                 return batch_end if end == position else end
             end = batch_end
         return end
-
-    def _steps(self, position: int) -> Iterator[tuple[int, int, int]]:
-        """(position, end, last offset) of each batch from `position` on; `headers` with the least possible work."""
-        size_bytes = self.log_file.size()
-        read_at, unpack_from = self.log_file.read_at, _STEP.unpack_from
-        while position < size_bytes:
-            chunk = read_at(position, SCAN_CHUNK_BYTES)
-            chunk_start, at = position, 0
-            last_at = len(chunk) - HEADER_BYTES
-            if last_at < 0:
-                raise self._corrupt(position, f"{len(chunk)} bytes where a batch header should be")
-            while at <= last_at:
-                base_offset, length, magic, last_offset_delta = unpack_from(chunk, at)
-                end = position + LOG_OVERHEAD_BYTES + length
-                if magic != MAGIC or end < position + HEADER_BYTES or end > size_bytes:
-                    raise self._corrupt(position, f"no batch begins here: magic {magic}, length {length}")
-                yield position, end, base_offset + last_offset_delta
-                position = end
-                at = position - chunk_start
-
-    def _walk(self, position: int, chunk_bytes: int, whole_bytes_max: int) -> Iterator[tuple[int, RecordBatch]]:
-        """The batches from `position` on; those of at most `whole_bytes_max` bytes whole, of larger ones what was read."""
-        size_bytes = self.log_file.size()
-        wanted_bytes = chunk_bytes
-        while position < size_bytes:
-            chunk = memoryview(self.log_file.read_at(position, wanted_bytes))
-            wanted_bytes = chunk_bytes
-            at = 0
-            while len(chunk) - at >= HEADER_BYTES:
-                batch = RecordBatch(chunk, at)
-                end = position + batch.size_bytes
-                if end > size_bytes:
-                    raise self._corrupt(
-                        position, f"batch of {batch.size_bytes} bytes, {size_bytes - position} are left"
-                    )
-                if not batch.is_whole and batch.size_bytes <= whole_bytes_max:
-                    wanted_bytes = max(chunk_bytes, batch.size_bytes)
-                    break
-                yield position, batch
-                position = end
-                at += batch.size_bytes
-            else:
-                if at == 0:
-                    raise self._corrupt(position, f"{len(chunk)} bytes where a batch header should be")
-
-    def _crc_of(self, position: int, batch: RecordBatch) -> int:
-        if batch.is_whole:
-            return batch.computed_crc()
-        crc, at, end = 0, position + ATTRIBUTES_POSITION, position + batch.size_bytes
-        while at < end:
-            piece = self.log_file.read_at(at, min(RECOVERY_CHUNK_BYTES, end - at))
-            crc = crc32c(piece, crc)
-            at += len(piece)
-        return crc
-
-    def _corrupt(self, position: int, what: str) -> CorruptRecordError:
-        return CorruptRecordError(f"{self._path(paths.LOG)}, byte {position}: {what}")
