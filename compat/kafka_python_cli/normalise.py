@@ -8,6 +8,7 @@ PATTERNS = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
     (re.compile(r"\b1\d{12}\b"), "<time>"),
+    (re.compile(r"/\S*/compat-[a-z-]+-\w+/data"), "<folder>"),
 )
 BY_NAME = {
     "cluster_id": "<id>",

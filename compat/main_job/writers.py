@@ -116,9 +116,7 @@ class KafkaPythonWriter(Writer):
             if self.halt.is_set():
                 break
             timestamp = model.timestamp_ms(update)
-            sent.append(
-                (update, producer.send(self.topic, model.value(update), model.key(update), None, 0, timestamp))
-            )
+            sent.append((update, producer.send(self.topic, model.value(update), model.key(update), None, 0, timestamp)))
         for update, future in sent:
             while not future.is_done and not self.halt.is_set():
                 threading.Event().wait(0.005)

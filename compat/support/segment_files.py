@@ -1,9 +1,9 @@
 """Reads segment, index and checkpoint files by the published formats, without any of Ottla's code.
 
-    batch header (61 bytes): base offset 8, length 4, leader epoch 4, magic 1, crc 4, attributes 2, last offset delta 4,
-                             base timestamp 8, max timestamp 8, producer id 8, epoch 2, base sequence 4, records 4
-    .index entry      (8):   relative offset 4, position 4
-    .timeindex entry (12):   timestamp 8, relative offset 4
+batch header (61 bytes): base offset 8, length 4, leader epoch 4, magic 1, crc 4, attributes 2, last offset delta 4,
+                         base timestamp 8, max timestamp 8, producer id 8, epoch 2, base sequence 4, records 4
+.index entry      (8):   relative offset 4, position 4
+.timeindex entry (12):   timestamp 8, relative offset 4
 """
 
 import struct
