@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 
-from ..storage.config import TOPIC_OPTIONS, ConfigError, LogConfig
-from ..storage.options import Option, Value
+from ..storage.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogConfig
+from ..storage.options import Option, Value, format_value
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
 from .known_options import known_options
 from .listeners import ListenerConfig, parse_endpoint, parse_protocol_map, resolve_listeners
@@ -63,6 +63,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +112,48 @@ class BrokerConfig(BrokerOptions):
         return option.default
 
     def topic_config(self, overrides: Texts) -> LogConfig:
-        """What a topic with these overrides runs with. ConfigError for a value that is refused."""
-        return LogConfig.from_texts(overrides, self.log_defaults)
+        """What a topic with these overrides runs with. They have been checked when they were set; if this version
+        does not take one, it does not count."""
+        return LogConfig.from_stored(overrides, self.log_defaults)[0]
 
-    def with_dynamic(self, *, cluster: Texts, node: Texts) -> "BrokerConfig":
+    def with_dynamic(self, cluster: Texts, node: Texts) -> "BrokerConfig":
         """The same static values under other dynamic ones. ConfigError as for `from_texts`."""
-        static = dict(self.layers).get(ConfigSource.STATIC_BROKER, NO_TEXTS)
-        return BrokerConfig.from_texts(static, cluster_dynamic=cluster, node_dynamic=node)
+        return BrokerConfig.from_texts(
+            self.texts_of(ConfigSource.STATIC_BROKER), cluster_dynamic=cluster, node_dynamic=node
+        )
+
+    def texts_of(self, source: ConfigSource) -> Texts:
+        """What one source has set."""
+        return dict(self.layers).get(source, NO_TEXTS)
+
+    def internal_topic(self, name: str) -> tuple[int, int, dict[str, str]]:
+        """Partitions, replication factor and config overrides of one of the broker's own topics. KeyError if none."""
+        prefix = {"__consumer_offsets": "offsets.topic", "__transaction_state": "transaction.state.log"}[name]
+        partitions, factor, segment_bytes = (
+            self.value(f"{prefix}.{what}") for what in ("num.partitions", "replication.factor", "segment.bytes")
+        )
+        assert isinstance(partitions, int) and isinstance(factor, int) and isinstance(segment_bytes, int)
+        is_small = segment_bytes < SEGMENT_BYTES_MIN
+        configs = {
+            "cleanup.policy": "compact",
+            "internal.segment.bytes" if is_small else "segment.bytes": str(segment_bytes),
+            "compression.type": "producer",
+        }
+        if name == "__transaction_state":
+            configs["compression.type"] = "uncompressed"
+            configs["min.insync.replicas"] = format_value(self.value(f"{prefix}.min.isr"))
+            configs["unclean.leader.election.enable"] = "false"
+        return partitions, factor, configs
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
         return self.log_dir if self.log_dirs is None else self.log_dirs
+
+    @property
+    def log_flush_scheduler_interval_ms(self) -> int:
+        interval_ms = self.value("log.flush.scheduler.interval.ms")
+        assert isinstance(interval_ms, int)
+        return interval_ms
 
     @property
     def message_max_bytes(self) -> int:
@@ -301,13 +333,18 @@ def _free_ports(texts: Texts) -> dict[str, str]:
     return changed
 
 
-def _warnings(shared: Texts, node_values: Mapping[int, Texts], node_ids: Iterable[int]) -> Iterable[str]:
-    for name in shared:
+def warnings_of(texts: Texts) -> Iterable[str]:
+    """One line for each option that is set and means nothing here."""
+    for name in texts:
         option = find_option(name)
         if option is None:
             yield f"{name}: unknown option, ignored"
         elif not option.acts:
             yield f"{name}: known to Kafka, not acted on by Ottla"
+
+
+def _warnings(shared: Texts, node_values: Mapping[int, Texts], node_ids: Iterable[int]) -> Iterable[str]:
+    yield from warnings_of(shared)
     for node_id, texts in node_values.items():
         for name in texts:
             if node_id not in node_ids:

@@ -19,13 +19,15 @@ JSON, one line a partition, written whole and atomically on every change:
     }
 
 The server is its only user. A change is on disk before it shows in memory; when writing fails, nothing has changed.
+Changes may come from several threads and happen one after the other; reading needs no lock.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -91,6 +93,7 @@ class Catalog:
         self._files = files
         self._path = path
         self._state = state
+        self._changing = threading.Lock()
 
     @classmethod
     def load(cls, files: Files, data_dir: str) -> Catalog | None:
@@ -146,44 +149,56 @@ class Catalog:
 
     def put_topics(self, topics: Iterable[TopicEntry]) -> None:
         """Add these topics, or replace those of the same names, in one write."""
-        self._change(topics=dict(self._state.topics) | {topic.name: topic for topic in topics})
+        added = {topic.name: topic for topic in topics}
+        self._change(lambda state: {"topics": {**state.topics, **added}})
 
     def remove_topics(self, names: Iterable[str]) -> None:
         """Forget these topics, in one write; unknown names are fine."""
         gone = set(names)
-        self._change(topics={name: topic for name, topic in self._state.topics.items() if name not in gone})
+        self._change(lambda state: {"topics": {name: state.topics[name] for name in state.topics if name not in gone}})
 
     def add_partitions(self, name: str, partitions: Iterable[PartitionEntry]) -> None:
         """Append partitions to a topic. KeyError for an unknown one."""
-        topic = self._state.topics[name]
-        self.put_topics([dataclasses.replace(topic, partitions=(*topic.partitions, *partitions))])
+        added = tuple(partitions)
+        self._change_topic(name, lambda topic: {"partitions": topic.partitions + added})
 
     def set_topic_configs(self, name: str, configs: Configs) -> None:
         """Replace all overrides of a topic. KeyError for an unknown one."""
-        self.put_topics([dataclasses.replace(self._state.topics[name], configs=dict(configs))])
+        self._change_topic(name, lambda topic: {"configs": dict(configs)})
 
     def set_broker_configs(self, node: str, configs: Configs) -> None:
-        """Replace all dynamic configs of a node, or of CLUSTER_DEFAULT."""
-        changed = dict(self._state.broker_configs)
-        changed.pop(node, None)
-        if configs:
-            changed[node] = dict(configs)
-        self._change(broker_configs=changed)
+        """Replace all dynamic configs of a node, or of CLUSTER_DEFAULT; none leave no trace."""
+        self._change(
+            lambda state: {
+                "broker_configs": {
+                    key: value for key, value in {**state.broker_configs, node: dict(configs)}.items() if value
+                }
+            }
+        )
 
     def set_features(self, levels: Mapping[str, int]) -> None:
         """Replace all finalized feature levels."""
-        self._change(features=dict(levels))
+        self._change(lambda state: {"features": dict(levels)})
 
     def take_producer_ids(self) -> range:
         """PRODUCER_ID_BLOCK producer ids that were never handed out before, and never will be again."""
-        first = self._state.next_producer_id
-        self._change(next_producer_id=first + PRODUCER_ID_BLOCK)
-        return range(first, first + PRODUCER_ID_BLOCK)
+        end = self._change(lambda state: {"next_producer_id": state.next_producer_id + PRODUCER_ID_BLOCK})
+        return range(end.next_producer_id - PRODUCER_ID_BLOCK, end.next_producer_id)
 
-    def _change(self, **changes: Any) -> None:
-        state = dataclasses.replace(self._state, **changes)
-        self._save(state)
-        self._state = state
+    def _change_topic(self, name: str, change: Callable[[TopicEntry], dict[str, Any]]) -> None:
+        def changed(state: CatalogState) -> dict[str, Any]:
+            topic = state.topics[name]
+            return {"topics": {**state.topics, name: dataclasses.replace(topic, **change(topic))}}
+
+        self._change(changed)
+
+    def _change(self, change: Callable[[CatalogState], dict[str, Any]]) -> CatalogState:
+        """Write, then show, the state with the fields that `change` makes of the present one."""
+        with self._changing:
+            state = dataclasses.replace(self._state, **change(self._state))
+            self._save(state)
+            self._state = state
+            return state
 
     def _save(self, state: CatalogState) -> None:
         write_atomically(self._files, self._path, encode(state))

@@ -27,7 +27,17 @@ from .options import (
     parse_all,
 )
 
-__all__ = ["COMPACT", "DELETE", "TOPIC_OPTIONS", "ConfigError", "LogConfig", "Option", "OptionType", "parse_value"]
+__all__ = [
+    "COMPACT",
+    "DELETE",
+    "SEGMENT_BYTES_MIN",
+    "TOPIC_OPTIONS",
+    "ConfigError",
+    "LogConfig",
+    "Option",
+    "OptionType",
+    "parse_value",
+]
 
 COMPACT = "compact"
 DELETE = "delete"
@@ -43,6 +53,8 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
 _MIB = 1 << 20
+
+SEGMENT_BYTES_MIN = _MIB
 
 _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 _THROTTLED_REPLICAS = Check(
@@ -239,7 +251,7 @@ class LogConfig:
     segment_bytes: int = option(
         _INT,
         1 << 30,
-        at_least(_MIB),
+        at_least(SEGMENT_BYTES_MIN),
         "Size at which a segment is closed and the next one begins. Only closed segments are cleaned or deleted.",
         "log.segment.bytes",
     )

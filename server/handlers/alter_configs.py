@@ -1,0 +1,131 @@
+"""AlterConfigs, API key 33, versions 0-2, and what it shares with IncrementalAlterConfigs.
+
+Behaviour
+- All overrides of a topic, or all dynamic configs of the node or (empty name) of all nodes, are replaced.
+- Checked as a whole first; a refused resource keeps what it had, the others of the request succeed. Changes hold at
+  once, for open logs too.
+
+Differs from Apache Kafka
+- Configs of groups, client metrics and broker loggers cannot be set: INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ..config import ConfigSource, warnings_of
+from ..config_resources import Change, ResourceType, alter_broker, alter_topic
+from ..connection import Context
+from .describe_configs import check_is_this_node
+
+log = logging.getLogger("ottla.configs")
+
+
+class Wish(NamedTuple):
+    """What a request wants of one resource."""
+
+    kind: int
+    name: str
+    changes: tuple[Change, ...]
+
+
+class Outcome(NamedTuple):
+    """The answer to one wish."""
+
+    kind: int
+    name: str
+    code: ErrorCode
+    message: str | None
+
+
+async def handle(ctx: Context, request: Request) -> AlterConfigsResponse:
+    body: AlterConfigsRequest = request.body
+    wishes = [
+        Wish(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(Change(config.name, config.value) for config in resource.configs),
+        )
+        for resource in body.resources
+    ]
+    outcomes = await alter(ctx, wishes, validate_only=body.validate_only, replace=True)
+    return AlterConfigsResponse(
+        responses=tuple(
+            AlterConfigsResourceResponse(
+                error_code=outcome.code,
+                error_message=outcome.message,
+                resource_type=outcome.kind,
+                resource_name=outcome.name,
+            )
+            for outcome in outcomes
+        )
+    )
+
+
+async def alter(ctx: Context, wishes: Sequence[Wish], *, validate_only: bool, replace: bool) -> list[Outcome]:
+    """Fulfil each wish or say why not; with `replace`, what a wish does not name is unset."""
+    named = Counter((wish.kind, wish.name) for wish in wishes)
+    outcomes = []
+    for wish in wishes:
+        code, message = ErrorCode.NONE, None
+        try:
+            if named[wish.kind, wish.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            async with ctx.broker.config_lock:  # from reading the present configs to writing the new ones
+                await _alter_one(ctx, wish, validate_only, replace)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        outcomes.append(Outcome(wish.kind, wish.name, code, message))
+    return outcomes
+
+
+async def _alter_one(ctx: Context, wish: Wish, validate_only: bool, replace: bool) -> None:
+    match wish.kind:
+        case ResourceType.TOPIC:
+            await _alter_topic(ctx, wish, validate_only, replace)
+        case ResourceType.BROKER:
+            await _alter_broker(ctx, wish, validate_only, replace)
+        case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+            kind = ResourceType(wish.kind).name
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ottla does not offer configs of resource type {kind}")
+        case _:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {wish.kind}")
+
+
+async def _alter_topic(ctx: Context, wish: Wish, validate_only: bool, replace: bool) -> None:
+    broker = ctx.broker
+    if not wish.name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    if broker.topics.get(wish.name) is None:
+        broker.admin.check_name(wish.name)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.name}' does not exist.")
+    present = broker.catalog.topic_configs(wish.name)
+    configs = alter_topic(broker.config, {} if replace else present, wish.changes)
+    if not validate_only and configs != present:
+        try:
+            await broker.alter_topic_configs(wish.name, configs)
+        except KeyError:  # deleted between the look and the write
+            message = f"The topic '{wish.name}' does not exist."
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message) from None
+
+
+async def _alter_broker(ctx: Context, wish: Wish, validate_only: bool, replace: bool) -> None:
+    broker = ctx.broker
+    level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.live_node_ids()
+    if wish.name:
+        check_is_this_node(ctx, wish.name)
+        level, node_ids = ConfigSource.DYNAMIC_BROKER, [ctx.node.node_id]
+    present = broker.config_of(node_ids[0]).texts_of(level)
+    configs: dict[str, str] = {}
+    for node_id in node_ids:  # what holds for all nodes must suit each node's own values
+        configs = alter_broker(broker.config_of(node_id), level, {} if replace else present, wish.changes)
+    if not validate_only and configs != present:
+        for line in warnings_of({name: text for name, text in configs.items() if present.get(name) != text}):
+            log.warning("%s", line)
+        await broker.alter_broker_configs(wish.name, configs)

@@ -1,0 +1,41 @@
+"""IncrementalAlterConfigs, API key 44, versions 0-1 (KIP-339).
+
+Behaviour
+- Sets, deletes, appends to and subtracts from single configs; what is not named stays. The rest is AlterConfigs'.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ..config_resources import Change
+from ..connection import Context
+from .alter_configs import Wish, alter
+
+
+async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsResponse:
+    body: IncrementalAlterConfigsRequest = request.body
+    wishes = [
+        Wish(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(Change(config.name, config.value, config.config_operation) for config in resource.configs),
+        )
+        for resource in body.resources
+    ]
+    outcomes = await alter(ctx, wishes, validate_only=body.validate_only, replace=False)
+    return IncrementalAlterConfigsResponse(
+        responses=tuple(
+            AlterConfigsResourceResponse(
+                error_code=outcome.code,
+                error_message=outcome.message,
+                resource_type=outcome.kind,
+                resource_name=outcome.name,
+            )
+            for outcome in outcomes
+        )
+    )

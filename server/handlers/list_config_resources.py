@@ -1,0 +1,41 @@
+"""ListConfigResources, API key 74, versions 0-1 (KIP-1142).
+
+Behaviour
+- Lists topics, nodes and their loggers; groups and client metrics have no configs of their own. Version 0 asks for
+  client metrics only. A type that does not exist is UNSUPPORTED_VERSION, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from ..config_resources import ResourceType
+from ..connection import Context
+
+ALL_TYPES = 1
+
+
+async def handle(ctx: Context, request: Request) -> ListConfigResourcesResponse:
+    body: ListConfigResourcesRequest = request.body
+    wanted = set(body.resource_types) if request.version >= ALL_TYPES else {int(ResourceType.CLIENT_METRICS)}
+    if not wanted <= set(ResourceType):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    nodes = [str(node_id) for node_id in ctx.broker.live_node_ids()]
+    names = {
+        ResourceType.TOPIC: sorted(topic.name for topic in ctx.broker.topics),
+        ResourceType.BROKER: nodes,
+        ResourceType.BROKER_LOGGER: nodes,
+    }
+    return ListConfigResourcesResponse(
+        config_resources=tuple(
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in names
+            if not wanted or kind in wanted
+            for name in names[kind]
+        )
+    )
