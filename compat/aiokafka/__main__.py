@@ -32,7 +32,7 @@ async def run_part(suite: Suite, part: Callable[[Suite, str], Awaitable[None]], 
     what = (part.__doc__ or part.__name__).splitlines()[0]
     try:
         await asyncio.wait_for(part(suite, bootstrap), 60)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - one part's failure must not hide the others' results
         suite.check(what, False, f"{type(error).__name__}: {error}")
 
 
@@ -138,11 +138,13 @@ async def groups(suite: Suite, bootstrap: str) -> None:
     seen.clear()
     await fill(bootstrap, "shared", 4, 5, start=100)
     deadline = time.monotonic() + 30
-    while len(seen) < 20 and time.monotonic() < deadline:
+    # Records read between the fill and the rebalance come again behind it: they were not committed.
+    while len(set(seen)) < 20 and time.monotonic() < deadline:
         batches = await first.getmany(timeout_ms=200)
         seen.extend(record.value for records in batches.values() for record in records)
     suite.equal("groups: the one left has all four partitions", 4, len(first.assignment()))
-    suite.equal("groups: and goes on behind the commit", 20, len(seen))
+    behind = {b"%d-%d" % (partition, n) for partition in range(4) for n in range(100, 105)}
+    suite.equal("groups: and goes on behind the commit", behind, set(seen))
     await first.stop()
 
 

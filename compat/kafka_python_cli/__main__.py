@@ -71,7 +71,13 @@ def run(bootstrap: str, step: Step, uuid: str) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     try:
         done = subprocess.run(
-            [*command, *words], input=step.stdin, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment
+            [*command, *words],
+            input=step.stdin,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            env=environment,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"exit": "still running", "stdout": "", "stderr": ""}

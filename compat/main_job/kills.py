@@ -7,7 +7,6 @@ from ..support.clients import set_topic_configs
 from ..support.process import BrokerProcess
 from ..support.segment_files import index_faults, work_files
 from ..support.suite import Suite
-
 from .model import Model
 from .reads import read_and_judge
 from .watch import wait_for_work_files

@@ -30,7 +30,7 @@ class Writer(threading.Thread):
                     return
                 self.pending.update(updates)
                 self.write(CODECS[number % len(CODECS)], updates)
-        except Exception as error:  # a dead broker ends us in any of many ways; the caller knows whether it was meant
+        except Exception as error:  # noqa: BLE001 - a dead broker ends us in any of many ways; the caller judges
             self.errors.append(f"{type(error).__name__}: {error}")
         finally:
             self.model.unknown |= self.pending

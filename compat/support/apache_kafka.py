@@ -38,7 +38,7 @@ def jars() -> Path:
         raise NotRunError("java and Maven")
     folder.mkdir(parents=True, exist_ok=True)
     fetch = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    done = subprocess.run(fetch, capture_output=True, text=True, cwd=folder)
+    done = subprocess.run(fetch, capture_output=True, text=True, cwd=folder, check=False)
     if done.returncode:
         raise NotRunError(f"Maven with access to Maven Central ({done.stdout.strip().splitlines()[:1]})")
     (folder / "complete").touch()
@@ -64,7 +64,7 @@ def java(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
 
 def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run one of Apache Kafka's tools to its end; output is captured."""
-    return subprocess.run(java(main_class, *arguments), capture_output=True, text=True)
+    return subprocess.run(java(main_class, *arguments), capture_output=True, text=True, check=False)
 
 
 class ApacheKafkaProcess(BrokerProcess):

@@ -106,9 +106,7 @@ def run_suite(
     except NotRunError as missing:
         print(f"not run: needs {missing}", flush=True)
         return NOT_RUN
-    except KeyboardInterrupt:
-        raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever a suite dies of is a failure to report, with its place
         traceback.print_exc(file=sys.stdout)
         suite.check("the suite ran to its end", False, f"{type(error).__name__}: {error}")
     return suite.finish()
