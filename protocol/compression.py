@@ -284,7 +284,7 @@ def _decompress_zstd_frame(frame: memoryview, part_bytes_max: int, room: int, ma
         raise _too_large(max_bytes)
     library = zstandard.ZstdDecompressor()
     if part_bytes_max <= room:
-        return library.decompress(frame, max_output_size=part_bytes_max)
+        return library.decompress(frame, max_output_size=max(part_bytes_max, 1))  # 0 would mean: not given
     with library.stream_reader(frame) as reader:
         part = reader.read(room + 1)
     if len(part) > room:

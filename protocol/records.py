@@ -284,13 +284,15 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
     end = len(data)
     found: list[int] = []
     at = 0
+    if record_count < 0:
+        raise CorruptRecordError(f"a batch of {record_count} records")
     try:
         for index in range(record_count):
-            size = data[at]
+            size = data[at]  # still in zig-zag form: an odd one is negative
             if size < 0x80:
                 at += 1
-            elif data[at + 1] < 0x80:
-                size = size & 0x7F | data[at + 1] << 7
+            elif (high := data[at + 1]) < 0x80:
+                size = size & 0x7F | high << 7
                 at += 2
             else:
                 size, at = read_varint(data, at)
@@ -299,19 +301,28 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
             if size & 1 or record_end > end:
                 raise CorruptRecordError(f"record {index} leaves its batch")
             at += 1  # attributes
+            deltas_at = at
             while data[at] >= 0x80:  # timestamp delta
                 at += 1
             at += 1
             while data[at] >= 0x80:  # offset delta
                 at += 1
             at += 1
-            key_length, at = read_varint(data, at) if data[at] >= 0x80 else (_SHORT[data[at]], at + 1)
-            if key_length < 0:
-                found.append(index)
-                if len(found) == at_most:
-                    return found
-                key_length = 0
-            if at + key_length >= record_end:
+            if at - deltas_at > 6:  # more than either may have alone, so look closer
+                _, at = read_varlong(data, deltas_at)
+                _, at = read_varint(data, at)
+            byte = data[at]
+            if byte < 0x80 and not byte & 1:
+                key_end = at + 1 + (byte >> 1)
+            else:
+                key_length, at = read_varint(data, at)
+                if key_length < 0:
+                    found.append(index)
+                    if len(found) == at_most:
+                        return found
+                    key_length = 0
+                key_end = at + key_length
+            if key_end >= record_end:
                 raise CorruptRecordError(f"key of record {index} leaves no room for a value")
             at = record_end
     except IndexError:
@@ -329,6 +340,8 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
     """Yield (offset delta, timestamp delta, key, position of the value's length, start, end) of each record."""
     at = 0
     block_end = len(data)
+    if record_count < 0:
+        raise CorruptRecordError(f"a batch of {record_count} records")
     try:
         for _ in range(record_count):
             start = at

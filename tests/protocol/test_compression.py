@@ -1,0 +1,224 @@
+"""The five codecs against other people's streams, damaged streams, and bombs."""
+
+import struct
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.protocol.compression import CODEC_NAMES, Codec, DecompressedTooLargeError, compress, decompress
+from ottla.protocol.errors import CorruptRecordError, ErrorCode
+from support.oracles import kafka_python_codec
+
+PACKING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+TEXT = b"".join(b'{"id":%d,"name":"user-%d"}' % (i, i * i) for i in range(3_000))
+ZEROS_BYTES = 32 * 1024 * 1024
+
+
+def zstd_without_size(data: bytes, **options: int) -> bytes:
+    return zstandard.ZstdCompressor(write_content_size=False, **options).compress(data)
+
+
+def zstd_skippable(content: bytes) -> bytes:
+    return struct.pack("<II", 0x184D2A53, len(content)) + content
+
+
+def xerial(*blocks: bytes) -> bytes:
+    header = bytes.fromhex("82534e4150505900 00000001 00000001")
+    packed = [bytes(cramjam.snappy.compress_raw(block)) for block in blocks]
+    return header + b"".join(struct.pack(">i", len(block)) + block for block in packed)
+
+
+# What clients put on the wire, as captured: librdkafka writes raw snappy and zstd without a size, the others xerial;
+# several frames come from whoever flushes its compressor between records.
+FOREIGN_STREAMS: dict[str, tuple[Codec, bytes]] = {
+    "gzip of kafka-python": (Codec.GZIP, kafka_python_codec.gzip_encode(TEXT)),
+    "gzip in two members": (Codec.GZIP, zlib.compress(TEXT[:100], wbits=31) + zlib.compress(TEXT[100:], wbits=31)),
+    "deflate with a zlib header": (Codec.GZIP, zlib.compress(TEXT)),
+    "raw snappy": (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))),
+    "snappy of kafka-python": (Codec.SNAPPY, kafka_python_codec.snappy_encode(TEXT)),
+    "xerial with odd blocks": (Codec.SNAPPY, xerial(TEXT[:1], b"", TEXT[1:70_000], TEXT[70_000:])),
+    "lz4 of kafka-python": (Codec.LZ4, kafka_python_codec.lz4_encode(TEXT)),
+    "lz4 with linked blocks": (Codec.LZ4, lz4.frame.compress(TEXT, block_linked=True, block_size=4)),
+    "lz4 with checksums": (Codec.LZ4, lz4.frame.compress(TEXT, content_checksum=True, block_checksum=True)),
+    "lz4 in two frames": (Codec.LZ4, lz4.frame.compress(TEXT[:100]) + lz4.frame.compress(TEXT[100:])),
+    "zstd of kafka-python": (Codec.ZSTD, kafka_python_codec.zstd_encode(TEXT)),
+    "zstd without size": (Codec.ZSTD, zstd_without_size(TEXT)),
+    "zstd with checksum": (Codec.ZSTD, zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)),
+    "zstd in two frames": (Codec.ZSTD, zstandard.compress(TEXT[:100]) + zstd_without_size(TEXT[100:])),
+    "zstd with frames to skip": (Codec.ZSTD, zstd_skippable(b"ab") + zstandard.compress(TEXT) + zstd_skippable(b"")),
+    "zstd with an empty frame": (
+        Codec.ZSTD,
+        zstandard.compress(b"") + zstd_without_size(b"") + zstandard.compress(TEXT),
+    ),
+}
+EACH_FOREIGN_STREAM = pytest.mark.parametrize(
+    ("codec", "packed"), FOREIGN_STREAMS.values(), ids=[name.replace(" ", "_") for name in FOREIGN_STREAMS]
+)
+
+FOREIGN_READERS: list[tuple[Codec, Callable[[bytes], bytes]]] = [
+    (Codec.GZIP, kafka_python_codec.gzip_decode),
+    (Codec.SNAPPY, kafka_python_codec.snappy_decode),
+    (Codec.LZ4, kafka_python_codec.lz4_decode),
+    (Codec.ZSTD, kafka_python_codec.zstd_decode),
+]
+
+
+@given(codec=st.sampled_from(Codec), data=st.binary(max_size=300), copies=st.integers(1, 500))
+def test_what_is_packed_comes_back(codec: Codec, data: bytes, copies: int) -> None:
+    assert decompress(codec, compress(codec, data * copies)) == data * copies
+
+
+@EACH_FOREIGN_STREAM
+def test_streams_of_other_writers_are_read(codec: Codec, packed: bytes) -> None:
+    assert decompress(codec, packed) == TEXT
+    assert decompress(codec, memoryview(bytearray(packed)), max_bytes=len(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize(("codec", "read"), FOREIGN_READERS)
+@pytest.mark.parametrize("data", [b"x", TEXT, TEXT * 5], ids=["one byte", "several blocks", "many blocks"])
+def test_kafka_python_reads_our_streams(codec: Codec, read: Callable[[bytes], bytes], data: bytes) -> None:
+    assert read(compress(codec, data)) == data
+
+
+def test_lz4_blocks_are_independent_and_64_kib_as_the_java_reader_wants() -> None:
+    info = lz4.frame.get_frame_info(compress(Codec.LZ4, TEXT))
+
+    assert (info["block_linked"], info["block_size"]) == (False, 64 * 1024)
+
+
+def test_the_uncompressed_form_is_a_view_of_the_input() -> None:
+    data = bytearray(b"abc")
+    view = decompress(Codec.NONE, data)
+    data[0] = ord("x")
+
+    assert view == b"xbc"
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [(Codec.GZIP, range(1, 10)), (Codec.LZ4, range(1, 18)), (Codec.ZSTD, [-131072, -5, 1, 3, 22])]
+)
+def test_every_level_that_a_topic_may_ask_for_works(codec: Codec, levels: list[int]) -> None:
+    data = TEXT[:5_000]
+    sizes_bytes = [len(compress(codec, data, level)) for level in levels]
+
+    assert {bytes(decompress(codec, compress(codec, data, level))) for level in levels} == {data}
+    assert sizes_bytes[-1] <= sizes_bytes[0]
+
+
+def test_lz4_level_9_is_kafkas_default_and_means_fast() -> None:
+    assert compress(Codec.LZ4, TEXT, 9) == compress(Codec.LZ4, TEXT)
+    assert len(compress(Codec.LZ4, TEXT, 8)) < len(compress(Codec.LZ4, TEXT, 9))
+
+
+def test_gzip_level_minus_1_is_the_default() -> None:
+    assert compress(Codec.GZIP, TEXT, -1) == compress(Codec.GZIP, TEXT)
+
+
+def test_names_are_kafkas() -> None:
+    assert CODEC_NAMES == {
+        "none": 0,
+        "uncompressed": 0,
+        "gzip": 1,
+        "snappy": 2,
+        "lz4": 3,
+        "zstd": 4,
+    }
+
+
+@EACH_FOREIGN_STREAM
+def test_a_stream_that_would_unpack_to_a_byte_too_much_is_refused(codec: Codec, packed: bytes) -> None:
+    with pytest.raises(DecompressedTooLargeError) as refusal:
+        decompress(codec, packed, max_bytes=len(TEXT) - 1)
+
+    assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_any_limit_is_kept_to_the_byte(codec: Codec) -> None:
+    for size_bytes in (0, 1, 100):
+        packed = compress(codec, TEXT[:size_bytes])
+        assert decompress(codec, packed, max_bytes=size_bytes) == TEXT[:size_bytes]
+        if size_bytes:
+            with pytest.raises(DecompressedTooLargeError):
+                decompress(codec, packed, max_bytes=size_bytes - 1)
+
+
+BOMBS = {
+    "gzip": (Codec.GZIP, zlib.compress(bytes(ZEROS_BYTES), wbits=31)),
+    "snappy": (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(bytes(ZEROS_BYTES)))),
+    "snappy that lies": (Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\x00a"),
+    "xerial": (Codec.SNAPPY, xerial(*[bytes(1024 * 1024)] * 32)),
+    "lz4": (Codec.LZ4, lz4.frame.compress(bytes(ZEROS_BYTES), store_size=False)),
+    "lz4 with size": (Codec.LZ4, lz4.frame.compress(bytes(ZEROS_BYTES))),
+    "zstd": (Codec.ZSTD, zstd_without_size(bytes(ZEROS_BYTES))),
+    "zstd with size": (Codec.ZSTD, zstandard.compress(bytes(ZEROS_BYTES))),
+    "zstd frames": (Codec.ZSTD, zstandard.compress(bytes(1024 * 1024)) * 32),
+}
+
+
+@pytest.mark.parametrize(("codec", "packed"), BOMBS.values(), ids=list(BOMBS))
+def test_a_bomb_is_refused_before_its_memory_is_spent(codec: Codec, packed: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecompressedTooLargeError):
+            decompress(codec, packed, max_bytes=2 * 1024 * 1024)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak_bytes < 12 * 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", PACKING)
+@pytest.mark.parametrize("data", [TEXT[:40], TEXT[:300]])
+def test_a_stream_cut_short_anywhere_is_corrupt(codec: Codec, data: bytes) -> None:
+    packed = compress(codec, data)
+    for length in range(len(packed)):
+        if codec is Codec.SNAPPY and length == 16:
+            continue  # the xerial header without blocks: a whole stream of nothing
+        with pytest.raises(CorruptRecordError):
+            decompress(codec, packed[:length])
+
+
+@pytest.mark.parametrize("codec", PACKING)
+def test_bytes_after_the_stream_are_corrupt(codec: Codec) -> None:
+    for rest in (b"\x00", b"\xff" * 3, b"garbage of some length"):
+        with pytest.raises(CorruptRecordError):
+            decompress(codec, compress(codec, TEXT) + rest)
+
+
+@EACH_FOREIGN_STREAM
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_damaged_stream_is_unpacked_or_corrupt_and_nothing_else(
+    codec: Codec, packed: bytes, data: st.DataObject
+) -> None:
+    damaged = bytearray(packed[:600])
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, min(len(damaged), 60) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        unpacked = decompress(codec, damaged, max_bytes=1_000_000)
+    except CorruptRecordError:
+        return
+    assert len(unpacked) <= 1_000_000
+
+
+@given(codec=st.sampled_from(PACKING), data=st.binary(max_size=40))
+def test_any_bytes_are_unpacked_or_corrupt_and_nothing_else(codec: Codec, data: bytes) -> None:
+    try:
+        decompress(codec, data, max_bytes=1_000)
+    except CorruptRecordError as error:
+        assert error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_codecs_that_do_not_exist_are_corrupt(codec: int) -> None:
+    with pytest.raises(CorruptRecordError):
+        decompress(codec, b"abc")
