@@ -271,13 +271,20 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline, the recovery point where it was.
         """
-        flush = self.begin_flush()
-        if flush is not None:
-            try:
-                flush.sync()
-            except OSError as error:
-                raise self.fail(error) from error
-            self.end_flush(flush, now_ms)
+        self._run_flush(self.begin_flush(), now_ms)
+
+    def flush_sealed(self, now_ms: int) -> None:
+        """As `flush`, for the segments that have been rolled."""
+        self._run_flush(self.begin_flush_of_sealed(), now_ms)
+
+    def _run_flush(self, flush: Flush | None, now_ms: int) -> None:
+        if flush is None:
+            return
+        try:
+            flush.sync()
+        except OSError as error:
+            raise self.fail(error) from error
+        self.end_flush(flush, now_ms)
 
     # Shortening
 
@@ -406,14 +413,17 @@ class Log(LogReader):
         if paths_deleted:
             self.pending_deletions.append((now_ms + self.config.file_delete_delay_ms, paths_deleted))
 
-    def delete_due_files(self, now_ms: int) -> int:
-        """Remove the `.deleted` files whose `file.delete.delay.ms` is over; returns how many groups of them."""
-        due = [entry for entry in self.pending_deletions if entry[0] <= now_ms]
-        self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > now_ms]
-        for _, deleted in due:
-            for path in deleted:
-                self.files.remove(path)
-        return len(due)
+    def take_due_files(self, now_ms: int) -> list[str]:
+        """The paths of `.deleted` files whose `file.delete.delay.ms` is over. The caller removes them, in any thread."""
+        due = [path for due_ms, deleted in self.pending_deletions if due_ms <= now_ms for path in deleted]
+        if due:
+            self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > now_ms]
+        return due
+
+    def delete_due_files(self, now_ms: int) -> None:
+        """Remove those files. OSError leaves the rest to the next start."""
+        for path in self.take_due_files(now_ms):
+            self.files.remove(path)
 
     # The swap of the cleaner
 

@@ -1,0 +1,108 @@
+"""One entry of `log.dirs`: its lock, its identity, its checkpoints and the mark of a clean stop.
+
+The LogManager has one for each. File names stand in `paths`, formats in `checkpoints`; here is what they mean for a
+start and a stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from . import paths
+from .checkpoints import (
+    CorruptCheckpointError,
+    MetaProperties,
+    OffsetCheckpoint,
+    read_meta_properties,
+    take_clean_shutdown,
+    write_clean_shutdown,
+    write_meta_properties,
+)
+from .files import DirectoryLockedError, Files, Lock
+from .log import Log
+from .log_reader import Health
+from .paths import TopicPartition
+
+
+class DataDirectoryError(Exception):
+    """A data directory cannot be used. One line, naming the directory and what is wrong with it."""
+
+
+class DataDir:
+    """A data directory, locked from construction to `release`."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        """Takes the lock and reads whose directory it is. Makes the directory and the lock file, nothing else.
+
+        Raises:
+            DataDirectoryError: Held by another broker, not to be had, or its `meta.properties` is broken.
+        """
+        self.path = path
+        self.health = Health()
+        """Shared by the logs in it."""
+        self._files = files
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        try:
+            files.make_dir(path)
+            self._lock: Lock = files.lock(paths.join(path, paths.LOCK_FILE))
+        except (OSError, DirectoryLockedError) as error:
+            raise DataDirectoryError(f"data directory {path}: {error}") from error
+        try:
+            self.identity: MetaProperties | None = read_meta_properties(files, path)
+        except OSError as error:
+            self._lock.release()
+            raise DataDirectoryError(f"data directory {path}: {error}") from error
+
+    def claim(self, identity: MetaProperties) -> None:
+        """Write whose directory this is, if it was nobody's."""
+        if self.identity is None:
+            write_meta_properties(self._files, self.path, identity)
+            self.identity = identity
+
+    def take_clean_shutdown(self) -> bool:
+        """Whether the last stop was clean; from now on, until `mark_clean`, the next start has to recover."""
+        return take_clean_shutdown(self._files, self.path)
+
+    def mark_clean(self) -> None:
+        """The last write of a stop: everything in here is whole and on disk."""
+        write_clean_shutdown(self._files, self.path)
+
+    def release(self) -> None:
+        """Let another broker have the directory."""
+        self._lock.release()
+
+    def read_offsets(self, name: str, note: Callable[[str], None]) -> dict[TopicPartition, int]:
+        """What the checkpoint file `name` says. A broken one says nothing, as in Apache Kafka: more is scanned then."""
+        try:
+            return self._checkpoint(name).read()
+        except CorruptCheckpointError as error:
+            note(f"{error}; it is taken to be empty")
+            return {}
+
+    def checkpoint_recovery_points(self, logs: Iterable[Log]) -> None:
+        """Write below which offsets the next start need not look, were it to come after a crash."""
+        self._write(paths.RECOVERY_POINT_CHECKPOINT, {log.topic_partition: log.recovery_point for log in logs})
+
+    def checkpoint_log_starts(self, logs: Iterable[Log]) -> None:
+        """Write the log start offsets that no segment's name tells."""
+        self._write(
+            paths.LOG_START_CHECKPOINT,
+            {
+                log.topic_partition: log.log_start_offset
+                for log in logs
+                if log.log_start_offset > log.segments.first.base_offset
+            },
+        )
+
+    def checkpoint_high_watermarks(self, logs: Iterable[Log]) -> None:
+        """Write how far consumers may read; only Apache Kafka asks, should it open the directory one day."""
+        self._write(paths.REPLICATION_CHECKPOINT, {log.topic_partition: log.high_watermark for log in logs})
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._written.get(name) != offsets:
+            self._written.pop(name, None)
+            self._checkpoint(name).write(offsets)
+            self._written[name] = offsets
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        return OffsetCheckpoint(self._files, paths.join(self.path, name))

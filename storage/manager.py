@@ -1,0 +1,425 @@
+"""All logs of the broker, in one data directory or several.
+
+Owned by the broker. It opens what is there, makes and deletes partitions, keeps the checkpoints, and closes all so that
+the next start needs no recovery. Which log is cleaned when is the CleanerManager's business, over the same `logs`.
+
+    manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
+    manager.load(now_ms, cluster_id=...)            loads every <topic>-<partition>
+    manager.create(...)  .delete(...)  .logs[...]
+    manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
+
+Everything runs on the thread that owns the logs, except `load`, `create` and `close`, which may be called in a worker
+thread while nobody calls another of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+
+from ..protocol.errors import ErrorCode, KafkaError
+from . import paths
+from .checkpoints import CorruptCheckpointError, MetaProperties, read_partition_metadata, write_partition_metadata
+from .config import LogConfig
+from .data_dir import DataDir, DataDirectoryError
+from .files import Files
+from .log import Log
+from .paths import MovingDir, TopicPartition
+from .producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
+from .recovery import load_log
+
+__all__ = ["DataDirectoryError", "LogManager", "LogTable"]
+
+
+class LogTable(Mapping[TopicPartition, Log]):
+    """The open logs. Changes put a new table in place, so iterating is safe beside a worker thread that adds one."""
+
+    def __init__(self) -> None:
+        self._logs: dict[TopicPartition, Log] = {}
+
+    def __getitem__(self, topic_partition: TopicPartition) -> Log:
+        return self._logs[topic_partition]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._logs)
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def values(self) -> ValuesView[Log]:
+        return self._logs.values()
+
+    def items(self) -> ItemsView[TopicPartition, Log]:
+        return self._logs.items()
+
+    def add(self, logs: Iterable[Log]) -> None:
+        """Enter these logs."""
+        self._logs = {**self._logs, **{log.topic_partition: log for log in logs}}
+
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Take these out; those that are not there are ignored."""
+        leaving = set(topic_partitions)
+        self._logs = {tp: log for tp, log in self._logs.items() if tp not in leaving}
+
+
+class LogManager:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        files: Files,
+        data_dirs: Sequence[str],
+        *,
+        node_id: int = 0,
+        producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+        rng: random.Random | None = None,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Lock the data directories and look whose they are. Nothing is written but directories and lock files.
+
+        Args:
+            data_dirs: Their paths; missing ones are made. A slash at the end does not count.
+            node_id: This broker's (the first, of several in one process).
+            producer_expiration_ms: `producer.id.expiration.ms`.
+            note: Is told, one line each, what was found broken and what was done about it.
+
+        Raises:
+            DataDirectoryError: One of them cannot be used, belongs to another node, or two belong to different
+                clusters. None is locked then.
+        """
+        self.logs = LogTable()
+        """The open logs. Live: it changes with `load`, `create` and `delete`."""
+        self.deleted_hooks: list[Callable[[TopicPartition, str], None]] = []
+        """Called with each deleted partition and the data directory that it was in."""
+        self.was_clean = False
+        """Whether all directories were stopped cleanly before the last `load`."""
+        self._files = files
+        self._node_id = node_id
+        self._producer_expiration_ms = producer_expiration_ms
+        self._rng = rng or random.Random()
+        self._note = note
+        self._is_loaded = False
+        self._pending_dir_deletions: list[tuple[int, str]] = []
+        self._dirs: list[DataDir] = []
+        self._dir_of: dict[TopicPartition, DataDir] = {}
+        try:
+            for path in dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs):
+                self._dirs.append(DataDir(files, path))
+            self._check_identities()
+        except BaseException:
+            self.release()
+            raise
+
+    @property
+    def data_dirs(self) -> list[str]:
+        """The paths of the data directories."""
+        return [each.path for each in self._dirs]
+
+    @property
+    def stored_cluster_id(self) -> str | None:
+        """The cluster that the directories belong to; None if all are new."""
+        return next((each.identity.cluster_id for each in self._dirs if each.identity), None)
+
+    def is_offline(self, data_dir: str) -> bool:
+        """Whether a disk error has taken this directory, and all logs in it, out of use until the next start."""
+        return self._dir(data_dir).health.failure is not None
+
+    def data_dir_of(self, topic_partition: TopicPartition) -> str:
+        """The data directory of an open log. KeyError if there is none."""
+        return self._dir_of[topic_partition].path
+
+    def _dir(self, path: str) -> DataDir:
+        return next(each for each in self._dirs if each.path == path)
+
+    def _check_identities(self) -> None:
+        first: DataDir | None = None
+        for each in self._dirs:
+            if each.identity is None:
+                continue
+            if each.identity.node_id != self._node_id:
+                raise DataDirectoryError(
+                    f"data directory {each.path} belongs to node {each.identity.node_id}, node.id is {self._node_id}"
+                )
+            first = first or each
+            assert first.identity is not None
+            if each.identity.cluster_id != first.identity.cluster_id:
+                raise DataDirectoryError(
+                    f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, {first.path} to"
+                    f" {first.identity.cluster_id}"
+                )
+
+    # Start
+
+    def load(self, now_ms: int, *, cluster_id: str, config_for: Callable[[str], LogConfig]) -> None:
+        """Open every log of the data directories, recovering those that were not closed.
+
+        Args:
+            cluster_id: Written into new directories; those that have one must agree.
+            config_for: Gives the configuration for a topic's name.
+
+        Raises:
+            DataDirectoryError: Another cluster's directory, a partition in two of them, or one that cannot be read.
+        """
+        if self.stored_cluster_id not in (None, cluster_id):
+            raise DataDirectoryError(
+                f"data directory {self.data_dirs[0]} belongs to cluster {self.stored_cluster_id}, not to {cluster_id}"
+            )
+        self.was_clean = True
+        for each in self._dirs:
+            try:
+                each.claim(MetaProperties(cluster_id=cluster_id, node_id=self._node_id, directory_id=self._new_id()))
+                self._load_dir(each, now_ms, config_for)
+            except (OSError, KafkaError) as error:
+                raise DataDirectoryError(f"data directory {each.path}: {error}") from error
+        self._is_loaded = True
+
+    def _new_id(self) -> bytes:
+        # Ids whose text starts with a dash are trouble on command lines; Kafka draws again, too.
+        while (drawn := self._rng.randbytes(16))[0] >> 2 == 62:
+            pass
+        return drawn
+
+    def _load_dir(self, data_dir: DataDir, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
+        is_clean = data_dir.take_clean_shutdown()
+        self.was_clean = self.was_clean and is_clean
+        recovery_points = data_dir.read_offsets(paths.RECOVERY_POINT_CHECKPOINT, self._note)
+        log_starts = data_dir.read_offsets(paths.LOG_START_CHECKPOINT, self._note)
+        loaded = []
+        for name in self._files.list(data_dir.path):
+            directory = paths.join(data_dir.path, name)
+            found = paths.parse_partition_dir(name)
+            if found is None or not self._files.is_dir(directory):
+                continue
+            if isinstance(found, MovingDir):
+                if found.role == "delete":
+                    self._pending_dir_deletions.append((now_ms, directory))
+                else:
+                    self._note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
+                continue
+            if found.topic == paths.CLUSTER_METADATA_TOPIC:
+                continue
+            if found in self._dir_of:
+                raise DataDirectoryError(f"{found} is in {self._dir_of[found].path} as well as in {data_dir.path}")
+            log = self._open(
+                data_dir,
+                found,
+                config_for(found.topic),
+                now_ms,
+                recovery_point=recovery_points.get(found, 0),
+                log_start_offset=log_starts.get(found, 0),
+                clean_shutdown=is_clean,
+                topic_id=self._topic_id_in(directory),
+            )
+            self._dir_of[found] = data_dir
+            loaded.append(log)
+        self.logs.add(loaded)
+        if not is_clean:
+            # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
+            # would do so for what is appended next.
+            data_dir.checkpoint_recovery_points(loaded)
+            data_dir.checkpoint_log_starts(loaded)
+
+    def _topic_id_in(self, directory: str) -> bytes | None:
+        try:
+            return read_partition_metadata(self._files, directory)
+        except CorruptCheckpointError as error:
+            self._note(f"{error}; the catalog knows the topic's id")
+            return None
+
+    def _open(
+        self,
+        data_dir: DataDir,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+        topic_id: bytes | None,
+    ) -> Log:
+        return load_log(
+            self._files,
+            paths.join(data_dir.path, paths.partition_dir_name(*topic_partition)),
+            config,
+            topic_partition=topic_partition,
+            now_ms=now_ms,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            topic_id=topic_id,
+            producer_expiration_ms=self._producer_expiration_ms,
+            rng=self._rng,
+            health=data_dir.health,
+            note=self._note,
+        )
+
+    # Partitions that come and go
+
+    def create(self, topic_partition: TopicPartition, *, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        """A new, empty log, in the working data directory with the fewest logs. On disk on return.
+
+        Raises:
+            FileExistsError: The partition has a log.
+            OSError: The disk refused; nothing is left.
+            KafkaError: KAFKA_STORAGE_ERROR: no data directory works.
+        """
+        if topic_partition in self.logs:
+            raise FileExistsError(f"{topic_partition} exists")
+        counts = Counter(each.path for each in self._dir_of.values())
+        working = [each for each in self._dirs if each.health.failure is None]
+        if not working:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
+        data_dir = min(working, key=lambda each: counts[each.path])
+        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
+        try:
+            self._files.make_dir(directory)
+            write_partition_metadata(self._files, directory, topic_id)
+            log = self._open(data_dir, topic_partition, config, now_ms, clean_shutdown=True, topic_id=topic_id)
+            self._files.sync_dir(data_dir.path)
+        except OSError:
+            self._files.remove_dir(directory)
+            raise
+        self._dir_of[topic_partition] = data_dir
+        self.logs.add([log])
+        return log
+
+    def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        """As `delete_all`, for one partition."""
+        self.delete_all([topic_partition], now_ms)
+
+    def delete_all(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
+        """Give up these partitions: their names are free at once, their files go after `file.delete.delay.ms`.
+
+        Later calls of their logs answer UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have let go of them.
+
+        Raises:
+            KeyError: There is no such log.
+            OSError: The disk refused; partitions before that one are deleted.
+        """
+        touched: dict[str, DataDir] = {}
+        try:
+            for topic_partition in topic_partitions:
+                log, data_dir = self.logs[topic_partition], self._dir_of[topic_partition]
+                unique_id = self._rng.randbytes(16).hex()
+                aside = paths.join(data_dir.path, paths.deleted_dir_name(*topic_partition, unique_id))
+                self._files.rename(log.directory, aside)
+                touched[data_dir.path] = data_dir
+                log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
+                self.logs.remove([topic_partition])
+                del self._dir_of[topic_partition]
+                self._pending_dir_deletions.append((now_ms + log.config.file_delete_delay_ms, aside))
+                for hook in self.deleted_hooks:
+                    hook(topic_partition, data_dir.path)
+        finally:
+            for data_dir in touched.values():
+                self._files.sync_dir(data_dir.path)
+                # A partition of the same name must not inherit these offsets.
+                data_dir.checkpoint_recovery_points(self._logs_in(data_dir))
+                data_dir.checkpoint_log_starts(self._logs_in(data_dir))
+
+    def delete_due(self, now_ms: int) -> None:
+        """Remove the files and directories of deleted segments and partitions whose delay is over.
+
+        Removing a large file takes long: `due_deletions` gives the work to another thread.
+
+        Raises:
+            OSError: The disk refused; what is left is removed at the next start.
+        """
+        for work in self.due_deletions(now_ms):
+            work()
+
+    def due_deletions(self, now_ms: int) -> list[Callable[[], None]]:
+        """The removals that are due, each to be called once, in any thread."""
+        files = self._files
+        due = [path for due_ms, path in self._pending_dir_deletions if due_ms <= now_ms]
+        self._pending_dir_deletions = [entry for entry in self._pending_dir_deletions if entry[0] > now_ms]
+        works: list[Callable[[], None]] = [lambda path=path: files.remove_dir(path) for path in due]  # type: ignore[misc]
+        for log in self.logs.values():
+            works += [lambda path=path: files.remove(path) for path in log.take_due_files(now_ms)]  # type: ignore[misc]
+        return works
+
+    # Jobs
+
+    def logs_to_flush(self, now_ms: int) -> list[Log]:
+        """The logs with appends that have waited `flush.ms` for a flush."""
+        return [
+            log
+            for log in self._working_logs()
+            if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms
+        ]
+
+    def flush_due(self, now_ms: int) -> None:
+        """Flush those logs, and the sealed segments of all, waiting for the disk.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; that log is offline.
+        """
+        for log in self.logs_to_flush(now_ms):
+            log.flush(now_ms)
+        for log in self._working_logs():
+            log.flush_sealed(now_ms)
+
+    def retain(self, now_ms: int) -> int:
+        """Run retention on the logs without compaction; returns the number of segments that went."""
+        return sum(log.delete_old_segments(now_ms) for log in self._working_logs() if not log.config.is_compact)
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that have been idle for too long; returns how many."""
+        return sum(log.producers.expire(now_ms) for log in self.logs.values())
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write the recovery points, and the high watermarks beside them. OSError takes the directory offline."""
+        for data_dir, logs in self._working_dirs():
+            self._guard(data_dir, data_dir.checkpoint_recovery_points, logs)
+            self._guard(data_dir, data_dir.checkpoint_high_watermarks, logs)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write the log start offsets. OSError takes the directory offline."""
+        for data_dir, logs in self._working_dirs():
+            self._guard(data_dir, data_dir.checkpoint_log_starts, logs)
+
+    def _guard(self, data_dir: DataDir, write: Callable[[Iterable[Log]], None], logs: Iterable[Log]) -> None:
+        try:
+            write(logs)
+        except OSError as error:
+            data_dir.health.failure = data_dir.health.failure or str(error)
+            raise
+
+    def _working_dirs(self) -> Iterator[tuple[DataDir, list[Log]]]:
+        for data_dir in self._dirs:
+            if data_dir.health.failure is None:
+                yield data_dir, self._logs_in(data_dir)
+
+    def _logs_in(self, data_dir: DataDir) -> list[Log]:
+        return [log for tp, log in self.logs.items() if self._dir_of.get(tp) is data_dir]
+
+    def _working_logs(self) -> list[Log]:
+        return [log for log in self.logs.values() if log.failure is None]
+
+    # Stop
+
+    def close(self, now_ms: int) -> None:
+        """Flush and close all logs, write the checkpoints, mark the directories as cleanly stopped, unlock them.
+
+        A directory with a disk error, or whose logs were never all loaded, is not marked: the next start recovers it.
+        """
+        for data_dir, logs in self._working_dirs():
+            if not self._is_loaded:
+                break
+            try:
+                for log in logs:
+                    log.close(now_ms)
+                data_dir.checkpoint_recovery_points(logs)
+                data_dir.checkpoint_log_starts(logs)
+                data_dir.checkpoint_high_watermarks(logs)
+                data_dir.mark_clean()
+            except (OSError, KafkaError) as error:
+                self._note(f"data directory {data_dir.path} could not be closed: {error}")
+        self.release()
+
+    def release(self) -> None:
+        """Unlock the directories and nothing more: what is left of a start that failed, or of a crash in tests."""
+        for data_dir in self._dirs:
+            data_dir.release()
