@@ -127,6 +127,8 @@ class Option:
     def error(self, shown: str, bound: str) -> ConfigError:
         if self.is_sensitive:
             shown = "[hidden]"
+        elif len(shown) > _SHOWN_CHARACTERS_MAX:
+            shown = f"{shown[:_SHOWN_CHARACTERS_MAX]}…"
         return ConfigError(f"Invalid value {shown} for configuration {self.name}: {bound}")
 
     def _convert(self, text: str) -> Value:
@@ -163,6 +165,7 @@ _SPACE = "".join(map(chr, range(0x21)))
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_SHOWN_CHARACTERS_MAX = 200
 _BITS = {OptionType.INT: 32, OptionType.SHORT: 16, OptionType.LONG: 64}
 
 
