@@ -218,7 +218,7 @@ class OsFile:
             os.posix_fallocate(self._descriptor, self._size, size_bytes - self._size)
 
     def sync(self) -> None:
-        _sync_descriptor(self._descriptor)
+        _sync_descriptor(self.fileno())
 
     def size(self) -> int:
         return self._size

@@ -79,7 +79,7 @@ class LogSegment:
         self._first_batch_timestamp_ms: int | None = None
         self._is_appending = False
         self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
-        self._are_indexes_checked = False
+        self._is_offset_index_checked = False
         self._is_name_synced = True
         self._is_preallocated = False
         self._newest = NewestBatches()  # of those appended since open or truncation; empty once sealed
@@ -208,6 +208,8 @@ class LogSegment:
         Returns:
             The bytes that the log file lost.
         """
+        self._check_offset_index()
+        self._check_time_index()
         position = self.position_of(offset)
         for index in self._indexes:
             index.truncate_to(offset)
@@ -320,7 +322,7 @@ class LogSegment:
 
     def floor_position(self, offset: int) -> int:
         """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
-        self._check_indexes()
+        self._check_offset_index()
         return self.offset_index.lookup(offset)[1]
 
     def headers(self, from_position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
@@ -359,7 +361,7 @@ class LogSegment:
         Raises:
             CorruptRecordError: A batch that may hold the record cannot be read.
         """
-        self._check_indexes()
+        self._check_time_index()
         _, offset = self.time_index.lookup(timestamp_ms)
         for position, header in self.headers(self.floor_position(max(offset, starting_offset))):
             if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
@@ -472,7 +474,6 @@ class LogSegment:
 
     def _prepare_append(self) -> None:
         """Take up appending where an earlier run left off, so that the indexes become as if it had never stopped."""
-        self._check_indexes()
         if self._max_timestamp_ms is None:
             self._load_max_timestamp()
         indexed_offset, indexed_position = self.offset_index.last_entry
@@ -536,7 +537,7 @@ class LogSegment:
         self._max_timestamp_ms, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._unindexed_bytes = 0
         self._is_appending = True
-        self._are_indexes_checked = True
+        self._is_offset_index_checked = True
 
     def _forget_derived(self) -> None:
         """Drop what memory knows of the log file's content, indexes aside."""
@@ -545,21 +546,28 @@ class LogSegment:
         self._is_appending = False
         self._newest.clear()
 
-    def _check_indexes(self) -> None:
-        """Before the first use of the offset and time index: where they make no sense, make them anew."""
-        if self._are_indexes_checked:
+    def _check_offset_index(self) -> None:
+        """Before the index is first used: if it makes no sense, make it anew."""
+        if self._is_offset_index_checked:
             return
         try:
-            self.time_index.sanity_check()
             offset, position = self.offset_index.last_entry
             if position > 0 and position >= self.log_file.size():
                 raise CorruptIndexError(f"{self.offset_index.path}: offset {offset} lies past the log's end")
         except CorruptIndexError:
             self.rebuild_indexes()
-        self._are_indexes_checked = True
+        self._is_offset_index_checked = True
+
+    def _check_time_index(self) -> None:
+        """As `_check_offset_index`."""
+        try:
+            self.time_index.sanity_check()
+        except CorruptIndexError:
+            self.rebuild_indexes()
 
     def _load_max_timestamp(self) -> None:
-        self._check_indexes()
+        self._check_offset_index()
+        self._check_time_index()
         timestamp_ms, offset = self.time_index.last_entry
         position = self.offset_index.last_entry[1]
         # Each offset entry came with a look at the time index, so only what follows the last one is unknown.

@@ -1,0 +1,257 @@
+"""OsFiles on a real directory. What it has in common with CrashFiles is tested beside that, in test_crash_files.py."""
+
+import errno
+import gc
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.storage import files as files_module
+from ottla.storage.files import DirectoryLockedError, FileSlice, OsFiles
+from support.crash_files import CrashFiles
+
+FILES = OsFiles()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return f"{tmp_path}/file"
+
+
+@pytest.fixture
+def file_size_limit() -> Iterator[int]:
+    """Make the kernel refuse to let a file grow beyond so many bytes: what a full disk does, without one."""
+    limit = 1000
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_appends_follow_each_other_and_survive_reopening(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"one")
+    file.append(bytearray(b"two"))
+    file.append(memoryview(b"three"))
+    assert file.size() == 11
+    again = FILES.open(path)
+    again.append(b"!")
+    assert again.read_at(0, 100) == b"onetwothree!"
+
+
+def test_an_append_is_one_system_call(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The produce path pays for each; this is the contract with `compat/bench`."""
+    file = FILES.open(path, create=True)
+    calls = []
+    for name in ("pwrite", "pread", "write", "fstat", "ftruncate", "fsync", "fdatasync"):
+        real = getattr(os, name)
+
+        def counted(*arguments: object, name: str = name, real: object = real) -> object:
+            calls.append(name)
+            return real(*arguments)  # type: ignore[operator]
+
+        monkeypatch.setattr(os, name, counted)
+    file.append(b"x" * 100_000)
+    assert calls == ["pwrite"]
+
+
+def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(path: str, file_size_limit: int) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"x" * (file_size_limit - 10))
+    with pytest.raises(OSError) as refusal:
+        file.append(b"y" * 11)  # ten bytes of it are written before the kernel says no
+    assert refusal.value.errno == errno.EFBIG
+    assert file.size() == file_size_limit - 10
+    assert os.stat(path).st_size == file_size_limit - 10
+    file.append(b"z" * 10)
+    assert file.read_at(file_size_limit - 11, 100) == b"x" + b"z" * 10
+
+
+def test_an_append_whose_repair_fails_too_is_written_over_by_the_next(
+    path: str, monkeypatch: pytest.MonkeyPatch, file_size_limit: int
+) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"x" * (file_size_limit - 10))
+
+    def broken(descriptor: int, size_bytes: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError):
+        patch.setattr(os, "ftruncate", broken)
+        file.append(b"y" * 11)
+    assert file.size() == file_size_limit - 10
+    assert file.read_at(file_size_limit - 10, 10) == b""
+    file.append(b"z")
+    assert file.read_at(file_size_limit - 10, 10) == b"z"
+
+
+def test_a_write_in_parts_is_finished(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux takes at most 2 GiB at once, and a signal may cut a large write short."""
+    file = FILES.open(path, create=True)
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, memoryview(data)[:3], at))
+    file.append(b"0123456789")
+    assert file.read_at(0, 100) == b"0123456789"
+
+
+@pytest.mark.parametrize(
+    ("position", "size_bytes", "expected"),
+    [
+        (0, 10, b"0123456789"),
+        (0, 11, b"0123456789"),
+        (3, 4, b"3456"),
+        (9, 1, b"9"),
+        (9, 2, b"9"),
+        (10, 1, b""),
+        (99, 1, b""),
+        (5, 0, b""),
+    ],
+)
+def test_a_read_is_short_only_at_the_end(path: str, position: int, size_bytes: int, expected: bytes) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"0123456789")
+    assert file.read_at(position, size_bytes) == expected
+    buffer = bytearray(size_bytes)
+    assert file.read_into(position, buffer) == len(expected)
+    assert buffer == expected.ljust(size_bytes, b"\0")
+
+
+def test_a_read_that_the_kernel_cuts_is_continued(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"0123456789")
+    monkeypatch.setattr(files_module, "READ_CHUNK_BYTES", 3)
+    buffer = bytearray(8)
+    assert file.read_at(1, 8) == b"12345678"
+    assert file.read_into(1, buffer) == 8
+    assert buffer == b"12345678"
+
+
+def test_a_file_that_shrank_behind_our_back_reads_short_instead_of_forever(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"0123456789")
+    os.truncate(path, 4)
+    buffer = bytearray(10)
+    assert file.read_at(0, 10) == b"0123"
+    assert file.read_into(0, buffer) == 4
+
+
+def test_preallocated_space_is_taken_on_disk_but_is_no_content(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"abc")
+    file.preallocate(4096)
+    assert os.stat(path).st_size == 4096
+    assert file.size() == 3
+    assert file.read_at(0, 100) == b"abc"
+    file.append(b"def")
+    file.truncate(file.size())
+    assert os.stat(path).st_size == 6
+    file.preallocate(2)
+    assert file.read_at(0, 100) == b"abcdef"
+
+
+def test_a_slice_reads_its_part_and_keeps_a_removed_file_alive(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"0123456789")
+    piece = FileSlice(file, 2, 5)
+    del file
+    FILES.remove(path)
+    assert len(piece) == 5
+    assert piece.read() == b"23456"
+
+
+def test_a_slice_of_a_file_that_was_cut_is_an_error_never_short() -> None:
+    files = CrashFiles()
+    file = files.open("a", create=True)
+    file.append(b"0123456789")
+    piece = FileSlice(file, 2, 5)
+    file.truncate(4)
+    with pytest.raises(OSError, match="5 bytes wanted at 2"):
+        piece.read()
+
+
+def test_a_dropped_file_gives_its_descriptor_back_without_a_warning(path: str) -> None:
+    file = FILES.open(path, create=True)
+    descriptor = file.fileno()
+    del file
+    gc.collect()
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+
+
+def test_a_closed_file_refuses_everything_and_closes_twice(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"abc")
+    file.close()
+    file.close()
+    for use in (lambda: file.append(b"x"), lambda: file.read_at(0, 1), file.sync, file.fileno):
+        with pytest.raises(OSError):
+            use()
+
+
+def test_a_missing_file_is_made_only_when_asked(path: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        FILES.open(path)
+    FILES.open(path, create=True).append(b"abc")
+    assert FILES.open(path, create=True).size() == 3
+    assert FILES.open(path, truncate=True).size() == 0
+
+
+def test_modification_times_are_milliseconds(path: str) -> None:
+    FILES.open(path, create=True)
+    FILES.set_mtime_ms(path, 1_700_000_000_123)
+    assert FILES.mtime_ms(path) == 1_700_000_000_123
+
+
+def test_the_volume_has_a_size_and_no_more_free_than_that(tmp_path: Path) -> None:
+    total, free = FILES.disk_total_and_free(str(tmp_path))
+    assert 0 < free <= total
+
+
+# The lock
+
+
+def test_a_second_lock_in_this_process_is_refused_under_any_name_of_the_file(tmp_path: Path) -> None:
+    lock = FILES.lock(f"{tmp_path}/.lock")
+    (tmp_path / "alias").symlink_to(tmp_path)
+    for name in (f"{tmp_path}/.lock", f"{tmp_path}/./.lock", f"{tmp_path}/alias/.lock"):
+        with pytest.raises(DirectoryLockedError, match="this process"):
+            FILES.lock(name)
+    lock.release()
+    lock.release()
+    FILES.lock(f"{tmp_path}/.lock").release()
+
+
+LOCK_ELSEWHERE = """
+import sys
+from ottla.storage.files import DirectoryLockedError, OsFiles
+try:
+    lock = OsFiles().lock(sys.argv[1])
+except DirectoryLockedError as error:
+    print(error)
+"""
+
+
+def test_another_process_is_refused_even_after_a_refusal_in_this_one(tmp_path: Path) -> None:
+    """A POSIX lock is lost when its process closes any descriptor of the file, so a refusal must not open it."""
+    path = f"{tmp_path}/.lock"
+    lock = FILES.lock(path)
+    with pytest.raises(DirectoryLockedError):
+        FILES.lock(path)
+    arguments = [sys.executable, "-c", LOCK_ELSEWHERE, path]
+    while_held = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=30)
+    assert while_held.stdout == f"{path} is held by another process\n"
+    lock.release()
+    once_released = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=30)
+    assert once_released.stdout == ""
+
+
+def test_a_lock_file_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        FILES.lock(f"{tmp_path}/missing/.lock")
+    (tmp_path / "missing").mkdir()
+    FILES.lock(f"{tmp_path}/missing/.lock").release()
