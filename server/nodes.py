@@ -10,11 +10,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Self
+
+import trio
 
 from .fetch_sessions import FetchSessions
-
-# Connections that the kernel completes for us before we accept them.
-BACKLOG = 512
+from .listeners import ListenerConfig
 
 
 @dataclass(slots=True)
@@ -28,40 +29,55 @@ class Listener:
     name: str
     host: str
     port: int
-    advertised_host: str = ""
-    advertised_port: int = 0
+    advertised_host: str
+    advertised_port: int
     socket: socket.socket | None = None
 
-    def bind(self) -> None:
-        """Listen on `host:port` (0 takes a free port).
+    @classmethod
+    def of(cls, config: ListenerConfig) -> Self:
+        """The listener that `config` describes, not bound yet."""
+        return cls(config.name, config.host, config.port, config.advertised_host, config.advertised_port)
+
+    def bind(self, backlog: int) -> None:
+        """Listen on `host:port` (0 takes a free port), with `backlog` connections waiting at most.
 
         Raises:
             OSError: The address cannot be had; names it.
         """
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, protocol)
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            raise self._refused(error) from error
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(address)
-            sock.listen(BACKLOG)
+            sock.listen(backlog)
         except OSError as error:
             sock.close()
-            raise OSError(
-                error.errno, f"cannot listen on {self.host}:{self.port} ({self.name}): {error.strerror}"
-            ) from error
+            raise self._refused(error) from error
         sock.setblocking(False)
         self.socket = sock
         self.port = sock.getsockname()[1]
-        # Advertising a wildcard address would send clients nowhere.
-        self.advertised_host = self.advertised_host or (
-            "localhost" if self.host in ("", "0.0.0.0", "::") else self.host
-        )
+        # An address that means every interface would send clients nowhere.
+        self.advertised_host = self.advertised_host or socket.gethostname()
         self.advertised_port = self.advertised_port or self.port
 
+    def _refused(self, error: OSError) -> OSError:
+        return OSError(error.errno, f"cannot listen on {self.name}://{self.host}:{self.port}: {error.strerror}")
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT to connect to."""
+        host = self.host or "localhost"
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
     def close(self) -> None:
+        """Stop listening; a task that accepts on it ends."""
         if self.socket is not None:
+            trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
             self.socket = None
 

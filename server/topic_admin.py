@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -19,6 +19,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import PartitionEntry, TopicEntry
 from ..storage.config import LogConfig
 from ..storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition
+from .config import BrokerConfig
 from .config_resources import ConfigEntry, check_topic_configs, describe_topic
 from .topics import Partition, Topic
 
@@ -32,6 +33,29 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Replicas = tuple[int, ...]
+
+
+class InternalTopic(NamedTuple):
+    """How the broker creates a topic of its own."""
+
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str]
+
+
+def _consumer_offsets(config: BrokerConfig) -> InternalTopic:
+    return InternalTopic(
+        config.offsets_topic_num_partitions,
+        config.offsets_topic_replication_factor,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )
+
+
+INTERNAL_TOPIC_OPTIONS: dict[str, Callable[[BrokerConfig], InternalTopic]] = {"__consumer_offsets": _consumer_offsets}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +74,8 @@ class TopicAdmin:
     def __init__(self, broker: Broker, rng: random.Random) -> None:
         self._broker = broker
         self._rng = rng
-        self._lock = trio.Lock()
+        self.lock = trio.Lock()
+        """Held by whoever changes the catalog."""
 
     def check_name(self, name: str) -> None:
         """Raise KafkaError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
@@ -94,7 +119,7 @@ class TopicAdmin:
             if assignments
             else self._spread(num_partitions, replication_factor)
         )
-        log_config = check_topic_configs(self._broker.config, name, configs or {})
+        log_config = check_topic_configs(self._broker.config, configs or {})
         return TopicPlan(name, replicas, dict(configs or {}), log_config)
 
     def plan_growth(self, topic: Topic, count: int, assignments: Sequence[Replicas] | None) -> tuple[Replicas, ...]:
@@ -131,17 +156,20 @@ class TopicAdmin:
             KafkaError: TOPIC_ALREADY_EXISTS (another request was faster).
             OSError: The disk refused; the topic does not exist.
         """
-        async with self._lock:
+        async with self.lock:
             self._check_free(plan.name)
-            entry = TopicEntry(
-                plan.name,
-                self._rng.randbytes(16),
-                tuple(PartitionEntry(replicas, replicas[0]) for replicas in plan.replicas),
-                dict(plan.configs),
-            )
-            topic = await trio.to_thread.run_sync(self._create_on_disk, entry, plan.log_config)
-            self._broker.topics.add(topic)
-            return topic
+            return await self._create(plan)
+
+    async def _create(self, plan: TopicPlan) -> Topic:
+        entry = TopicEntry(
+            plan.name,
+            self._rng.randbytes(16),
+            tuple(PartitionEntry(replicas, replicas[0]) for replicas in plan.replicas),
+            dict(plan.configs),
+        )
+        topic = await trio.to_thread.run_sync(self._create_on_disk, entry, plan.log_config)
+        self._broker.topics.add(topic)
+        return topic
 
     async def auto_create(self, name: str) -> Topic:
         """The topic `name`, created with the broker's defaults if it is not there."""
@@ -154,6 +182,27 @@ class TopicAdmin:
                 return made_meanwhile
             raise
 
+    async def create_internal(self, name: str) -> Topic:
+        """The broker's own topic `name`, with the options meant for it; never more replicas than nodes.
+
+        Raises:
+            KafkaError, OSError: as `create`.
+        """
+        broker = self._broker
+        options = INTERNAL_TOPIC_OPTIONS.get(name)
+        if options is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"what {name} is for is not served yet")
+        internal = options(broker.config)
+        async with self.lock:
+            present = broker.topics.get(name)
+            if present is not None:
+                return present
+            factor = min(internal.replication_factor, len(broker.live_node_ids()))
+            plan = self.plan(
+                name, num_partitions=internal.partitions, replication_factor=factor, configs=internal.configs
+            )
+            return await self._create(plan)
+
     async def grow(self, topic: Topic, replicas: tuple[Replicas, ...]) -> None:
         """Add one partition per entry of `replicas`.
 
@@ -161,7 +210,7 @@ class TopicAdmin:
             KafkaError: INVALID_PARTITIONS (the topic changed since the plan), UNKNOWN_TOPIC_OR_PARTITION.
         """
         present = len(topic.partitions)
-        async with self._lock:
+        async with self.lock:
             self._check_alive(topic)
             if len(topic.partitions) != present:
                 raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} was changed meanwhile.")
@@ -182,18 +231,28 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         if topic.is_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
-        async with self._lock:
+        async with self.lock:
             self._check_alive(topic)
             await trio.to_thread.run_sync(broker.catalog.remove_topics, [topic.name])
             broker.topics.remove(topic)
             for partition in topic.partitions:
                 broker.waits.changed(partition.topic_partition)
-            await broker.housekeeping.remove_logs([partition.topic_partition for partition in topic.partitions])
+            await self._delete_logs([partition.topic_partition for partition in topic.partitions])
         broker.groups.topic_deleted(topic.name, topic.id)
+
+    async def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
+        """Rename the directories once no clean pass works in them."""
+        broker = self._broker
+        data_dirs = [broker.logs.data_dir_of(partition) for partition in partitions]
+        for partition in partitions:
+            await broker.cleaning.pause(partition)
+        broker.logs.delete_all(partitions, broker.clock.now_ms())
+        for partition, data_dir in zip(partitions, data_dirs, strict=True):
+            await broker.cleaning.forget(partition, data_dir)
 
     def effective_configs(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """What DescribeConfigs would say of a topic with these overrides."""
-        return describe_topic(self._broker.config, self._broker.catalog, overrides)
+        return describe_topic(self._broker.config, overrides)
 
     def _create_on_disk(self, entry: TopicEntry, config: LogConfig) -> Topic:
         """Worker thread. A failure takes the topic out of the catalog again."""

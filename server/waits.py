@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Self
 
 import trio
 
@@ -26,7 +27,7 @@ class Waiter:
         self._missing_bytes = missing_bytes
         self._event = trio.Event()
 
-    def __enter__(self) -> Waiter:
+    def __enter__(self) -> Self:
         for partition in self._partitions:
             self._waits.table[partition].add(self)
         return self
@@ -76,3 +77,9 @@ class Waits:
         """Something other than growth happened (deleted, leader moved): all its waiters look again."""
         for waiter in tuple(self.table.get(partition, ())):
             waiter.wake()
+
+    def wake_all(self) -> None:
+        """The broker stops: every waiter looks again, and answers."""
+        for waiters in tuple(self.table.values()):
+            for waiter in tuple(waiters):
+                waiter.wake()

@@ -153,7 +153,16 @@ def deleted_dir_name(topic: str, partition: int, unique_id: str) -> str:
 
     A topic that would make the name longer than file systems allow is cut.
     """
-    tail = f"-{partition}.{unique_id}-delete"
+    return _moving_dir_name(topic, partition, unique_id, "delete")
+
+
+def stray_dir_name(topic: str, partition: int, unique_id: str) -> str:
+    """As `deleted_dir_name`, for a directory that belongs to no topic and is kept."""
+    return _moving_dir_name(topic, partition, unique_id, "stray")
+
+
+def _moving_dir_name(topic: str, partition: int, unique_id: str, role: str) -> str:
+    tail = f"-{partition}.{unique_id}-{role}"
     return topic[: FILE_NAME_CHARACTERS_MAX - len(tail)] + tail
 
 

@@ -26,7 +26,7 @@ from ..connection import Context
 async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
     body: CreateTopicsRequest = request.body
     seen = Counter(topic.name for topic in body.topics)
-    results = []
+    results: list[CreatableTopicResult] = []
     for wanted in body.topics:
         if seen[wanted.name] > 1:
             if all(result.name != wanted.name for result in results):

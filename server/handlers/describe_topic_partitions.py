@@ -11,11 +11,11 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.describe_topic_partitions import (
+    Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
-    ResponseCursor,
 )
 from ...protocol.wire import ZERO_UUID
 from ..authorization import topic_operations
@@ -48,7 +48,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
             )
             continue
         if not left:
-            return _answer(found, ResponseCursor(topic_name=name, partition_index=0))
+            return _answer(found, Cursor(topic_name=name, partition_index=0))
         shown = topic.partitions[first_partition : first_partition + left]
         found.append(
             DescribeTopicPartitionsResponseTopic(
@@ -62,13 +62,13 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
         )
         left -= len(shown)
         if first_partition + len(shown) < len(topic.partitions):
-            return _answer(found, ResponseCursor(topic_name=name, partition_index=first_partition + len(shown)))
+            return _answer(found, Cursor(topic_name=name, partition_index=first_partition + len(shown)))
         first_partition = 0
     return _answer(found, None)
 
 
 def _answer(
-    topics: list[DescribeTopicPartitionsResponseTopic], cursor: ResponseCursor | None
+    topics: list[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None
 ) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=tuple(topics), next_cursor=cursor)
 

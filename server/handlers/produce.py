@@ -92,9 +92,10 @@ def _append(
                 f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, "
                 f"min.insync.replicas is {broker.min_insync_replicas(partition)}",
             )
-        if data.records is None:
+        records = data.records
+        if not isinstance(records, memoryview):
             raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
-        done = log.append(data.records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch)
+        done = log.append(records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch)
     except InvalidRecordError as error:
         return PartitionProduceResponse(
             index=data.index,
@@ -122,7 +123,7 @@ def _append(
             index=data.index, error_code=error.code, base_offset=-1, error_message=error.message
         )
     if not done.duplicate:
-        broker.waits.grew(partition.topic_partition, len(data.records))
+        broker.waits.grew(partition.topic_partition, len(records))
     if log.needs_flush:
         to_flush.append(log)
     return PartitionProduceResponse(

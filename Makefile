@@ -1,0 +1,55 @@
+# Everything here starts from nothing but Python 3.11 or newer and the package index.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= ./data
+
+.PHONY: run test check format compat-quick nightly docs clean help
+
+help:
+	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
+	@echo "make test          all tests"
+	@echo "make check         format, lint, types, import contracts, tests"
+	@echo "make compat-quick  other programs judge us, 10 minutes at most"
+	@echo "make nightly       all of that, at full length"
+
+$(BIN)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; call make with PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# The broker alone: no test tools.
+$(VENV)-run/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; call make with PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)-run
+	$(VENV)-run/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+run: $(VENV)-run/.ready
+	@$(VENV)-run/bin/ottla serve --profile dev --listener 127.0.0.1:9092 --data $(DATA) --hello
+
+test: $(BIN)/.ready
+	$(BIN)/python -m pytest
+
+check: $(BIN)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+format: $(BIN)/.ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+compat-quick: $(BIN)/.ready
+	$(BIN)/python -m compat.run quick
+
+nightly: $(BIN)/.ready
+	$(BIN)/python -m compat.run nightly
+
+clean:
+	rm -rf $(VENV) $(VENV)-run build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,118 @@
+"""Takes connections: one task per listener, one per connection, within the connection limits."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import trio
+
+from .connection import Connection
+from .nodes import Listener, Node
+from .transport import PlainTransport
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+log = logging.getLogger("ottla.acceptor")
+
+# Out of descriptors or memory: the kernel keeps the connection queued, so try again a little later.
+SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+SCARCE_WAIT_S = 0.1
+
+
+class Connections:
+    """The open connections of all nodes.
+
+    Limits: `max.connections` and `max.connections.per.ip` (with `…overrides`). A connection beyond a
+    limit is closed at once with one log line.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._open: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._one_left = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(tuple(self._open))
+
+    async def accept_on(self, node: Node, listener: Listener, nursery: trio.Nursery) -> None:
+        """Accept on `listener` until it is closed; connections run in `nursery`."""
+        while listener.socket is not None:
+            try:
+                await trio.lowlevel.wait_readable(listener.socket)
+                sock, address = listener.socket.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                continue
+            except trio.ClosedResourceError:
+                return
+            except OSError as error:
+                if error.errno in SCARCE:
+                    log.warning("cannot accept on %s:%d: %s", listener.host, listener.port, error)
+                    await trio.sleep(SCARCE_WAIT_S)
+                    continue
+                raise
+            self._admit(sock, address, node, listener, nursery)
+
+    def _admit(
+        self, sock: socket.socket, address: tuple[str, int], node: Node, listener: Listener, nursery: trio.Nursery
+    ) -> None:
+        host = address[0]
+        config = self._broker.config
+        limit = config.max_connections_by_host.get(host, config.max_connections_per_ip)
+        reason = None
+        if len(self._open) >= config.max_connections:
+            reason = f"max.connections is {config.max_connections}"
+        elif self._per_host[host] >= limit:
+            reason = f"max.connections.per.ip for {host} is {limit}"
+        if reason:
+            log.warning("refusing a connection from %s: %s", host, reason)
+            sock.close()
+            return
+        connection = Connection(self._broker, node, listener, PlainTransport(sock), f"{host}:{address[1]}")
+        self._open.add(connection)
+        self._per_host[host] += 1
+        nursery.start_soon(self._serve, connection, host)
+
+    async def _serve(self, connection: Connection, host: str) -> None:
+        try:
+            await connection.serve()
+        finally:
+            self._open.discard(connection)
+            self._per_host[host] -= 1
+            if not self._per_host[host]:
+                del self._per_host[host]
+            self._one_left.set()
+
+    def shrink_idle(self) -> None:
+        """Make idle connections give back large receive buffers."""
+        for connection in self._open:
+            connection.shrink()
+
+    def close_idle(self, idle_before_ms: int) -> None:
+        """Close connections that have waited for a request since before `idle_before_ms`."""
+        for connection in tuple(self._open):
+            if not connection.busy and connection.idle_since_ms < idle_before_ms:
+                log.info("closing %s: idle longer than connections.max.idle.ms", connection.peer)
+                connection.close()
+
+    async def drain(self, deadline_s: float) -> None:
+        """Close connections as their requests end; those still busy after `deadline_s` are closed too."""
+        with trio.move_on_after(deadline_s):
+            while self._open:
+                for connection in tuple(self._open):
+                    if not connection.busy:
+                        connection.close()
+                self._one_left = trio.Event()
+                await self._one_left.wait()
+        for connection in tuple(self._open):
+            log.warning("closing %s in the middle of a request: the broker stops", connection.peer)
+            connection.close()

@@ -1,0 +1,274 @@
+"""The broker: what it owns, how it starts and how it stops.
+
+Start, in an order that leaves nothing behind when a step fails: bind all listeners, lock and load the
+data directories, load or make the catalog, then accept. Stop: accept no more, let requests in progress
+end (until a deadline), stop the cleaner, close the logs, which marks the directories as cleanly closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import trio
+
+from ..storage.catalog import Catalog
+from ..storage.config import LogConfig
+from ..storage.files import Files, OsFiles
+from ..storage.log import AppendInfo, Log
+from ..storage.manager import LogManager
+from ..storage.paths import TopicPartition
+from ..storage.validation import AppendOrigin
+from .acceptor import Connections
+from .cleaning import Cleaning
+from .clock import Clock
+from .config import BrokerConfig, StaticConfig, usable
+from .fetch_sessions import FetchSessions
+from .flusher import Flusher
+from .frames import MemoryBudget
+from .groups.service import GroupService
+from .handlers import Handlers
+from .housekeeping import Housekeeping
+from .nodes import Listener, Node, close_all
+from .opening import open_store
+from .producer_ids import ProducerIds
+from .topic_admin import TopicAdmin
+from .topics import Partition, Topic, Topics
+from .waits import Waits
+
+log = logging.getLogger("ottla.broker")
+
+# Requests in progress get this long to end when the broker stops.
+STOP_DEADLINE_S = 5.0
+# What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see the README's differences.
+DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
+
+CLUSTER_DEFAULT = ""
+"""The catalog's name for dynamic configs of all nodes."""
+
+
+class Feature(NamedTuple):
+    """A feature that ApiVersions names: the levels we know, and the finalized one."""
+
+    min_level: int
+    max_level: int
+    level: int
+
+
+class Broker:
+    """All nodes of this process over one store. Made by `run_broker`."""
+
+    def __init__(self, static: StaticConfig, *, clock: Clock, files: Files, rng: random.Random) -> None:
+        self.static = static
+        self.config: BrokerConfig = static.node(static.node_ids[0])
+        """What the first node runs with; what all nodes share is read from here."""
+        self.clock = clock
+        self.files = files
+        self.rng = rng
+        self.stopping = False
+        self.config_lock = trio.Lock()
+        """Held from reading what is configured to writing what shall be, so that no change is lost."""
+        self.handlers = Handlers()
+        self.waits = Waits()
+        self.topics = Topics()
+        self.flusher = Flusher(clock)
+        self.connections = Connections(self)
+        limit = self.config.queued_max_request_bytes
+        self.request_memory = MemoryBudget(limit if limit > 0 else DEFAULT_REQUEST_MEMORY_BYTES)
+        self.request_memory.reclaim = self.connections.shrink_idle
+        self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
+        self.features: dict[str, Feature] = {}
+        self.features_epoch = 0
+        # Set by `open`, before anything is served.
+        self.logs: LogManager
+        self.catalog: Catalog
+        self.admin: TopicAdmin
+        self.producer_ids: ProducerIds
+        self.cleaning: Cleaning
+        self.housekeeping: Housekeeping
+        self.groups: GroupService
+
+    def open(self) -> None:
+        """Lock and load the data directories. Blocks; runs in a worker thread before anything is served.
+
+        Raises:
+            OSError, DirectoryLockedError, CatalogError, DataDirectoryError: One clear line each.
+        """
+        self.logs, self.catalog = open_store(self)
+        self._apply_dynamic_configs()
+        self.admin = TopicAdmin(self, self.rng)
+        self.producer_ids = ProducerIds(self.catalog)
+        self.cleaning = Cleaning(self)
+        self.housekeeping = Housekeeping(self)
+
+    # What the nodes are
+
+    @property
+    def cluster_id(self) -> str:
+        return self.catalog.cluster_id
+
+    def node(self, node_id: int) -> Node | None:
+        """The node with this id, if there is one."""
+        return next((node for node in self.nodes if node.node_id == node_id), None)
+
+    def live_node_ids(self) -> list[int]:
+        """Ids of the nodes that serve, ascending."""
+        return [node.node_id for node in self.nodes]
+
+    def controller_id(self) -> int:
+        """The node that clients are told to send admin requests to."""
+        return self.nodes[0].node_id
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT of each node's first listener, comma-separated, in id order."""
+        return ",".join(node.listeners[0].address for node in self.nodes)
+
+    # What handlers ask for
+
+    async def new_producer_id(self) -> int:
+        """A producer id that was never given before."""
+        return await self.producer_ids.take()
+
+    async def flush(self, logs: Iterable[Log]) -> None:
+        """Return once everything appended to `logs` so far survives a power loss."""
+        await self.flusher.flush(logs)
+
+    def min_insync_replicas(self, partition: Partition) -> int:
+        """`min.insync.replicas` of the topic; for the broker's own topics at most their replication factor."""
+        wanted = partition.log.config.min_insync_replicas
+        return min(wanted, len(partition.replicas)) if partition.topic.is_internal else wanted
+
+    def append_internal(self, topic_partition: TopicPartition, records: bytearray) -> AppendInfo:
+        """Append batches that the broker wrote itself, and wake whoever fetches them.
+
+        Raises:
+            KafkaError: as Log.append.
+        """
+        partition = self.topics.partition(*topic_partition)
+        done = partition.log.append(
+            memoryview(records),
+            now_ms=self.clock.now_ms(),
+            leader_epoch=partition.leader_epoch,
+            origin=AppendOrigin.COORDINATOR,
+        )
+        self.waits.grew(topic_partition, len(records))
+        return done
+
+    async def ensure_internal_topic(self, name: str) -> Topic:
+        """The broker's own topic `name`, created with the options meant for it if it is not there."""
+        return self.topics.get(name) or await self.admin.create_internal(name)
+
+    # Configuration
+
+    def topic_log_config(self, name: str) -> LogConfig:
+        """The values that the logs of topic `name` run with."""
+        entry = self.catalog.topics.get(name)
+        return self.config.topic_config(entry.configs if entry else {})
+
+    async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace the overrides of a topic; they hold from the next append, retention run or clean pass on.
+
+        `configs` has been checked. Raises KeyError if the topic was deleted meanwhile.
+        """
+        async with self.admin.lock:
+            await trio.to_thread.run_sync(self.catalog.set_topic_configs, name, configs)
+        self._reconfigure_logs([name])
+
+    async def alter_broker_configs(self, node: str, configs: Mapping[str, str]) -> None:
+        """Replace the dynamic configs of node id `node` or of the cluster default (""); holds at once."""
+        async with self.admin.lock:
+            await trio.to_thread.run_sync(self.catalog.set_broker_configs, node, configs)
+        self._apply_dynamic_configs()
+        self._reconfigure_logs([topic.name for topic in self.topics])
+        self.cleaning.reconfigure()
+
+    def config_of(self, node_id: int) -> BrokerConfig:
+        """What the node with this id runs with."""
+        cluster, problems = usable(self.catalog.broker_configs(CLUSTER_DEFAULT))
+        own, more_problems = usable(self.catalog.broker_configs(str(node_id)))
+        for problem in problems + more_problems:
+            log.warning("%s", problem)
+        return self.static.node(node_id, cluster_dynamic=cluster, node_dynamic=own)
+
+    def _apply_dynamic_configs(self) -> None:
+        self.config = self.config_of(self.nodes[0].node_id)
+
+    def _reconfigure_logs(self, names: Iterable[str]) -> None:
+        for name in names:
+            topic = self.topics.get(name)
+            if topic is not None:
+                config = self.topic_log_config(name)
+                for partition in topic.partitions:
+                    self.cleaning.log_reconfigured(partition.log, config)
+
+
+def _node(config: BrokerConfig, rng: random.Random) -> Node:
+    return Node(
+        config.node_id,
+        [Listener.of(listener) for listener in config.listener_configs],
+        FetchSessions(config.max_incremental_fetch_session_cache_slots, rng),
+        config.broker_rack,
+    )
+
+
+@asynccontextmanager
+async def run_broker(
+    static: StaticConfig,
+    *,
+    clock: Clock | None = None,
+    files: Files | None = None,
+    rng: random.Random | None = None,
+) -> AsyncIterator[Broker]:
+    """Start a broker, yield it while it serves, and stop it cleanly.
+
+    Raises:
+        OSError: A listener cannot be had, or the disk refuses.
+        ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError: Bad options or an unusable
+            data directory; each message is one clear line, and nothing was written.
+    """
+    broker = Broker(static, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random())
+    try:
+        for node in broker.nodes:
+            for listener in node.listeners:
+                listener.bind(broker.config.socket_listen_backlog_size)
+        await trio.to_thread.run_sync(broker.open)
+        try:
+            async with _serving(broker):
+                yield broker
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(broker.logs.close, broker.clock.now_ms())
+    finally:
+        close_all(broker.nodes)
+
+
+@asynccontextmanager
+async def _serving(broker: Broker) -> AsyncIterator[None]:
+    """Tasks and connections, from the first to the last one."""
+    async with trio.open_nursery() as nursery:
+        broker.groups = GroupService(broker)
+        await nursery.start(broker.groups.run)
+        nursery.start_soon(broker.housekeeping.run)
+        nursery.start_soon(broker.cleaning.run)
+        for node in broker.nodes:
+            for listener in node.listeners:
+                nursery.start_soon(broker.connections.accept_on, node, listener, nursery)
+        try:
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await _drain(broker)
+            nursery.cancel_scope.cancel()
+
+
+async def _drain(broker: Broker) -> None:
+    """Let requests in progress end and take no new ones."""
+    broker.stopping = True
+    close_all(broker.nodes)
+    broker.groups.close()
+    broker.waits.wake_all()
+    await broker.connections.drain(STOP_DEADLINE_S)

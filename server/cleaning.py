@@ -1,0 +1,190 @@
+"""Runs clean passes: picks the filthiest log, cleans it in a worker thread, swaps on the Trio thread.
+
+One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, then runs retention on all
+compacted logs that are free (they get theirs from here, not from the retention job), and waits
+`log.cleaner.backoff.ms` if there was nothing to clean.
+Source: Apache Kafka's LogCleaner; cleaner-semantics §1.2, §1.21, §1.23.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+import trio.from_thread
+
+from ..protocol.errors import KafkaError
+from ..storage.clean_kernel import SECRET_BYTES
+from ..storage.cleaner import Cleaner, CleaningAbortedError, CleanStats
+from ..storage.cleaner_manager import CleanerManager, MeasuringError
+from ..storage.config import LogConfig
+from ..storage.dirtiness import LogToClean
+from ..storage.log import Log
+from ..storage.paths import TopicPartition
+from ..storage.segment import LogSegment
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+log = logging.getLogger("ottla.cleaner")
+
+
+class Cleaning:
+    """The cleaner threads of one broker, and the way to keep them off a partition."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.manager = CleanerManager(broker.files, broker.logs.logs)
+        self._restart = trio.CancelScope()
+        self._restarting = False
+        # Held while a worker thread writes a cleaner checkpoint, so that two never write one file.
+        self._checkpoint_lock = trio.Lock()
+
+    async def run(self) -> None:
+        """Clean until cancelled; `reconfigure` starts the threads anew with the options of that moment."""
+        while True:
+            config = self._broker.config
+            self._restarting = False
+            with trio.CancelScope() as self._restart:
+                if not config.log_cleaner_enable:
+                    await trio.sleep_forever()
+                threads = config.log_cleaner_threads
+                async with trio.open_nursery() as nursery:
+                    for _ in range(threads):
+                        nursery.start_soon(
+                            self._work,
+                            Cleaner(
+                                dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size // threads,
+                                load_factor=config.log_cleaner_io_buffer_load_factor,
+                                io_buffer_bytes=config.log_cleaner_io_buffer_size // threads,
+                            ),
+                        )
+
+    def reconfigure(self) -> None:
+        """Take on changed options; passes in progress are given up and redone."""
+        self._restarting = True
+        self._restart.cancel()
+
+    async def _work(self, cleaner: Cleaner) -> None:
+        clock = self._broker.clock
+        while True:
+            cleaned = await self.clean_filthiest(cleaner)
+            self.delete_from_compacted_logs()
+            self.manager.forget_missing()
+            if not cleaned:
+                await clock.sleep_until(clock.now_ms() + self._broker.config.log_cleaner_backoff_ms)
+            await trio.lowlevel.checkpoint()
+
+    async def clean_filthiest(self, cleaner: Cleaner) -> bool:
+        """One pass over the log that needs it most; False if none does or the pass came to nothing."""
+        manager, now_ms = self.manager, self._broker.clock.now_ms()
+        try:
+            chosen = manager.filthiest(now_ms)
+        except (MeasuringError, OSError) as error:
+            log.error("%s", error)
+            return False
+        if chosen is None:
+            return False
+        partition = chosen.log.topic_partition
+        started = trio.current_time()
+        # A pass ends by its own checkpoints, never in the middle of a swap.
+        with trio.CancelScope(shield=True):
+            try:
+                end_offset, stats = await trio.to_thread.run_sync(self._clean, cleaner, chosen, now_ms)
+            except CleaningAbortedError:
+                await self._save(chosen, chosen.first_dirty_offset)
+                return False
+            except OSError as error:
+                log.error("%s: %s", partition, chosen.log.fail(error).message)
+                await self._save(chosen, chosen.first_dirty_offset)
+                return False
+            except Exception as error:
+                # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
+                log.exception("%s cannot be cleaned and is left alone from now on", partition)
+                manager.mark_uncleanable(partition, str(error))
+                return False
+            else:
+                await self._save(chosen, end_offset)
+            finally:
+                manager.done_cleaning(chosen)
+        _report(partition, chosen, end_offset, stats, trio.current_time() - started)
+        return True
+
+    async def _save(self, cleaned: LogToClean, end_offset: int) -> None:
+        """Write the checkpoint, unless somebody asked for the partition meanwhile."""
+        try:
+            await trio.to_thread.run_sync(self.manager.save_end_offset, cleaned, end_offset)
+        except OSError as error:
+            log.error("cannot write the cleaner checkpoint of %s: %s", cleaned.log.topic_partition, error)
+
+    def _clean(self, cleaner: Cleaner, chosen: LogToClean, now_ms: int) -> tuple[int, CleanStats]:
+        """Worker thread: one pass."""
+        broker, partition = self._broker, chosen.log.topic_partition
+
+        def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+            chosen.log.prepare_swap(new, old)
+            trio.from_thread.run_sync(chosen.log.commit_swap, new, old, broker.clock.now_ms())
+
+        def checkpoint(_bytes_moved: int) -> None:
+            if broker.stopping or self._restarting or self.manager.is_aborting(partition):
+                raise CleaningAbortedError
+
+        return cleaner.clean(chosen, now_ms, secret=os.urandom(SECRET_BYTES), swap=swap, checkpoint=checkpoint)
+
+    def delete_from_compacted_logs(self) -> None:
+        """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
+        now_ms = self._broker.clock.now_ms()
+        for candidate in self.manager.begin_deletion():
+            try:
+                candidate.delete_old_segments(now_ms)
+            except KafkaError as error:
+                log.error("%s", error.message)
+            finally:
+                self.manager.done_deleting([candidate.topic_partition])
+
+    def log_reconfigured(self, changed: Log, config: LogConfig) -> None:
+        """Give `changed` its new configuration; a pass over a log that is no longer compacted is given up."""
+        was_compact = changed.config.is_compact
+        changed.config = config
+        partition = changed.topic_partition
+        if was_compact and not config.is_compact and self.manager.is_busy(partition):
+            resume = partial(self.resume, partition)
+            if self.manager.abort_and_pause(partition, resume):
+                resume()
+
+    async def pause(self, partition: TopicPartition) -> None:
+        """Return once no pass touches `partition`, and none will until `resume`."""
+        paused = trio.Event()
+        if not self.manager.abort_and_pause(partition, paused.set):
+            await paused.wait()
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Take back one `pause`."""
+        self.manager.resume([partition])
+
+    async def forget(self, partition: TopicPartition, data_dir: str) -> None:
+        """A paused partition was deleted: its checkpoint entry and marks go."""
+        async with self._checkpoint_lock:
+            await trio.to_thread.run_sync(self.manager.forget, partition, data_dir)
+        self.manager.resume([partition])
+
+
+def _report(partition: TopicPartition, cleaned: LogToClean, end_offset: int, stats: CleanStats, seconds: float) -> None:
+    log.info(
+        "cleaned %s from %d to %d in %.2f s: %d -> %d bytes, %d -> %d records, %d -> %d segments, map %.1f %% full",
+        partition,
+        cleaned.first_dirty_offset,
+        end_offset,
+        seconds,
+        stats.bytes_read,
+        stats.bytes_written,
+        stats.records_read,
+        stats.records_written,
+        stats.segments_before,
+        stats.segments_after,
+        100 * stats.map_utilization,
+    )

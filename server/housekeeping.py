@@ -1,0 +1,92 @@
+"""What the broker does without being asked: the log jobs, each at its interval on the broker's clock.
+
+Moving the clock makes every job due that would be due at that time. Waiting for the disk happens in
+worker threads; decisions and state stay on the Trio thread. Compacted logs get their retention from
+`cleaning`, not from here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+log = logging.getLogger("ottla.housekeeping")
+
+# How often to look for sealed segments to sync, files to remove, appends whose `flush.ms` is over and idle
+# connections. Apache Kafka gives each its own timer; one look a second over all costs less.
+TICK_MS = 1_000
+
+
+class Housekeeping:
+    """The periodic jobs of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def run(self) -> None:
+        """Run all jobs until cancelled."""
+        config = self._broker.config
+        jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (TICK_MS, self.tick),
+            (config.log_retention_check_interval_ms, self.retain),
+            (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
+            (config.producer_id_expiration_check_interval_ms, self.expire_producers),
+        ]
+        async with trio.open_nursery() as nursery:
+            for interval_ms, job in jobs:
+                nursery.start_soon(self._repeat, interval_ms, job)
+
+    async def _repeat(self, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
+        clock = self._broker.clock
+        due_ms = clock.now_ms() + min(interval_ms, self._broker.config.log_initial_task_delay_ms)
+        while True:
+            await clock.sleep_until(due_ms)
+            due_ms = clock.now_ms() + interval_ms
+            try:
+                await job()
+            except (OSError, KafkaError) as error:
+                # A log or directory that went offline is left out next time; the others still need the job.
+                log.error("%s: %s", job.__name__, error)
+
+    async def tick(self) -> None:
+        """The jobs of every second."""
+        broker, now_ms = self._broker, self._broker.clock.now_ms()
+        for remove in broker.logs.due_deletions(now_ms):
+            await trio.to_thread.run_sync(remove)
+        await broker.flusher.flush(broker.logs.logs_to_flush(now_ms))
+        await broker.flusher.flush_sealed(broker.logs.logs.values())
+        idle_ms = broker.config.connections_max_idle_ms
+        if idle_ms >= 0:
+            broker.connections.close_idle(now_ms - idle_ms)
+
+    async def retain(self) -> None:
+        """Retention by size, time and log start of every log without compaction that nobody holds."""
+        broker, now_ms = self._broker, self._broker.clock.now_ms()
+        for candidate in broker.cleaning.manager.begin_retention():
+            try:
+                candidate.delete_old_segments(now_ms)
+            except KafkaError as error:
+                log.error("%s", error.message)
+            finally:
+                broker.cleaning.resume(candidate.topic_partition)
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Write how far each log is known to be on disk."""
+        await trio.to_thread.run_sync(self._broker.logs.checkpoint_recovery_points)
+
+    async def checkpoint_log_starts(self) -> None:
+        """Write the log start offsets that DeleteRecords moved."""
+        await trio.to_thread.run_sync(self._broker.logs.checkpoint_log_starts)
+
+    async def expire_producers(self) -> None:
+        """Forget producers that have been idle for `producer.id.expiration.ms`."""
+        self._broker.logs.expire_producers(self._broker.clock.now_ms())

@@ -1,0 +1,97 @@
+"""`ottla serve`: options in, a broker that runs until a signal comes."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+
+import trio
+
+from ..storage.catalog import CatalogError
+from ..storage.config import ConfigError
+from ..storage.files import DirectoryLockedError
+from ..storage.manager import DataDirectoryError
+from .broker import run_broker
+from .config import StaticConfig, static_config
+from .properties import Properties, parse_server_properties
+
+log = logging.getLogger("ottla")
+
+
+HELLO = """
+Ottla serves Kafka clients at {address}. With `pip install kafka-python`:
+
+    from kafka import KafkaConsumer, KafkaProducer
+    with KafkaProducer(bootstrap_servers="{address}") as producer:
+        producer.send("greetings", key=b"me", value=b"hello").get()
+    for record in KafkaConsumer("greetings", bootstrap_servers="{address}", auto_offset_reset="earliest", consumer_timeout_ms=1000):
+        print(record.offset, record.key, record.value)
+
+Stop with Ctrl-C."""
+
+
+class StartError(Exception):
+    """Why the broker does not start, in one line."""
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code 0.
+
+    Raises:
+        StartError: Bad options, an address or a data directory that cannot be used. Nothing was written.
+    """
+    try:
+        static = _configuration(options)
+        for line in static.warnings:
+            log.warning("%s", line)
+        trio.run(_run, static, options.hello)
+    except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
+        raise StartError(str(error)) from error
+    return 0
+
+
+def _configuration(options: argparse.Namespace) -> StaticConfig:
+    flags = {}
+    if options.data is not None:
+        flags["log.dirs"] = options.data
+    if options.listener:
+        flags["listeners"] = ",".join(_listener(text) for text in options.listener)
+    overrides = {}
+    for text in options.override:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise ConfigError(f"Invalid value {text} for --override: must be NAME=VALUE")
+        overrides[name.strip()] = value
+    return static_config(
+        profile=options.profile,
+        file=_file(options.config) if options.config else None,
+        flags=flags,
+        overrides=overrides,
+        nodes=options.nodes,
+    )
+
+
+def _listener(text: str) -> str:
+    return text if "://" in text else f"PLAINTEXT://{text}"
+
+
+def _file(path: str) -> Properties:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_server_properties(file.read())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
+async def _run(static: StaticConfig, hello: bool) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with run_broker(static) as broker:
+            print(f"ready {broker.bootstrap}", flush=True)
+            if hello:
+                print(HELLO.format(address=broker.nodes[0].listeners[0].address), flush=True)
+            async for number in signals:
+                log.info("%s: stopping", signal.Signals(number).name)
+                break
