@@ -1,0 +1,184 @@
+"""Frames as they come and go: headers, unknown APIs and versions, bytes too few and too many."""
+
+import importlib
+import random
+from typing import Any
+
+import pytest
+
+from ottla.protocol.apis import APIS, Api
+from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
+from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.strategies import as_of, same, sample
+
+API_VERSIONS, METADATA, PRODUCE, FETCH = APIS[18], APIS[3], APIS[0], APIS[1]
+VERSIONS = [
+    pytest.param(api, version, id=f"{api.name} v{version}")
+    for api in APIS.values()
+    for version in range(api.versions[0], api.versions[1] + 1)
+]
+
+
+def frame_of(api: Api, version: int, body: Any, *, client_id: str | None = "client") -> bytearray:
+    """A request frame without its size."""
+    return bytearray(encode_request(api, version, 77, client_id, body)[4:])
+
+
+@pytest.mark.parametrize("api, version", VERSIONS)
+def test_a_request_and_its_response_arrive(api: Api, version: int) -> None:
+    body, answer = as_of(sample(api.request), version), as_of(sample(api.response), version)
+
+    request = parse_request(memoryview(frame_of(api, version, body)))
+    sent = b"".join(encode_response(request, answer))
+
+    assert (api, version, 77, "client") == (request.api, request.version, request.correlation_id, request.client_id)
+    assert same(body, request.body)
+    assert len(sent) == 4 + int.from_bytes(sent[:4], "big")
+    correlation_id, received = parse_response(api, version, sent[4:])
+    assert correlation_id == 77
+    assert same(answer, received)
+
+
+@pytest.mark.parametrize("api, version", VERSIONS)
+def test_frames_cut_anywhere_or_with_bytes_left_over_are_refused(api: Api, version: int) -> None:
+    frame = frame_of(api, version, as_of(sample(api.request), version))
+    for end in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            parse_request(memoryview(frame)[:end])
+    with pytest.raises(ProtocolError, match="1 bytes behind the request"):
+        parse_request(memoryview(frame + b"\0"))
+
+    answer = b"".join(encode_response(Request(api, version, 77, None, ()), as_of(sample(api.response), version)))[4:]
+    for end in range(len(answer)):
+        with pytest.raises(ProtocolError):
+            parse_response(api, version, answer[:end])
+    with pytest.raises(ProtocolError, match="1 bytes behind the response"):
+        parse_response(api, version, answer + b"\0")
+
+
+def test_damaged_frames_are_parsed_or_refused_but_nothing_else() -> None:
+    """Any bytes: a request or ProtocolError."""
+    dice = random.Random(20)
+    for api in APIS.values():
+        for version in range(api.versions[0], api.versions[1] + 1):
+            frame = frame_of(api, version, as_of(sample(api.request), version))
+            for _ in range(20):
+                mangled = bytearray(frame)
+                for _ in range(dice.randrange(1, 4)):
+                    mangled[dice.randrange(len(mangled))] = dice.randrange(256)
+                try:
+                    assert isinstance(parse_request(memoryview(mangled)), Request)
+                except ProtocolError as refused:
+                    assert str(refused)
+
+
+@pytest.mark.parametrize(
+    "frame, why",
+    [
+        (b"", "a request of 0 bytes has no header"),
+        (b"\0\x12\0\0\0\0\0", "a request of 7 bytes has no header"),
+        (bytes.fromhex("03e7 0000 00000001 ffff"), "unknown API key 999"),
+        (bytes.fromhex("ffff 0000 00000001 ffff"), "unknown API key -1"),
+        (bytes.fromhex("0000 0002 00000001 ffff"), r"Produce version 2 is not among \(3, 13\)"),
+        (bytes.fromhex("0003 000e 00000001 ffff"), "Metadata version 14 is not among"),
+        (bytes.fromhex("0003 ffff 00000001 ffff"), "Metadata version -1 is not among"),
+        (bytes.fromhex("0003 0000 00000001 0005 6162"), "client id cut short"),
+        (bytes.fromhex("0003 0000 00000001 0001 ff"), "client id: 'utf-8'"),
+        (bytes.fromhex("0003 0009 00000001 ffff"), "header: tagged fields cut short"),
+        (bytes.fromhex("0003 0009 00000001 ffff 01 00 05 00"), "header: tagged fields cut short"),
+        (bytes.fromhex("0003 0009 00000001 ffff 01 00"), "header: tagged fields cut short"),
+        (bytes.fromhex("0003 0009 00000001 ffff ffffffff0f"), "header: 4294967295 tagged fields"),
+        (bytes.fromhex("0003 0009 00000001 ffff 8102" + "0000" * 257), "header: 257 tagged fields, more than 256"),
+        (bytes.fromhex("0012 0005 00000001 0005 61"), "client id cut short"),
+    ],
+)
+def test_these_frames_are_refused(frame: bytes, why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        parse_request(memoryview(frame))
+
+
+def test_tagged_fields_of_the_header_are_passed_over() -> None:
+    frame = bytes.fromhex("0003 0009 00000001 ffff 02 00 01 ff 8101 02 0000  00 01 00 00 00")
+    assert parse_request(memoryview(frame)).body == MetadataRequest(topics=None, allow_auto_topic_creation=True)
+
+
+@pytest.mark.parametrize("version", [5, 32767, -1])
+def test_an_unknown_version_of_api_versions_is_told_which_ones_there_are(version: int) -> None:
+    """KIP-511: the client's first request may be newer than the broker; its body cannot be read, but is answered in
+    version 0 with the versions of this one API."""
+    frame = version.to_bytes(2, "big", signed=True)
+    request = parse_request(memoryview(b"\0\x12" + frame + bytes.fromhex("00000007 0001 63 deadbeef")))
+
+    sent = b"".join(encode_response(request, None))
+
+    assert (version, 7, "c", None) == (request.version, request.correlation_id, request.client_id, request.body)
+    assert sent == bytes.fromhex("00000010 00000007 0023 00000001 0012 0000 0004")
+    mine = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    assert b"".join(encode_response(request, mine)) == bytes.fromhex("0000000a 00000007 0023 00000000")
+
+
+def test_responses_of_api_versions_keep_the_oldest_header() -> None:
+    request = parse_request(memoryview(frame_of(API_VERSIONS, 3, ApiVersionsRequest(client_software_name="x"))))
+    assert b"".join(encode_response(request, ApiVersionsResponse())) == bytes.fromhex(
+        "0000000c 0000004d 0000 01 00000000 00"
+    )
+
+
+def test_a_request_without_client_id_is_parsed() -> None:
+    frame = frame_of(METADATA, 12, MetadataRequest(), client_id=None)
+    assert parse_request(memoryview(frame)).client_id is None
+
+
+def test_records_of_a_request_are_views_into_the_frame() -> None:
+    partition = PartitionProduceData(index=0, records=b"batch")
+    frame = frame_of(PRODUCE, 9, ProduceRequest(topic_data=(TopicProduceData(partition_data=(partition,)),)))
+
+    records = parse_request(memoryview(frame)).body.topic_data[0].partition_data[0].records
+    records[0] = ord("B")
+
+    assert b"Batch" in frame
+
+
+def test_records_of_a_response_stay_parts_of_their_own() -> None:
+    first, second = b"first batch", memoryview(b"second")
+    partitions = tuple(PartitionData(partition_index=n, records=r) for n, r in enumerate((first, b"", second)))
+    response = FetchResponse(responses=(FetchableTopicResponse(topic="t", partitions=partitions),))
+    request = Request(FETCH, 4, 1, None, ())
+
+    parts = encode_response(request, response)
+
+    assert parts[1] is first and parts[3] is second and len(parts) == 4
+    assert sum(map(len, parts)) == 4 + int.from_bytes(parts[0][:4], "big")
+    _, received = parse_response(FETCH, 4, b"".join(parts)[4:])
+    assert same(response, received)
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+@pytest.mark.parametrize("client_id", [None, "", "ä"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_headers_are_those_of_kafka_python(flexible: bool, client_id: str | None) -> None:
+    headers = importlib.import_module("kafka.protocol.api_header")
+    version = 9 if flexible else 8
+    frame = frame_of(METADATA, version, MetadataRequest(), client_id=client_id)
+
+    theirs = headers.RequestHeader(
+        request_api_key=3, request_api_version=version, correlation_id=77, client_id=client_id
+    ).encode(flexible=flexible)
+    answer = headers.ResponseHeader(correlation_id=77).encode(flexible=flexible)
+
+    assert bytes(frame[: len(theirs)]) == bytes(theirs)
+    request = Request(METADATA, version, 77, None, ())
+    sent = b"".join(encode_response(request, as_of(sample(METADATA.response), version)))
+    assert sent[4:].startswith(bytes(answer))
+    correlation_id, _ = parse_response(METADATA, version, sent[4:])
+    assert correlation_id == 77
+
+
+def test_a_response_that_is_too_short_for_its_header_is_refused() -> None:
+    for frame in (b"", b"\0\0\0"):
+        with pytest.raises(ProtocolError, match="has no header"):
+            parse_response(METADATA, 12, frame)

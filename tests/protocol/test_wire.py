@@ -1,0 +1,353 @@
+"""The codec on small messages of our own: which bytes stand for which values, and what is refused."""
+
+import math
+import tracemalloc
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import fields_of
+from ottla.protocol.wire import (
+    MAX_ELEMENTS,
+    ZERO_UUID,
+    Bool,
+    Bytes,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Parts,
+    Records,
+    String,
+    UInt16,
+    UInt32,
+    Uuid,
+    codec,
+    nullable_since,
+    read_uvarint,
+    since,
+    tag,
+    until,
+    uvarint,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    a: Bool = False
+    b: Int8 = 0
+    c: Int16 = 0
+    d: UInt16 = 0
+    e: Int32 = 0
+    f: UInt32 = 0
+    g: Int64 = 0
+    h: Float64 = 0.0
+    i: Uuid = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    plain: String = ""
+    maybe: String | None = None
+    raw: Bytes = b""
+    raw_maybe: Bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    x: Int32 = 0
+    name: String = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrays:
+    numbers: tuple[Int32, ...] = ()
+    texts: tuple[String, ...] = ()
+    points: tuple[Point, ...] = ()
+    maybe: tuple[Int16, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changing:
+    always: Int16 = 0
+    old: Annotated[String, until(1)] = "gone"
+    new: Annotated[Int64, since(2)] = -1
+    maybe: Annotated[String | None, nullable_since(2)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagged:
+    plain: Int16 = 0
+    first: Annotated[Int32, tag(0)] = -1
+    texts: Annotated[tuple[String, ...], tag(1)] = ()
+    point: Annotated[Point, tag(2)] = Point()
+    maybe: Annotated[String | None, tag(3)] = None
+    later: Annotated[Int8, since(5), tag(200)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    point: Point = Point()
+    maybe: Point | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    index: Int32 = 0
+    records: Records | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    batches: tuple[Batch, ...] = ()
+    after: Int8 = 0
+
+
+def write(value: Any, version: int = 0, *, flexible: bool = False) -> bytes:
+    parts = Parts()
+    codec(type(value), version, flexible).write(value, parts)
+    return b"".join(parts.elements)
+
+
+def read(cls: Any, raw: bytes, version: int = 0, *, flexible: bool = False) -> Any:
+    value, end = codec(cls, version, flexible).read(memoryview(raw), 0)
+    assert end == len(raw)
+    return value
+
+
+OLD, FLEXIBLE = False, True
+ALL_NUMBERS = Numbers(a=True, b=-2, c=-3, d=65535, e=-4, f=2**32 - 1, g=-5, h=1.5, i=bytes(range(16)))
+ALL_NUMBERS_BYTES = (
+    "01 fe fffd ffff fffffffc ffffffff fffffffffffffffb 3ff8000000000000 000102030405060708090a0b0c0d0e0f"
+)
+
+
+@pytest.mark.parametrize(
+    "value, version, flexible, raw",
+    [
+        (ALL_NUMBERS, 0, OLD, ALL_NUMBERS_BYTES),
+        (ALL_NUMBERS, 0, FLEXIBLE, ALL_NUMBERS_BYTES + "00"),
+        (Texts(plain="ä", maybe="", raw=b"\0", raw_maybe=b""), 0, OLD, "0002 c3a4  0000  00000001 00  00000000"),
+        (Texts(plain="ä", maybe="", raw=b"\0", raw_maybe=b""), 0, FLEXIBLE, "03 c3a4  01  02 00  01  00"),
+        (Texts(), 0, OLD, "0000 ffff 00000000 ffffffff"),
+        (Texts(), 0, FLEXIBLE, "01 00 01 00 00"),
+        (Texts(plain="a" * 127), 0, FLEXIBLE, "8001" + "61" * 127 + "00 01 00 00"),
+        (
+            Arrays(numbers=(1, -1), texts=("a", ""), points=(Point(x=7, name="p"),), maybe=(2,)),
+            0,
+            OLD,
+            "00000002 00000001 ffffffff  00000002 0001 61 0000  00000001 00000007 0001 70  00000001 0002",
+        ),
+        (
+            Arrays(numbers=(1, -1), texts=("a", ""), points=(Point(x=7, name="p"),), maybe=(2,)),
+            0,
+            FLEXIBLE,
+            "03 00000001 ffffffff  03 02 61 01  02 00000007 02 70 00  02 0002  00",
+        ),
+        (Arrays(), 0, OLD, "00000000 00000000 00000000 ffffffff"),
+        (Arrays(), 0, FLEXIBLE, "01 01 01 00 00"),
+        (Changing(always=1, old="o", maybe="m"), 1, OLD, "0001 0001 6f 0001 6d"),
+        (Changing(always=1, new=5), 2, OLD, "0001 0000000000000005 0000"),
+        (Changing(always=1, new=5, maybe=None), 2, OLD, "0001 0000000000000005 ffff"),
+        (Tagged(plain=1), 5, FLEXIBLE, "0001 00"),
+        (Tagged(plain=1, first=3), 5, FLEXIBLE, "0001 01 00 04 00000003"),
+        (Tagged(texts=("a",), maybe="m"), 5, FLEXIBLE, "0000 02  01 03 02 02 61  03 02 02 6d"),
+        (Tagged(point=Point(x=1), later=7), 5, FLEXIBLE, "0000 02  02 06 00000001 01 00  c801 01 07"),
+        (Tagged(plain=1), 5, OLD, "0001"),
+        (Holder(point=Point(x=1, name="a")), 0, OLD, "00000001 0001 61 ff"),
+        (Holder(maybe=Point(x=1)), 0, OLD, "00000000 0000 01 00000001 0000"),
+        (Holder(), 0, FLEXIBLE, "00000000 01 00 ff 00"),
+        (Holder(maybe=Point()), 0, FLEXIBLE, "00000000 01 00 01 00000000 01 00 00"),
+        (Batches(batches=(Batch(records=None),)), 0, OLD, "00000001 00000000 ffffffff 00"),
+        (Batches(batches=(Batch(records=b"rr"), Batch(index=1, records=b""))), 0, OLD, "00000002 00000000 00000002 7272 00000001 00000000 00"),
+        (Batches(batches=(Batch(records=b"rr"),), after=9), 0, FLEXIBLE, "02 00000000 03 7272 00 09 00"),
+    ],
+)  # fmt: skip
+def test_these_values_are_these_bytes(value: Any, version: int, flexible: bool, raw: str) -> None:
+    assert write(value, version, flexible=flexible) == bytes.fromhex(raw)
+    assert read(type(value), bytes.fromhex(raw), version, flexible=flexible) == value
+
+
+@pytest.mark.parametrize(
+    "cls, version, flexible, raw, value",
+    [
+        (Texts, 0, OLD, "0000 fffe 00000000 80000000", Texts()),  # Kafka takes any negative length for null
+        (Numbers, 0, OLD, "02" + "00" * 45, Numbers(a=True)),  # and any byte but 0 for true
+        (Holder, 0, OLD, "00000000 0000 7f 00000001 0000", Holder(maybe=Point(x=1))),
+        (Tagged, 5, FLEXIBLE, "0001 01 05 03 010203", Tagged(plain=1)),  # unknown tags are passed over
+        (Tagged, 5, FLEXIBLE, "0001 02 05 00 00 04 00000003", Tagged(plain=1, first=3)),  # in whatever order
+        (Tagged, 5, FLEXIBLE, "0001 02 00 04 00000002 00 04 00000003", Tagged(plain=1, first=3)),  # the last one counts
+        (Tagged, 5, FLEXIBLE, "0001 01 ffffffff0f 00", Tagged(plain=1)),
+        (Tagged, 5, FLEXIBLE, "0001 8100 00 04 00000003", Tagged(plain=1, first=3)),  # varints may be padded
+        (Texts, 0, FLEXIBLE, "8100 8000 01 00 00", Texts()),
+    ],
+)
+def test_these_bytes_are_read_though_never_written(
+    cls: Any, version: int, flexible: bool, raw: str, value: Any
+) -> None:
+    assert read(cls, bytes.fromhex(raw), version, flexible=flexible) == value
+
+
+@pytest.mark.parametrize(
+    "cls, version, flexible, raw, why",
+    [
+        (Numbers, 0, OLD, "00", "cut short"),
+        (Texts, 0, OLD, "ffff", "null plain"),
+        (Texts, 0, FLEXIBLE, "00", "null plain"),
+        (Texts, 0, OLD, "0002 61", "cut short"),
+        (Texts, 0, OLD, "0001 ff 0000", "utf-8"),
+        (Texts, 0, FLEXIBLE, "03 c328 00 01 00 00", "utf-8"),
+        (Texts, 0, FLEXIBLE, "03 edb0 80", "utf-8"),  # half a surrogate pair
+        (Texts, 0, FLEXIBLE, "818002" + "61" * 32768, "a string of 32768 bytes"),
+        (Texts, 0, FLEXIBLE, "808080808001", "varint longer than 5 bytes"),
+        (Texts, 0, FLEXIBLE, "8080", "cut short"),
+        (Texts, 0, OLD, "0000 ffff ffffffff", "null raw"),
+        (Texts, 0, OLD, "0000 ffff 7fffffff 00", "cut short"),
+        (Arrays, 0, OLD, "ffffffff", "null numbers"),
+        (Arrays, 0, OLD, "7fffffff 00000000", "2147483647 elements in 4 bytes"),
+        (Arrays, 0, OLD, "00000002 00000000 0000", "cut short"),
+        (Arrays, 0, FLEXIBLE, "01 ffffffff0f 00", "4294967294 elements in 1 bytes"),
+        (Changing, 1, OLD, "0001 0000 ffff", "null maybe"),
+        (Tagged, 5, FLEXIBLE, "0001 01 00 03 000000", "cut short"),  # the field runs past the end of the tag and frame
+        (Tagged, 5, FLEXIBLE, "0001 01 00 03 00000000", "not as long as it says"),
+        (Tagged, 5, FLEXIBLE, "0001 01 00 05 0000000000", "not as long as it says"),
+        (Tagged, 5, FLEXIBLE, "0001 01 05 05 00", "cut short"),
+        (Tagged, 5, FLEXIBLE, "0001 05 00 00", "5 elements in 2 bytes"),
+        (Tagged, 4, FLEXIBLE, "0001 01 c801 01 07", "a tagged field of another version"),
+        (Batches, 0, OLD, "00000001 00000000 00000003 7272", "cut short"),
+    ],
+)
+def test_these_bytes_are_refused(cls: Any, version: int, flexible: bool, raw: str, why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        read(cls, bytes.fromhex(raw), version, flexible=flexible)
+
+
+@pytest.mark.parametrize(
+    "value, version, flexible, why",
+    [
+        (Texts(plain="a" * 32768), 0, OLD, "Texts v0"),
+        (Texts(plain="a" * 32768), 0, FLEXIBLE, "a string of 32768 bytes"),
+        (Texts(plain="\ud800"), 0, OLD, "surrogates"),
+        (Numbers(c=1 << 15), 0, OLD, "Numbers v0"),
+        (Numbers(e="1"), 0, OLD, "Numbers v0"),  # type: ignore[arg-type]
+        (Changing(maybe=None), 1, OLD, "Changing v1"),
+        (Texts(raw=None), 0, FLEXIBLE, "Texts v0"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_that_does_not_fit_is_our_own_mistake(value: Any, version: int, flexible: bool, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        write(value, version, flexible=flexible)
+
+
+@given(st.integers(0, (1 << 35) - 1))
+def test_varints_are_read_back(value: int) -> None:
+    raw = uvarint(value) + b"\xff"
+    if value > 127:
+        assert read_uvarint(memoryview(raw), 1, raw[0]) == (value, len(raw) - 1)
+    else:
+        assert raw[0] == value
+    assert len(raw) - 1 == max(1, math.ceil(value.bit_length() / 7))
+
+
+def test_records_are_passed_through_untouched() -> None:
+    """What is sent may be a slice of a file: nothing but its length is asked for."""
+
+    class Slice:
+        def __len__(self) -> int:
+            return 3
+
+    piece, view, parts = Slice(), memoryview(b"view"), Parts()
+    batches = (Batch(records=piece), Batch(records=view), Batch(records=b""), Batch())
+
+    codec(Batches, 0, False).write(Batches(batches=batches, after=1), parts)
+
+    ours = [bytes(one) for one in parts.elements if isinstance(one, bytearray)]
+    assert [one for one in parts.elements if not isinstance(one, bytearray)] == [piece, view]
+    assert ours[0] == bytes.fromhex("00000004 00000000 00000003")
+    assert ours[1] == bytes.fromhex("00000000 00000004")
+    assert ours[2] == bytes.fromhex("00000000 00000000 00000000 ffffffff 01")
+
+
+def test_read_records_are_a_writable_view_into_the_frame() -> None:
+    frame = bytearray(write(Batches(batches=(Batch(records=b"rr"),))))
+
+    value, _ = codec(Batches, 0, False).read(memoryview(frame), 0)
+    value.batches[0].records[0] = ord("x")
+
+    assert b"xr" in frame
+
+
+@pytest.mark.parametrize("flexible", [OLD, FLEXIBLE])
+def test_a_message_of_too_many_elements_is_refused_before_memory_is_spent(flexible: bool) -> None:
+    count = MAX_ELEMENTS + 1
+    prefix = uvarint(1) + uvarint(count + 1) if flexible else bytes(4) + count.to_bytes(4, "big")
+    raw = prefix + bytes(4 * count)
+    view = memoryview(raw)
+
+    tracemalloc.start()
+    with pytest.raises(ProtocolError, match=f"more than {MAX_ELEMENTS} elements"):
+        codec(Arrays, 0, flexible).read(view, 0)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak_bytes < 1 << 20
+
+
+def test_elements_are_counted_over_all_arrays_of_a_message() -> None:
+    half = MAX_ELEMENTS // 2 + 1
+    numbers = half.to_bytes(4, "big") + bytes(4 * half)
+    texts = half.to_bytes(4, "big") + bytes(2 * half)
+    with pytest.raises(ProtocolError, match=f"more than {MAX_ELEMENTS} elements"):
+        codec(Arrays, 0, False).read(memoryview(numbers + texts), 0)
+
+
+def test_long_arrays_are_packed_as_short_ones_are() -> None:
+    for count in (0, 1, 16, 17, 1000):
+        value = Arrays(numbers=tuple(range(count)))
+        raw = write(value)
+        assert raw[:4] == count.to_bytes(4, "big")
+        assert raw[4 : 4 + 4 * count] == b"".join(n.to_bytes(4, "big") for n in range(count))
+        assert read(Arrays, raw) == value
+
+
+def test_reading_may_start_anywhere_and_tells_where_it_ended() -> None:
+    raw = b"header" + write(Point(x=1, name="p")) + b"next"
+    assert codec(Point, 0, False).read(memoryview(raw), 6) == (Point(x=1, name="p"), len(raw) - 4)
+
+
+def test_read_messages_are_as_frozen_and_hashable_as_made_ones() -> None:
+    made = Arrays(points=(Point(x=1),))
+    got = read(Arrays, write(made))
+    assert type(got) is Arrays and got == made and hash(got) == hash(made) and repr(got) == repr(made)
+    with pytest.raises(AttributeError):
+        got.numbers = (1,)  # type: ignore[misc]
+
+
+def test_a_codec_is_made_once_and_shows_its_source() -> None:
+    assert codec(Point, 0, True) is codec(Point, 0, True)
+    assert codec(Point, 0, True) is not codec(Point, 0, False)
+    assert "def read(view, at)" in codec(Point, 0, True).source("read")
+    assert "def write(value, parts)" in codec(Point, 0, True).source("write")
+
+
+def test_annotations_that_make_no_schema_are_refused() -> None:
+    @dataclass
+    class Untyped:
+        x: int = 0
+
+    @dataclass
+    class Unmarked:
+        x: Annotated[Int32, "not a marker"] = 0
+
+    @dataclass
+    class NeverNull:
+        x: Annotated[String, nullable_since(1)] = ""
+
+    for cls, why in ((Untyped, "no wire type"), (Unmarked, "not a marker"), (NeverNull, "nullable_since without")):
+        with pytest.raises(TypeError, match=why):
+            fields_of(cls)
