@@ -49,9 +49,9 @@ def parse_request(frame: memoryview) -> Request:
     flexible = api.is_flexible(version)
     if flexible:
         at = skip_tags(frame, at)
-    body, at = codec(api.request, version, flexible).read(frame, at)
-    if at != len(frame):
-        raise ProtocolError(f"{api.name} version {version}: {len(frame) - at} bytes behind the request")
+    # Bytes behind the body are ignored, as Apache Kafka does: librdkafka 2.16 sends three zero bytes too many when it
+    # asks for the metadata of all topics.
+    body, _ = codec(api.request, version, flexible).read(frame, at)
     return Request(api, version, correlation_id, client_id, body)
 
 
