@@ -4,7 +4,7 @@ Used by the configuration, so that a bad address is refused before anything is o
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..storage.options import ConfigError
@@ -71,35 +71,40 @@ def resolve_listeners(
             advertised name without listener or an address nobody can connect to.
     """
     left_out = {name.upper() for name in skip}
-    endpoints = [parse_endpoint("listeners", text) for text in listeners]
-    _check_unique(endpoints)
-    endpoints = [endpoint for endpoint in endpoints if endpoint.name not in left_out]
+    endpoints = _named_endpoints("listeners", listeners, left_out)
     if not endpoints:
         raise ConfigError("Invalid value for configuration listeners: must name a listener that clients can use")
-    for endpoint in endpoints:
-        _check_protocol(endpoint.name, protocol_map)
-    told = {endpoint.name: endpoint for endpoint in endpoints}
-    if advertised is not None:
-        told = {}
-        for text in advertised:
-            endpoint = parse_endpoint("advertised.listeners", text)
-            if endpoint.name in told:
-                raise ConfigError(
-                    f"Invalid value {text} for configuration advertised.listeners: this name is there twice"
-                )
-            told[endpoint.name] = endpoint
-        missing = told.keys() - {endpoint.name for endpoint in endpoints}
-        if missing:
-            raise ConfigError(
-                f"Invalid value {min(missing)} for configuration advertised.listeners: must be a name from listeners"
-            )
+    for name in endpoints:
+        _check_protocol(name, protocol_map)
+    _check_addresses(endpoints.values())
+    told = endpoints if advertised is None else _named_endpoints("advertised.listeners", advertised, left_out)
     for endpoint in told.values():
+        if endpoint.name not in endpoints:
+            raise _refused("advertised.listeners", endpoint, "must be a name from listeners")
         if endpoint.host in _ANY_ADDRESS:
-            raise ConfigError(
-                f"Invalid value {endpoint.name}://{endpoint.host}:{endpoint.port} for configuration"
-                " advertised.listeners: must be an address that clients can connect to; set advertised.listeners"
+            raise _refused(
+                "advertised.listeners",
+                endpoint,
+                "must be an address that clients can connect to; set advertised.listeners",
             )
-    return tuple(_joined(endpoint, told.get(endpoint.name)) for endpoint in endpoints)
+    return tuple(_joined(endpoint, told.get(endpoint.name)) for endpoint in endpoints.values())
+
+
+def _named_endpoints(option: str, texts: Iterable[str], left_out: Collection[str]) -> dict[str, Endpoint]:
+    found: dict[str, Endpoint] = {}
+    for text in texts:
+        endpoint = parse_endpoint(option, text)
+        if endpoint.name in found:
+            raise _refused(option, endpoint, "each listener needs a name of its own")
+        if endpoint.name not in left_out:
+            found[endpoint.name] = endpoint
+    return found
+
+
+def _refused(option: str, endpoint: Endpoint, bound: str) -> ConfigError:
+    return ConfigError(
+        f"Invalid value {endpoint.name}://{endpoint.host}:{endpoint.port} for configuration {option}: {bound}"
+    )
 
 
 def _joined(endpoint: Endpoint, told: Endpoint | None) -> ListenerConfig:
@@ -108,19 +113,13 @@ def _joined(endpoint: Endpoint, told: Endpoint | None) -> ListenerConfig:
     return ListenerConfig(endpoint.name, endpoint.host, endpoint.port, told.host, told.port)
 
 
-def _check_unique(endpoints: list[Endpoint]) -> None:
-    names = set()
-    addresses = set()
+def _check_addresses(endpoints: Iterable[Endpoint]) -> None:
+    taken = set()
     for endpoint in endpoints:
-        shown = f"{endpoint.name}://{endpoint.host}:{endpoint.port}"
-        if endpoint.name in names:
-            raise ConfigError(
-                f"Invalid value {shown} for configuration listeners: each listener needs a name of its own"
-            )
-        names.add(endpoint.name)
-        if endpoint.port and (endpoint.host, endpoint.port) in addresses:
-            raise ConfigError(f"Invalid value {shown} for configuration listeners: another listener has this address")
-        addresses.add((endpoint.host, endpoint.port))
+        address = (endpoint.host, endpoint.port)
+        if endpoint.port and address in taken:
+            raise _refused("listeners", endpoint, "another listener has this address")
+        taken.add(address)
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

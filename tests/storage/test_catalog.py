@@ -3,6 +3,7 @@
 import errno
 import json
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -197,9 +198,8 @@ def test_changes_from_many_threads_are_all_kept(tmp_path: object) -> None:
     assert len(again.topics) == 15
 
 
-def damaged(change: object) -> bytes:
-    """The example file with one value put in place of another: `change` is (path of keys, new value)."""
-    keys, value = change  # type: ignore[misc]
+def damaged(keys: list[Any], value: Any) -> bytes:
+    """The example file with another value at the place that `keys` lead to."""
     top = json.loads(encode(EXAMPLE))
     place = top
     for key in keys[:-1]:
@@ -218,25 +218,25 @@ def damaged(change: object) -> bytes:
         (b"1" * 10_000, "not a readable catalog"),
         (b"[]", "version"),
         (b"{}", "version is None"),
-        (damaged((["version"], 2)), "version is 2"),
-        (damaged((["flavour"], 1)), "'flavour'"),
-        (damaged((["topics"], [])), "topics"),
-        (damaged((["topics", "a", "color"], 1)), "topics['a'] has 'color'"),
-        (damaged((["topics", "a", "id"], "short")), "topics['a'].id"),
-        (damaged((["topics", "a", "id"], "A" * 22)), "topics['a'].id"),
-        (damaged((["topics", "a", "id"], 5)), "topics['a'].id"),
-        (damaged((["topics", "a", "id"], "AQIDBAUGBwgJCgsMDQ4PEA")), "one id"),
-        (damaged((["topics", "a", "partitions"], [])), "topics['a'].partitions"),
-        (damaged((["topics", "a", "partitions", 0], {})), "topics['a'].partitions[0]"),
-        (damaged((["topics", "a", "partitions", 0, "replicas"], [])), "replicas"),
-        (damaged((["topics", "a", "partitions", 0, "replicas"], [True])), "replicas"),
-        (damaged((["topics", "a", "partitions", 0, "leader"], -1)), "leader"),
-        (damaged((["topics", "a", "configs"], {"x": 1})), "configs['x']"),
-        (damaged((["topics", "a", "configs"], {"x": "\ud800"})), "configs['x']"),
-        (damaged((["next_producer_id"], 1.5)), "next_producer_id"),
-        (damaged((["next_producer_id"], 2**63)), "next_producer_id"),
-        (damaged((["features"], {"x": -1})), "features['x']"),
-        (damaged((["cluster_id"], None)), "cluster_id"),
+        (damaged(["version"], 2), "version is 2"),
+        (damaged(["flavour"], 1), "'flavour'"),
+        (damaged(["topics"], []), "topics"),
+        (damaged(["topics", "a", "color"], 1), "topics['a'] has 'color'"),
+        (damaged(["topics", "a", "id"], "short"), "topics['a'].id"),
+        (damaged(["topics", "a", "id"], "A" * 22), "topics['a'].id"),
+        (damaged(["topics", "a", "id"], 5), "topics['a'].id"),
+        (damaged(["topics", "a", "id"], "AQIDBAUGBwgJCgsMDQ4PEA"), "one id"),
+        (damaged(["topics", "a", "partitions"], []), "topics['a'].partitions"),
+        (damaged(["topics", "a", "partitions", 0], {}), "topics['a'].partitions[0]"),
+        (damaged(["topics", "a", "partitions", 0, "replicas"], []), "replicas"),
+        (damaged(["topics", "a", "partitions", 0, "replicas"], [True]), "replicas"),
+        (damaged(["topics", "a", "partitions", 0, "leader"], -1), "leader"),
+        (damaged(["topics", "a", "configs"], {"x": 1}), "configs['x']"),
+        (damaged(["topics", "a", "configs"], {"x": "\ud800"}), "configs['x']"),
+        (damaged(["next_producer_id"], 1.5), "next_producer_id"),
+        (damaged(["next_producer_id"], 2**63), "next_producer_id"),
+        (damaged(["features"], {"x": -1}), "features['x']"),
+        (damaged(["cluster_id"], None), "cluster_id"),
     ],
 )
 def test_a_damaged_file_is_named_with_the_place_and_left_alone(data: bytes, told: str) -> None:
