@@ -194,12 +194,35 @@ class LogReader:
         epoch = self.leader_epochs.epoch_for_offset(offset)
         return FoundOffset(timestamp_ms, offset, -1 if epoch is None else epoch)
 
-    def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTxn]:
-        """Aborted transactions with records between `from_offset` (inclusive) and `up_to` (exclusive), possibly more."""
+    def aborted_transactions(self, from_offset: int, up_to: int, records: FileSlice | None = None) -> list[AbortedTxn]:
+        """What a `read_committed` consumer must know to skip the aborted records in what it fetched.
+
+        Args:
+            from_offset: Where the fetch began.
+            up_to: The end of what it may hold (exclusive).
+            records: What `read` gave for it; transactions that begin behind it are left out.
+
+        Returns:
+            The aborted transactions that overlap this range.
+        """
+        if records is not None:
+            up_to = min(up_to, self._end_offset_of(records, from_offset))
         aborted: list[AbortedTxn] = []
+        # A marker comes after the data that it decides, maybe in a later segment.
         for segment in self.segments.between(from_offset, self.log_end_offset):
             found, is_complete = segment.txn_index.collect_aborted(from_offset, up_to)
             aborted += found
             if is_complete:
                 break
         return aborted
+
+    def _end_offset_of(self, records: FileSlice, from_offset: int) -> int:
+        """A bound above the last offset in a slice that was read from `from_offset` on."""
+        for segment in self.segments.between(from_offset, self.log_end_offset):
+            if segment.log_file is records.file:
+                following = next(segment.headers(records.position + records.size_bytes), None)
+                if following is not None:
+                    return following[1].base_offset
+                higher = self.segments.higher(segment.base_offset)
+                return self.log_end_offset if higher is None else higher.base_offset
+        return self.log_end_offset
