@@ -175,12 +175,12 @@ class GroupCoordinator:
         self._classic.join(group, request, caller, now_ms, reply)
 
     def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
-        """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`ClassicProtocol.sync`)."""
+        """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`Rebalancing.sync`)."""
         group = self._group_shard(request.group_id).groups.get(request.group_id)
         if group is None:
             reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            self._classic.sync(group, request, now_ms, reply)
+            self._classic.rebalancing.sync(group, request, now_ms, reply)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int

@@ -216,7 +216,9 @@ class ClassicGroup:
         if self.leader == member.member_id:
             self.leader = member_id
         self.members = {member_id if known == member.member_id else known: one for known, one in self.members.items()}
-        self.pending_sync.discard(member.member_id)
+        if member.member_id in self.pending_sync:
+            self.pending_sync.remove(member.member_id)
+            self.pending_sync.add(member_id)
         self.static_members[member.group_instance_id] = member_id
         member.member_id = member_id
 
