@@ -119,12 +119,14 @@ def describe_group(config: BrokerConfig, names: Collection[str] | None = None) -
     """The configs of any group: nothing is set on single groups, so these are the broker's `group.…` options."""
     entries = []
     for name in _GROUP_CONFIGS:
-        if not names or name in names:
-            option = BROKER_OPTIONS[f"group.{name}"]
-            synonyms = list(_broker_synonyms(config, option))
-            own = dataclasses.replace(option, name=name)
-            entries.append(_entry(own, synonyms[0].value, synonyms, read_only=False))
-    return entries
+        option = BROKER_OPTIONS[f"group.{name}"]
+        synonyms = list(_broker_synonyms(config, option))
+        entries.append(_entry(dataclasses.replace(option, name=name), synonyms[0].value, synonyms, read_only=False))
+    for option in _GROUP_ONLY_CONFIGS:
+        text = format_value(option.default)
+        default = Synonym(option.name, text, ConfigSource.DEFAULT)
+        entries.append(_entry(option, text, [default], read_only=False))
+    return [entry for entry in entries if not names or entry.name in names]
 
 
 def describe_client_metrics(names: Collection[str] | None = None) -> list[ConfigEntry]:
@@ -151,6 +153,14 @@ _GROUP_CONFIGS = (
     "streams.initial.rebalance.delay.ms",
     "streams.num.standby.replicas",
     "streams.session.timeout.ms",
+)
+
+_SHARE_GROUPS = "Share groups are not offered."
+
+_GROUP_ONLY_CONFIGS = (
+    Option("share.auto.offset.reset", OptionType.STRING, "latest", doc=_SHARE_GROUPS),
+    Option("share.isolation.level", OptionType.STRING, "read_uncommitted", doc=_SHARE_GROUPS),
+    Option("share.renew.acknowledge.enable", OptionType.BOOLEAN, True, doc=_SHARE_GROUPS),
 )
 
 _CLIENT_METRICS_CONFIGS = (
@@ -214,13 +224,15 @@ def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[Synonym]:
     ]
     for name in group:
         default = BROKER_OPTIONS[name].default if name in BROKER_OPTIONS else None
-        # Kafka has no default for the id; a node always has one that was set.
-        if default is not None and name != "node.id":
+        if default is not None and name not in _REQUIRED_BY_KAFKA:
             found.append(Synonym(name, None if option.is_sensitive else format_value(default), ConfigSource.DEFAULT))
     while found and found[0].name != option.name:
         del found[0]
     yield from found
 
+
+_REQUIRED_BY_KAFKA = ("controller.listener.names", "node.id", "process.roles")
+"""Options that Kafka has no default for."""
 
 _SAME_THING = {
     synonym.name: tuple(other.name for other in topic.synonyms)
