@@ -1,0 +1,25 @@
+"""A broker in a thread of the test process, and a client that speaks raw requests to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import ottla
+import pytest
+from support.conversation import address
+from support.raw_client import RawClient
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
+    """One node on a free port, with the quick reactions of the `dev` profile."""
+    with ottla.Broker(str(tmp_path / "data"), rng=random.Random(1)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: ottla.Broker) -> Iterator[RawClient]:
+    with RawClient(*address(broker)) as connected:
+        yield connected
