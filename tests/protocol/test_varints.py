@@ -1,7 +1,7 @@
 """Signed variable-length integers: the table of the format's own examples, kafka-python beside it, and bad input."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import CorruptRecordError
@@ -49,6 +49,7 @@ def test_32_bit_values_are_read_from_the_middle_of_a_buffer(value: int, raw: str
     assert read_varint(data, 2) == (value, len(data) - 1)
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_kafka_python_writes_and_reads_the_same(value: int) -> None:
     assert written(value) == encode_varint(value)
