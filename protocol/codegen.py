@@ -1,0 +1,131 @@
+"""The ground under `reader_source.py` and `writer_source.py`: Python source under construction, and the helpers that
+the finished functions call."""
+
+import struct
+from functools import cache
+from itertools import count
+from typing import Any
+
+from .errors import ProtocolError
+from .schema import Field, Type, fields_of
+
+# An element of an array may take two bytes on the wire and a hundred in memory, so the size of a frame alone does not
+# bound what reading it costs. All arrays and tagged fields of one message together may hold this many elements: several
+# times what a request about every partition of a large cluster needs, read in about a second.
+MAX_ELEMENTS = 1_000_000
+MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
+
+
+class Source:
+    """Text under construction with the names it refers to. Subclasses walk the schema and write it."""
+
+    def __init__(self, cls: type[Any], version: int, flexible: bool) -> None:
+        self.version, self.flexible = version, flexible
+        self.label = f"{cls.__name__} v{version}"
+        self.names: dict[str, Any] = {}
+        self._lines: list[str] = []
+        self._depth = 0
+        self._numbers = count(1)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+    def line(self, text: str, indent: int = 0) -> None:
+        """One line; `indent` 1 opens a block behind it, which `dedent` closes."""
+        self._lines.append("    " * self._depth + text)
+        self._depth += indent
+
+    def dedent(self) -> None:
+        self._depth -= 1
+
+    def fresh(self, stem: str) -> str:
+        """A variable that no other line uses."""
+        return f"{stem}{next(self._numbers)}"
+
+    def name(self, stem: str, value: Any) -> str:
+        """The global name under which the source finds a value."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = self.fresh(stem)
+        self.names[name] = value
+        return name
+
+    def struct(self, format: str, method: str) -> str:
+        """The global name of a method of `struct.Struct`, big-endian."""
+        name = f"{method}_{format.replace('?', 't')}"
+        self.names.setdefault(name, getattr(struct.Struct(">" + format), method))
+        return name
+
+
+def split_fields(cls: type[Any], version: int, flexible: bool) -> tuple[list[Field], list[Field], list[int]]:
+    """What one version of a struct consists of: its plain fields in order, its tagged fields by number, and the tag
+    numbers that belong to other versions."""
+    plain: list[Field] = []
+    tagged: list[tuple[int, Field]] = []
+    foreign: list[int] = []
+    for field in fields_of(cls):
+        if not field.exists_in(version):
+            foreign += [] if field.tag is None else [field.tag]
+        elif field.tag is None:
+            plain.append(field)
+        elif flexible:
+            tagged.append((field.tag, field))
+    return plain, [field for _, field in sorted(tagged, key=lambda one: one[0])], foreign
+
+
+def is_fixed(type: Type) -> bool:
+    """Whether values have one size; the type's name is then a `struct` format."""
+    return type.name not in ("string", "bytes", "records", "array", "struct")
+
+
+# --- called by the finished functions --------------------------------------------------------------------------------
+
+
+def read_uvarint(view: memoryview, at: int, first: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte was read and had its high bit set: (value, next_at).
+
+    Raises ProtocolError for more than five bytes, IndexError at the end of the view.
+    """
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = view[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ProtocolError("a varint longer than 5 bytes")
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def fail(message: str) -> None:
+    raise ProtocolError(message)
+
+
+class _MethodsByCount(dict[int, Any]):
+    """A method of `struct.Struct` for n values of one format; kept for small n (the replicas of a partition, say)."""
+
+    def __init__(self, format: str, method: str) -> None:
+        self._format, self._method = format, method
+
+    def __missing__(self, n: int) -> Any:
+        method = getattr(struct.Struct(f">{self._format * n}"), self._method)
+        if n <= 16:
+            self[n] = method
+        return method
+
+
+@cache
+def array_methods(format: str, method: str) -> dict[int, Any]:
+    """`array_methods("i", "pack")[3]` packs three of them."""
+    return _MethodsByCount(format, method)
