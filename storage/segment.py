@@ -218,6 +218,7 @@ class LogSegment:
             removed_bytes = self.size_bytes - position
             self.log_file.truncate(position)
         self._forget_derived()
+        self._prepare_append()
         return removed_bytes
 
     def on_roll(self) -> None:
@@ -570,9 +571,12 @@ class LogSegment:
         self._check_time_index()
         timestamp_ms, offset = self.time_index.last_entry
         position = self.offset_index.last_entry[1]
-        # Each offset entry came with a look at the time index, so only what follows the last one is unknown.
-        for _, batch in self.headers(position):
+        # With each offset entry came a look at the time index, so what follows the last one is all that may be missing.
+        for at, batch in self.headers(position):
             if batch.max_timestamp > timestamp_ms:
+                if 0 < at == position:  # the time index should know better: it was written in part only
+                    self.rebuild_indexes()
+                    return
                 timestamp_ms, offset = batch.max_timestamp, batch.last_offset
         self._max_timestamp_ms, self._max_timestamp_offset = timestamp_ms, offset
 
