@@ -1,0 +1,113 @@
+"""Records of the internal topic `__cluster_metadata`: what Apache Kafka's controller wrote about the cluster (KIP-631).
+
+A record's value starts with three unsigned varints: the version of this framing (1), the record's type and its version;
+a message in flexible encoding follows. Only the records that say something about topics, configs, producer ids and
+features are declared; `RECORD_TYPES` lists them by type.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from ..wire import ZERO_UUID, Int8, Int16, Int32, Int64, String, Uuid, since, tag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    name: String = ""
+    topic_id: Uuid = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    partition_id: Int32 = -1
+    topic_id: Uuid = ZERO_UUID
+    replicas: tuple[Int32, ...] = ()
+    isr: tuple[Int32, ...] = ()
+    removing_replicas: tuple[Int32, ...] = ()
+    adding_replicas: tuple[Int32, ...] = ()
+    leader: Int32 = -1
+    leader_recovery_state: Annotated[Int8, tag(0)] = 0
+    leader_epoch: Int32 = -1
+    partition_epoch: Int32 = -1
+    directories: Annotated[tuple[Uuid, ...], since(1)] = ()
+    eligible_leader_replicas: Annotated[tuple[Int32, ...] | None, since(2), tag(1)] = None
+    last_known_elr: Annotated[tuple[Int32, ...] | None, since(2), tag(2)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRecord:
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    name: String = ""
+    value: String | None = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord:
+    partition_id: Int32 = -1
+    topic_id: Uuid = ZERO_UUID
+    isr: Annotated[tuple[Int32, ...] | None, tag(0)] = None
+    leader: Annotated[Int32, tag(1)] = -2
+    replicas: Annotated[tuple[Int32, ...] | None, tag(2)] = None
+    removing_replicas: Annotated[tuple[Int32, ...] | None, tag(3)] = None
+    adding_replicas: Annotated[tuple[Int32, ...] | None, tag(4)] = None
+    leader_recovery_state: Annotated[Int8, tag(5)] = -1
+    eligible_leader_replicas: Annotated[tuple[Int32, ...] | None, since(2), tag(6)] = None
+    last_known_elr: Annotated[tuple[Int32, ...] | None, since(2), tag(7)] = None
+    directories: Annotated[tuple[Uuid, ...] | None, since(1), tag(8)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord:
+    topic_id: Uuid = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelRecord:
+    name: String = ""
+    feature_level: Int16 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsRecord:
+    broker_id: Int32 = 0
+    broker_epoch: Int64 = -1
+    next_producer_id: Int64 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransactionRecord:
+    name: Annotated[String | None, tag(0)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionRecord:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactionRecord:
+    reason: Annotated[String | None, tag(0)] = None
+
+
+class RecordType(NamedTuple):
+    """A declared record and its highest version in Apache Kafka 4.3.1."""
+
+    record: type[Any]
+    version_max: int
+
+
+FRAME_VERSION = 1
+
+RECORD_TYPES: dict[int, RecordType] = {
+    2: RecordType(TopicRecord, 0),
+    3: RecordType(PartitionRecord, 2),
+    4: RecordType(ConfigRecord, 0),
+    5: RecordType(PartitionChangeRecord, 2),
+    9: RecordType(RemoveTopicRecord, 0),
+    12: RecordType(FeatureLevelRecord, 0),
+    15: RecordType(ProducerIdsRecord, 0),
+    23: RecordType(BeginTransactionRecord, 0),
+    24: RecordType(EndTransactionRecord, 0),
+    25: RecordType(AbortTransactionRecord, 0),
+}
