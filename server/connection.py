@@ -26,6 +26,8 @@ log = logging.getLogger("ottla.connection")
 
 # A client whose requests are always already there must not starve the others or dodge cancellation.
 REQUESTS_PER_CHECKPOINT = 16
+# A parked request looks this often whether its client is still there.
+PEER_CHECK_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,14 @@ class Connection:
             served += 1
             if served % REQUESTS_PER_CHECKPOINT == 0:
                 await trio.lowlevel.checkpoint()
+
+    def check_peer(self) -> None:
+        """Raise PeerGoneError if the client has gone while its request was parked.
+
+        Otherwise a client that asks to wait for days and leaves would hold its place for days.
+        """
+        if self._transport.is_closed_by_peer():
+            raise PeerGoneError("closed while its request was parked")
 
     def shrink(self) -> None:
         """Give back a large receive buffer if the connection is idle."""

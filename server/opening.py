@@ -24,7 +24,7 @@ from ..storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ..storage.checkpoints import CorruptCheckpointError, read_meta_properties, read_partition_metadata
 from ..storage.config import ConfigError, LogConfig
 from ..storage.files import Files
-from ..storage.manager import LogManager
+from ..storage.manager import DataDirectoryError, LogManager
 from ..storage.paths import TopicPartition
 from .config import BrokerConfig
 from .topics import Partition, Topic
@@ -86,29 +86,23 @@ def _first_state(broker: Broker, logs: LogManager) -> CatalogState:
     static, files = broker.static, broker.files
     stored = logs.stored_cluster_id
     cluster_id = stored or static.cluster_id or _new_cluster_id(broker.rng)
-    try:
-        from ..storage.cluster_metadata import read_cluster_metadata
-    except ImportError:
-        read_cluster_metadata = lambda *a: None
     for data_dir in logs.data_dirs:
-        metadata = read_cluster_metadata(files, data_dir)
-        if metadata is not None:
-            log.info("taking over %d topic(s) from Apache Kafka's metadata log in %s", len(metadata.topics), data_dir)
-            return _from_kafka(metadata, cluster_id)
+        if files.is_dir(paths.join(data_dir, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))):
+            # Loaded where it is needed: its record classes would slow every other start down.
+            from ..storage.cluster_metadata import ClusterMetadataError, read_cluster_metadata
+
+            try:
+                state = read_cluster_metadata(files, data_dir, cluster_id=cluster_id)
+            except ClusterMetadataError as error:
+                raise DataDirectoryError(str(error)) from error
+            if state is not None:
+                log.info("taking over %d topic(s) from Apache Kafka's metadata in %s", len(state.topics), data_dir)
+                return state
     return CatalogState(cluster_id, topics=_topics_of_directories(files, logs.data_dirs, static.node_ids, broker.rng))
 
 
 def _new_cluster_id(rng: random.Random) -> str:
     return base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
-
-
-def _from_kafka(metadata: ClusterMetadata, cluster_id: str) -> CatalogState:
-    return CatalogState(
-        cluster_id,
-        topics=metadata.topics,
-        broker_configs=metadata.broker_configs,
-        next_producer_id=metadata.next_producer_id,
-    )
 
 
 def _topics_of_directories(

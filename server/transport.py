@@ -9,6 +9,7 @@ for its readiness. A TLS connection will bring a second class with these same me
 from __future__ import annotations
 
 import os
+import select
 import socket
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -25,6 +26,8 @@ SENDFILE_BYTES = 1 << 20
 MAX_BUFFERS = 1000
 # Linux joins the header with the file bytes that follow into full packets.
 MSG_MORE = getattr(socket, "MSG_MORE", 0)
+# Elsewhere a closed peer is noticed when its answer cannot be sent.
+POLLRDHUP = getattr(select, "POLLRDHUP", 0)
 
 
 class PeerGoneError(Exception):
@@ -55,6 +58,12 @@ class PlainTransport:
             return None
         except OSError as error:
             raise PeerGoneError(str(error)) from error
+
+    def is_closed_by_peer(self) -> bool:
+        """Whether the peer has closed its side, even if bytes it sent before are still unread."""
+        poll = select.poll()
+        poll.register(self._sock, POLLRDHUP)
+        return bool(poll.poll(0))
 
     async def readable(self) -> None:
         """Wait until `receive_now` has something to say.

@@ -101,6 +101,7 @@ class GroupCoordinator:
         if self._is_open(shard):
             log.error("the groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, shard.partition, reason)
             shard.state = ShardState.FAILED
+            shard.groups.clear()
 
     def close(self, error: ErrorCode, now_ms: int) -> None:
         """Answer everything that is parked with `error` and forget all groups. Nothing is written."""

@@ -32,7 +32,7 @@ from ...protocol.messages.fetch import (
     PartitionData,
 )
 from ...storage.paths import TopicPartition
-from ..connection import Context
+from ..connection import PEER_CHECK_MS, Context
 from ..fetch_sessions import NO_SESSION, FetchItem, FetchSessions, TopicKey
 from ..routing import NotLeaderError, endpoints, led_partition
 from ..topics import Partition
@@ -70,7 +70,8 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
         if left_ms <= 0 or ctx.broker.stopping:
             break
         with ctx.broker.waits.park(look.watched, min_bytes - look.size_bytes) as waiter:
-            await waiter.wait(left_ms)
+            if not await waiter.wait(min(left_ms, PEER_CHECK_MS)):
+                ctx.connection.check_peer()
         look = _look(ctx, items, max_bytes, committed)
 
     answers = look.answers
