@@ -11,7 +11,7 @@ Kafka in the middle of a write may have happened: a torn tail ends the log, an u
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ from ..protocol.messages.cluster_metadata import (
 from ..protocol.records import HEADER_BYTES, RecordBatch
 from ..protocol.wire import codec
 from . import paths
-from .catalog import Configs, PartitionEntry, TopicEntry
+from .catalog import CatalogState, PartitionEntry, TopicEntry
 from .files import File, Files
 
 BATCH_BYTES_MAX = 64 << 20
@@ -49,19 +49,10 @@ class ClusterMetadataError(Exception):
     """The metadata log cannot be used. The text names the file and what is wrong there."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
-    """What the records say, in the catalog's terms. Node ids are Kafka's; a partition that had no leader is given its
-    first replica."""
+def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> CatalogState | None:
+    """What Kafka's metadata log in `data_dir` says, as the catalog of `cluster_id`; None where there is none.
 
-    topics: Mapping[str, TopicEntry]
-    broker_configs: Mapping[str, Configs]
-    next_producer_id: int
-    features: Mapping[str, int]
-
-
-def read_cluster_metadata(files: Files, data_dir: str) -> ClusterMetadata | None:
-    """What Kafka's metadata log in `data_dir` says; None where there is none.
+    Node ids are Kafka's. A partition that had no leader is given its first replica.
 
     Raises:
         ClusterMetadataError: Damage that a crash does not explain, or records of a Kafka newer than we know.
@@ -94,7 +85,7 @@ def read_cluster_metadata(files: Files, data_dir: str) -> ClusterMetadata | None
                 )
             replay.batch(batch, path)
             next_offset = batch.next_offset
-    return replay.result()
+    return replay.state(cluster_id)
 
 
 def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[int, RecordBatch]]:
@@ -235,7 +226,7 @@ class Replay:
             raise _ImpossibleError(f"the unknown topic id {topic_id.hex()}")
         return topic
 
-    def result(self) -> ClusterMetadata:
+    def state(self, cluster_id: str) -> CatalogState:
         """What the records so far say. Topics that have no partitions, or gaps between them, are left out."""
         topics = {
             topic.name: TopicEntry(
@@ -248,7 +239,7 @@ class Replay:
             if topic.partitions and max(topic.partitions) == len(topic.partitions) - 1
         }
         broker_configs = {name: configs for name, configs in self._broker_configs.items() if configs}
-        return ClusterMetadata(topics, broker_configs, self._next_producer_id, self._features)
+        return CatalogState(cluster_id, topics, broker_configs, self._next_producer_id, self._features)
 
 
 def _with_leader(partition: PartitionEntry) -> PartitionEntry:
