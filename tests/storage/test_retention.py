@@ -17,7 +17,8 @@ ONE_BYTES = len(batch(("k0", "v")))
 
 def filled(count: int = 10, *, timestamps: list[int] | None = None, **config: Any) -> Log:
     """A log of one-record segments, the last of them active; records are at OLD_MS unless told otherwise."""
-    log = make_log(**{"cleanup_policy": DELETE, "retention_ms": -1} | config)
+    options: dict[str, Any] = {"cleanup_policy": DELETE, "retention_ms": -1}
+    log = make_log(**options | config)
     for number, timestamp in enumerate(timestamps or [OLD_MS] * count):
         if number:
             log.roll(timestamp)
