@@ -13,7 +13,7 @@ name: String | None` in flexible encoding:
         if n3 < 128: out.append(n3)
         else: out += string_prefix(n3)
         out += raw2
-    out.append(0)
+    out += b'\\x00'
 
 (`x` in a format is a zero byte: a null, or "no tagged fields".) Records go into `parts` as they are, and a new `out`
 follows them.
@@ -55,8 +55,6 @@ class WriterSource(Source):
         values = [expression for one, expression in self._run if one != "x"]
         if values:
             self.line(f"out += {self.struct(format, 'pack')}({', '.join(values)})")
-        elif len(format) == 1:
-            self.line("out.append(0)")
         else:
             self.line(f"out += {bytes(len(format))!r}")
         self._run = []
