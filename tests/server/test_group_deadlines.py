@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,10 @@ class Ringing:
         self.rung: list[tuple[int, int]] = []
         self.wakes = 0
         self.deadlines = Deadlines(self._wake)
-        self.all = [Deadline(lambda now_ms, name=name: self.rung.append((name, now_ms))) for name in range(count)]
+        self.all = [Deadline(partial(self._ring, name)) for name in range(count)]
+
+    def _ring(self, name: int, now_ms: int) -> None:
+        self.rung.append((name, now_ms))
 
     def _wake(self) -> None:
         self.wakes += 1

@@ -8,9 +8,9 @@ from ottla.protocol.errors import ErrorCode
 from support.groups import Groups
 
 
-def static_group(*instances: str, session_ms: int = 10_000, **settings: int) -> tuple[Groups, list[str]]:
+def static_group(*instances: str, session_ms: int = 10_000) -> tuple[Groups, list[str]]:
     """A stable group of static members; each is assigned its instance id."""
-    groups = Groups(**settings)
+    groups = Groups()
     replies = [groups.join(instance=instance, version=5, session_ms=session_ms) for instance in instances]
     groups.advance(0)
     ids = [reply.answer.member_id for reply in replies]

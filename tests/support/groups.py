@@ -49,6 +49,8 @@ class MemoryStore:
     def __init__(self, partition_count: int = 4) -> None:
         self.partitions = [bytearray() for _ in range(partition_count)]
         self.failure: ErrorCode | None = None
+        self.member_numbers = itertools.count(1)
+        """Kept here because member ids stay unique beyond a restart."""
 
     def append(self, partition: int, records: Sequence[Pair], now_ms: int) -> int:
         if self.failure is not None:
@@ -121,12 +123,11 @@ class Groups:
     def __init__(self, store: MemoryStore | None = None, *, now_ms: int = 1_000_000, **settings: int) -> None:
         self.store = store or MemoryStore()
         self.now_ms = now_ms
-        numbers = itertools.count(1)
         self.wakes = 0
         self.coordinator = GroupCoordinator(
             GroupSettings(**{"group_initial_rebalance_delay_ms": 0, **settings}),
             self.store,
-            new_id=lambda: str(next(numbers)),
+            new_id=lambda: str(next(self.store.member_numbers)),
             on_earlier=self._count_wake,
         )
         self.load()
