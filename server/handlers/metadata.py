@@ -1,7 +1,7 @@
 """Metadata, API key 3, versions 0-13.
 
 Behaviour
-- Topics by name, by id (from version 10), or all (null; in version 0 an empty list).
+- Topics by name, by id (from version 12), or all (null; in version 0 an empty list).
 - A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is
   created before the answer, so the client's first try already finds its leader. Apache Kafka answers
   UNKNOWN_TOPIC_OR_PARTITION first and lets the client ask again.
@@ -27,6 +27,9 @@ from ..connection import Context
 from ..routing import endpoints
 from ..topics import INTERNAL_TOPICS, Topic
 
+# These have a field for topic ids, but only version 12 made them work (KAFKA-9837): a request with one is refused whole.
+NO_IDS_YET = (10, 11)
+
 
 async def handle(ctx: Context, request: Request) -> MetadataResponse:
     body: MetadataRequest = request.body
@@ -35,6 +38,10 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     everything = body.topics is None or (request.version == 0 and not body.topics)
     if everything:
         topics = [_topic(topic, topic_operations_mask) for topic in broker.topics]
+    elif request.version in NO_IDS_YET and any(
+        row.name is None or row.topic_id != ZERO_UUID for row in body.topics or ()
+    ):
+        topics = [_missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST) for row in body.topics or ()]
     else:
         topics = [
             await _wanted(ctx, wanted, request.version, body.allow_auto_topic_creation, topic_operations_mask)
