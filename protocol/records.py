@@ -396,8 +396,6 @@ def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, byte
         if name is None:
             raise CorruptRecordError("a record header has no name")
         value, at = _read_bytes(data, at, end)
-        try:
-            headers.append((name.decode(), value))
-        except UnicodeDecodeError:
-            raise CorruptRecordError("the name of a record header is not UTF-8") from None
+        # Names are meant to be UTF-8, but nobody checks: not Apache Kafka on produce, so not a reader either.
+        headers.append((name.decode(errors="replace"), value))
     return tuple(headers), at

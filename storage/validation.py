@@ -9,9 +9,12 @@ walked for
     message.timestamp.after.max.ms    the header's max timestamp is beyond it: the records that are, are named
     compression.type                  other than the batch's codec: unpacked and packed again
 
-Apache Kafka walks the records of every batch. What is not noticed here therefore: on topics that need no walk, a
-records block that does not hold what its header announces; on all, a max timestamp smaller than the records', and
-offset deltas that are not 0, 1, 2, ….
+Apache Kafka walks the records of every batch. What is not noticed here therefore: where no record is looked at, a
+records block that does not hold what its header announces; elsewhere, damage behind a record's key; everywhere, a max
+timestamp smaller than the records', and offset deltas that are not 0, 1, 2, ….
+
+Codes: CORRUPT_MESSAGE makes producers send the same again, so it is for damage on the way (CRC, framing) alone. What a
+producer really meant to send and nobody can read is INVALID_RECORD, which they give up on.
 """
 
 import struct
@@ -19,7 +22,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from ..protocol.batch_builder import assign_in_place, seal_batch, set_timestamp_type_in_place
-from ..protocol.compression import CODEC_NAMES, Codec
+from ..protocol.compression import CODEC_NAMES, Codec, DecompressedTooLargeError
 from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ..protocol.records import CODEC_MASK, LOG_OVERHEAD_BYTES, MAGIC, NO_TIMESTAMP, RecordBatch, null_key_indexes
 
@@ -30,7 +33,8 @@ LOG_APPEND_TIME = "LogAppendTime"
 _UNBOUNDED_MS = 2**63 - 1
 _LEGACY_OVERHEAD_BYTES = 14
 """The length of the smallest record of magic 0, below which a length cannot be one."""
-_LENGTH_TO_MAGIC = struct.Struct(">8xi4xb")
+_LENGTH = struct.Struct(">8xi")
+_MAGIC_POSITION = 16
 
 
 class AppendOrigin(Enum):
@@ -138,9 +142,9 @@ def validate_and_assign(
     Raises:
         InvalidRecordError: INVALID_RECORD (no key on a compacted topic), INVALID_TIMESTAMP; it names the records.
         KafkaError: INVALID_RECORD (no batch or several, magic 0 or 1, a control batch, inconsistent counts, a producer
-            without sequence number), MESSAGE_TOO_LARGE (over max.message.bytes, before or after recompression),
-            CORRUPT_MESSAGE (CRC, lengths, compressed data), UNSUPPORTED_COMPRESSION_TYPE.
-            Nothing was patched.
+            without sequence number, records that cannot be read), MESSAGE_TOO_LARGE (over max.message.bytes, before or
+            after recompression; or unpacked, over what any batch may be), CORRUPT_MESSAGE (CRC, framing),
+            UNSUPPORTED_COMPRESSION_TYPE. Nothing was patched.
     """
     view = memoryview(data)
     if view.readonly:
@@ -168,7 +172,7 @@ def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
     end = _end_of_batch(view, 0)
     if end is None:
         raise _invalid(f"A produce request must have one record batch for {topic_partition}")
-    if view[_LENGTH_TO_MAGIC.size - 1] != MAGIC:
+    if view[_MAGIC_POSITION] != MAGIC:
         raise _invalid(f"Record batches for {topic_partition} must have magic 2")
     if _end_of_batch(view, end) is not None:
         raise _invalid(f"A produce request must have exactly one record batch for {topic_partition}")
@@ -177,11 +181,16 @@ def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
 
 def _end_of_batch(view: memoryview, at: int) -> int | None:
     """Where the batch at `at`, of any magic, ends; None if it is cut off before."""
-    if len(view) - at < _LENGTH_TO_MAGIC.size:
+    if len(view) - at < LOG_OVERHEAD_BYTES:
         return None
-    length, magic = _LENGTH_TO_MAGIC.unpack_from(view, at)
-    if length < _LEGACY_OVERHEAD_BYTES or not 0 <= magic <= MAGIC:
-        raise CorruptRecordError(f"no record batch begins with length {length} and magic {magic}")
+    (length,) = _LENGTH.unpack_from(view, at)
+    if length < _LEGACY_OVERHEAD_BYTES:
+        raise CorruptRecordError(f"no record batch has a length of {length}")
+    if len(view) - at <= _MAGIC_POSITION:
+        return None
+    magic = view[at + _MAGIC_POSITION]
+    if magic > MAGIC:
+        raise CorruptRecordError(f"no record batch has magic {magic}")
     end = at + LOG_OVERHEAD_BYTES + length
     return end if end <= len(view) else None
 
@@ -229,12 +238,17 @@ def _check_records(
     checks_timestamps = _must_compare_timestamps(batch, config, now_ms)
     if not (config.is_compact or checks_timestamps or needs_payload):
         return None, batch.max_timestamp
-    payload = batch.payload()
-    null_keys = null_key_indexes(payload, batch.record_count, at_most=RECORD_ERRORS_MAX)
     errors: dict[int, str] = {}
     max_timestamp = batch.max_timestamp
-    if checks_timestamps:
-        max_timestamp, errors = _compare_timestamps(batch, payload, config, now_ms)
+    try:
+        payload = batch.payload()
+        null_keys = null_key_indexes(payload, batch.record_count, at_most=RECORD_ERRORS_MAX)
+        if checks_timestamps:
+            max_timestamp, errors = _compare_timestamps(batch, payload, config, now_ms)
+    except DecompressedTooLargeError:
+        raise
+    except CorruptRecordError as error:
+        raise _invalid(f"Records for {topic_partition} cannot be read: {error.message}") from None
     if config.is_compact and null_keys:
         message = f"Compacted topic cannot accept message without key in topic partition {topic_partition}"
         for index in null_keys:

@@ -141,7 +141,8 @@ def test_records_come_out_as_they_went_in(fields: Any, codec: int, to: str, poli
 OLD_FORMAT = bytes(8) + (20).to_bytes(4, "big") + bytes(4) + b"\x01" + bytes(15)
 WRONG_NUMBER = {
     "nothing": b"",
-    "too short for a header": bytes(16),
+    "too short for a length": b"\xff" * 11,
+    "too short for a magic": bytes(8) + (40).to_bytes(4, "big") + bytes(4),
     "a batch cut off": produced(("a", "1"))[:-1],
     "two batches": produced(("a", "1")) + produced(("b", "2")),
     "magic 1": OLD_FORMAT,
@@ -156,6 +157,7 @@ def test_anything_but_one_batch_of_magic_2_is_an_invalid_record(data: bytes) -> 
 
 
 NO_BATCH = {
+    "nothing but zeros": bytes(12),
     "length too small for any record": bytes(8) + (13).to_bytes(4, "big") + bytes(40),
     "negative length": bytes(8) + b"\xff" * 4 + bytes(40),
     "magic 3": bytes(8) + (40).to_bytes(4, "big") + bytes(4) + b"\x03" + bytes(40),
@@ -212,9 +214,8 @@ def test_the_coordinators_write_markers_and_batches_without_sequence() -> None:
 def test_codecs_that_do_not_exist_are_refused_at_once(codec: int) -> None:
     data = produced(("a", "1"))
     data[22] |= codec
-    data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
 
-    assert refusal(data).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert refusal(with_crc(data)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 # --- compacted topics -------------------------------------------------------------------------------------------
@@ -261,13 +262,24 @@ def test_tombstones_with_keys_are_welcome_on_compacted_topics() -> None:
     ]
 
 
-@pytest.mark.parametrize("codec", CODECS[1:])
-def test_damaged_compressed_data_is_corrupt_where_keys_are_read(codec: int) -> None:
+def with_crc(data: bytearray) -> bytearray:
+    data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
+    return data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_that_cannot_be_read_are_invalid_where_keys_are_read(codec: int) -> None:
     data = produced(("a", "1"), codec=codec)
     data[61:] = b"\xee" * (len(data) - 61)
-    data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
 
-    assert refusal(data, **COMPACT).code == ErrorCode.CORRUPT_MESSAGE
+    assert refusal(with_crc(data), **COMPACT).code == ErrorCode.INVALID_RECORD
+
+
+def test_a_bomb_is_too_large() -> None:
+    data = produced(("k", "v" * 20), codec=2)
+    data[61:66] = b"\xff\xff\xff\xff\x0f"  # raw snappy, which states first that it unpacks to 4 GB
+
+    assert refusal(with_crc(data), **COMPACT).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_refusals_survive_copying_and_pickling() -> None:
@@ -401,10 +413,10 @@ def test_a_batch_that_grows_beyond_max_message_bytes_by_recompression_is_too_lar
 def test_recompression_finds_damaged_records() -> None:
     data = produced(("key", "value"))
     data[61] ^= 0x02
-    data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
+    with_crc(data)
 
-    assert validate(copy.copy(data)).last_offset == 0  # nobody looks; Differences say so
-    assert refusal(data, compression_type="gzip").code == ErrorCode.CORRUPT_MESSAGE
+    assert validate(copy.copy(data)).last_offset == 0  # nobody looks
+    assert refusal(data, compression_type="gzip").code == ErrorCode.INVALID_RECORD
 
 
 # --- anything ---------------------------------------------------------------------------------------------------
@@ -426,7 +438,7 @@ def test_any_bytes_are_taken_or_refused_and_nothing_else(
         sent[at % len(sent)] = byte
     if repair_crc:
         with suppress(CorruptRecordError):
-            sent[17:21] = RecordBatch(sent).computed_crc().to_bytes(4, "big")
+            with_crc(sent)
     try:
         valid = validate(sent, cleanup_policy=(policy,))
     except KafkaError:
