@@ -27,7 +27,7 @@ from ..connection import Context
 from ..routing import endpoints
 from ..topics import INTERNAL_TOPICS, Topic
 
-# These have a field for topic ids, but only version 12 made them work (KAFKA-9837): a request with one is refused whole.
+# These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
 NO_IDS_YET = (10, 11)
 
 
