@@ -34,8 +34,8 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     found = await _find(ctx, body.key_type, body.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        # Kafka names even the absence of an error here.
-        error_message=ErrorCode(found.error_code).name if found.error_message is None else found.error_message,
+        # Kafka names even the absence of an error here, though not in later versions.
+        error_message=found.error_message or "NONE",
         node_id=found.node_id,
         host=found.host,
         port=found.port,
@@ -43,7 +43,7 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
 
 
 async def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
-    error, message = ErrorCode.NONE, None
+    error, message = ErrorCode.NONE, ""
     node_id, host, port = _NO_NODE
     try:
         node_id, host, port = await _coordinator(ctx, key_type, key)
