@@ -3,7 +3,7 @@
 One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, then runs retention on all
 compacted logs that are free (they get theirs from here, not from the retention job), and waits
 `log.cleaner.backoff.ms` if there was nothing to clean.
-Source: Apache Kafka's LogCleaner; cleaner-semantics §1.2, §1.21, §1.23.
+Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is left alone).
 """
 
 from __future__ import annotations

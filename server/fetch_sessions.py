@@ -10,9 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.fetch import FetchRequest, PartitionData
+
+if TYPE_CHECKING:
+    from ..protocol.messages.fetch import FetchRequest, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

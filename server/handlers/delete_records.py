@@ -3,7 +3,7 @@
 Behaviour
 - Moves the log start offset up; −1 means the high watermark. Answers the new low watermark.
 - A topic whose policy does not include delete refuses with POLICY_VIOLATION, one of the broker's own
-  with INVALID_TOPIC_EXCEPTION (cleaner-semantics §1.26).
+  with INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from ...protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ...protocol.records import HEADER_BYTES
 from ...storage.log import Log
 from ...storage.validation import InvalidRecordError
 from ..connection import Context
@@ -29,6 +30,12 @@ from ..routing import NotLeaderError, endpoints, led_partition
 
 # From this version on topics are named by id.
 TOPIC_IDS = 13
+# Older clients cannot read zstd (KIP-110).
+ZSTD_SINCE = 7
+
+# Position and bits of the attributes in a batch's header (record batch, magic 2).
+ATTRIBUTES_LOW_BYTE = 22
+CODEC_MASK, ZSTD, TRANSACTIONAL = 0x07, 4, 0x10
 
 
 async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
@@ -41,7 +48,9 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=tuple(
-                _append(ctx, body.acks, topic.topic_id if by_id else topic.name, data, leaders, to_flush)
+                _append(
+                    ctx, request.version, body.acks, topic.topic_id if by_id else topic.name, data, leaders, to_flush
+                )
                 for data in topic.partition_data
             ),
         )
@@ -67,8 +76,23 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     )
 
 
+def _check_attributes(records: memoryview, version: int) -> None:
+    """Refuse what the batch's attributes say and this request must not carry; looks at one byte."""
+    if len(records) < HEADER_BYTES:
+        return  # The log says what is wrong with it.
+    attributes = records[ATTRIBUTES_LOW_BYTE]
+    if attributes & TRANSACTIONAL:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open: transactions are not served yet")
+    if attributes & CODEC_MASK == ZSTD and version < ZSTD_SINCE:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce {ZSTD_SINCE} or newer, this is version {version}",
+        )
+
+
 def _append(
     ctx: Context,
+    version: int,
     acks: int,
     topic: str | bytes,
     data: PartitionProduceData,
@@ -95,6 +119,7 @@ def _append(
         records = data.records
         if not isinstance(records, memoryview):
             raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+        _check_attributes(records, version)
         done = log.append(records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch)
     except InvalidRecordError as error:
         return PartitionProduceResponse(
