@@ -113,7 +113,7 @@ class ApacheKafkaProcess(BrokerProcess):
         config.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
         if not (self.data / "meta.properties").exists():
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-            done = tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+            done = tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(config))
             if done.returncode:
                 raise RuntimeError(f"formatting failed:\n{done.stdout}{done.stderr}")
         return java("kafka.Kafka", str(config), heap=self.heap)

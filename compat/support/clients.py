@@ -1,5 +1,6 @@
 """Small steps with confluent-kafka that several suites take: create a topic, change it, read a partition whole."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -72,14 +73,15 @@ def read_messages(
             "queued.max.messages.kbytes": 100_000,
         }
     )
+    deadline_s = time.monotonic() + timeout_s
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         while True:
-            batch = consumer.consume(10_000, timeout_s if timeout_s < 1 else 1.0)
-            if not batch:
-                timeout_s -= 1.0
-                if timeout_s <= 0:
-                    raise TimeoutError(f"the end of {topic}-{partition} was not reached")
+            batch = consumer.consume(10_000, 0.1)  # waits that long even when the end was reached at once
+            if batch:
+                deadline_s = time.monotonic() + timeout_s
+            elif time.monotonic() > deadline_s:
+                raise TimeoutError(f"the end of {topic}-{partition} was not reached")
             for message in batch:
                 error = message.error()
                 if error is None:

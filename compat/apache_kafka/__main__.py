@@ -1,0 +1,102 @@
+"""A directory that Apache Kafka 4.3.1 filled, served by Ottla; and Ottla's files, read by Apache Kafka's tools.
+
+Apache Kafka is filled (all codecs, transactions, a group, a compacted topic that its cleaner worked on), read whole
+by a consumer, and stopped; once cleanly and once with kill -9. Ottla starts on a copy of each directory and must show
+the same, go on cleaning at Kafka's checkpoint, take new writes, and leave files that `kafka-dump-log` accepts and
+that Apache Kafka itself starts on again.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..support.apache_kafka import ApacheKafkaProcess, jars
+from ..support.ottla_process import OttlaProcess
+from ..support.process import BrokerProcess
+from ..support.suite import NotRunError, Options, Suite, run_suite
+from . import fill
+from .cleaning import judge_cleaning
+from .contents import Contents, read_contents
+from .dump_log import judge_files
+from .own_files import judge_own_files
+
+CLEANER = {"log.cleaner.backoff.ms": "300"}
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker:
+        raise NotRunError("to start its brokers itself")
+    jars()
+    with TemporaryDirectory(prefix="compat-apache-kafka-copies-") as folder:
+        copies = Path(folder)
+        with ApacheKafkaProcess(overrides=CLEANER, keep=options.keep) as kafka:
+            fill.fill(kafka)
+            before = read_contents(kafka.bootstrap)
+            judge_fill(suite, before)
+            kafka.stop()
+            shutil.copytree(kafka.data, copies / "clean-stop")
+            kafka.start()
+            fill.with_confluent(kafka.bootstrap, "zstd", "plain-zstd", 300)
+            fill.with_confluent(kafka.bootstrap, "none", "plain-none", 300)
+            after = read_contents(kafka.bootstrap)
+            kafka.kill()
+            shutil.copytree(kafka.data, copies / "kill-9")
+            kafka.start()
+        judge_directory(suite, options, "after a clean stop", copies / "clean-stop", before)
+        judge_directory(suite, options, "after kill -9", copies / "kill-9", after)
+    if options.against == "ottla":
+        judge_own_files(suite, options)
+
+
+def judge_fill(suite: Suite, contents: Contents) -> None:
+    """The fill has in it what this suite is about."""
+    smallest = min(map(len, contents.uncommitted.values()))
+    suite.check("filled: every partition has records", smallest > 100, f"{smallest} or more")
+    aborted = [r for r in contents.uncommitted[fill.TRANSACTIONAL, 0] if (r.value or b"").startswith(b"aborted")]
+    suite.equal("filled: aborted records are there for read_uncommitted only", 100, len(aborted))
+    hidden = [r for r in contents.committed[fill.TRANSACTIONAL, 0] if (r.value or b"").startswith(b"aborted")]
+    suite.equal("filled: and hidden from read_committed", 0, len(hidden))
+    tombstones = sum(r.value is None for r in contents.uncommitted[fill.COMPACTED, 0])
+    suite.check("filled: the compacted topic has tombstones", tombstones > 0, tombstones)
+
+
+def judge_directory(suite: Suite, options: Options, when: str, data: Path, expected: Contents) -> None:
+    """Serve the directory, compare, clean on, write, stop; then Apache Kafka's tools and Apache Kafka itself."""
+    if options.against == "ottla":
+        broker: BrokerProcess = OttlaProcess(data=data, overrides=CLEANER, keep=options.keep)
+    else:
+        broker = ApacheKafkaProcess(data=data, overrides=CLEANER, keep=options.keep)
+    with broker:
+        compare(suite, when, expected, read_contents(broker.bootstrap))
+        judge_cleaning(suite, when, broker)
+        for codec in ("gzip", "snappy"):
+            fill.with_confluent(broker.bootstrap, codec, f"plain-{codec}", 500)
+        fill.commit_offsets(broker.bootstrap)
+        written = read_contents(broker.bootstrap)
+        code = broker.stop()
+        if options.against == "ottla":  # the JVM ends with 143
+            suite.equal(f"{when}: exit code of a clean stop", 0, code)
+    judge_files(suite, when, data)
+    with ApacheKafkaProcess(data=data, overrides=CLEANER, keep=options.keep) as kafka:
+        again = read_contents(kafka.bootstrap)
+    again.configs, written.configs = {}, {}  # configs set since then are in Ottla's catalog, not in Kafka's metadata
+    compare(suite, f"{when}, Apache Kafka again", written, again)
+
+
+def compare(suite: Suite, when: str, expected: Contents, actual: Contents) -> None:
+    for isolation in ("uncommitted", "committed"):
+        wanted, got = getattr(expected, isolation), getattr(actual, isolation)
+        different = [
+            f"{topic}-{partition}" for topic, partition in wanted if wanted[topic, partition] != got[topic, partition]
+        ]
+        what = f"{when}: every record of {len(wanted)} partitions, read_{isolation}"
+        suite.check(what, not different, different or f"{sum(map(len, wanted.values()))} records")
+    suite.equal(f"{when}: watermarks", expected.watermarks, actual.watermarks)
+    suite.equal(f"{when}: topic ids and partition counts", expected.topics, actual.topics)
+    suite.equal(f"{when}: topic configs", expected.configs, actual.configs)
+    suite.equal(f"{when}: committed group offsets", fill.committed_offsets(), actual.offsets)
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("apache_kafka", body, doc=__doc__))

@@ -1,0 +1,71 @@
+"""Cleaning goes on where Apache Kafka's cleaner stopped: at its checkpoint, not before, not from the start."""
+
+import time
+
+from confluent_kafka import Producer
+
+from ..support.clients import read_partition, set_topic_configs
+from ..support.process import BrokerProcess
+from ..support.segment_files import base_offset, cleaner_checkpoint, segments
+from ..support.suite import Suite
+from . import fill
+
+
+def judge_cleaning(suite: Suite, when: str, broker: BrokerProcess) -> None:
+    """One pass over the dirty part.
+
+    The checkpoint is first moved on, behind the `twice` records: a pass that begins there must leave both versions
+    of each of them, as they are below the first dirty offset and none of these keys comes again. A cleaner that
+    began anywhere before would remove the first versions.
+    """
+    checkpoint = cleaner_checkpoint(broker.data, fill.COMPACTED)
+    suite.check(f"{when}: Kafka's checkpoint was kept", (checkpoint or 0) > 0, checkpoint)
+    before = list(read_partition(broker.bootstrap, fill.COMPACTED))
+    moved = first_segment_of_later(broker, [r.offset for r in before if (r.value or b"").startswith(b"later")][0])
+    broker.stop()
+    write_checkpoint(broker, moved)
+    broker.start()
+    newest = newest_values(read_partition(broker.bootstrap, fill.COMPACTED))
+    set_topic_configs(broker.bootstrap, fill.COMPACTED, min_compaction_lag_ms="0")
+    fill_a_segment(broker.bootstrap)
+    fill.wait_for_checkpoint(broker)
+    after = list(read_partition(broker.bootstrap, fill.COMPACTED))
+    kept = {r.offset for r in after}
+    twice = [r.offset for r in before if (r.key or b"").startswith(b"twice-") and r.offset < moved]
+    lost = [offset for offset in twice if offset not in kept]
+    suite.equal(f"{when}: nothing is deduplicated below the checkpoint {moved}", [], lost[:5])
+    suite.check(f"{when}: there were versions to keep", len(twice) > fill.TWICE, len(twice))
+    older = [r.offset for r in before if r.offset < (checkpoint or 0) and (r.key or b"").startswith(b"key-")]
+    superseded = [offset for offset in older if offset in kept]
+    suite.check(f"{when}: older values below it gave way to newer ones above", len(superseded) < len(older), len(older))
+    seen = newest_values(iter(after))
+    suite.equal(f"{when}: the newest value of every key is as before", newest, {k: seen.get(k) for k in newest})
+    advanced = cleaner_checkpoint(broker.data, fill.COMPACTED) or 0
+    suite.check(f"{when}: the checkpoint went on", advanced > moved, f"{checkpoint}, moved to {moved}, now {advanced}")
+
+
+def first_segment_of_later(broker: BrokerProcess, offset: int) -> int:
+    """Base offset of the first segment that lies wholly at or above `offset`."""
+    return min(base for base in map(base_offset, segments(broker.partition_dir(fill.COMPACTED))) if base >= offset)
+
+
+def write_checkpoint(broker: BrokerProcess, offset: int) -> None:
+    path = broker.data / "cleaner-offset-checkpoint"
+    version, count, *lines = path.read_text().splitlines()
+    entry = f"{fill.COMPACTED} 0 "
+    lines = [line for line in lines if not line.startswith(entry)] + [f"{entry}{offset}"]
+    path.write_text("\n".join([version, count, *lines]) + "\n")
+
+
+def fill_a_segment(bootstrap: str) -> None:
+    """A megabyte and more of fresh keys, so that what was the active segment can be cleaned."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    for n in range(800):
+        producer.produce(fill.COMPACTED, bytes(2_000), b"fresh-%d" % n, partition=0)
+    assert producer.flush(30) == 0
+    time.sleep(0.5)
+
+
+def newest_values(records) -> dict[bytes | None, bytes | None]:  # type: ignore[no-untyped-def]
+    """Key -> its newest value; keys whose newest record is a tombstone map to None."""
+    return {record.key: record.value for record in records if not (record.key or b"").startswith(b"fresh-")}
