@@ -237,10 +237,17 @@ def topic_default_options() -> Iterator[Option]:
                 topic.type if synonym.factor == 1 else _INT,
                 default if is_last else None,
                 topic.check,
-                f"Default of the topic option {topic.name}." + ("" if topic.acts else " Kept and shown."),
+                _topic_default_doc(topic, position),
                 UpdateMode.CLUSTER_WIDE if position == 0 else _FIXED,
                 acts=topic.acts,
             )
+
+
+def _topic_default_doc(topic: Option, position: int) -> str:
+    unit = {60_000: ", in minutes", 3_600_000: ", in hours"}.get(topic.synonyms[position].factor, "")
+    stronger = topic.synonyms[position - 1].name if position else None
+    condition = f", where {stronger} is not given" if stronger else ""
+    return f"Default of the topic option {topic.name}{unit}{condition}." + ("" if topic.acts else " Kept and shown.")
 
 
 ACTED_ON: dict[str, Option] = options_of(BrokerOptions)

@@ -221,7 +221,7 @@ class LogConfig:
         _INT,
         1,
         at_least(1),
-        "In-sync replicas that a produce with acks=all needs; counts up to the number of nodes.",
+        "In-sync replicas that a produce with acks=all needs; for the broker's own topics at most the number of nodes counts.",
         "min.insync.replicas",
     )
     preallocate: bool = option(
