@@ -72,7 +72,8 @@ def _logical_lines(text: str) -> Iterator[str]:
     continued = False
     for line in _LINE_END.split(text):
         line = line.lstrip(_SPACE)
-        if not continued and (not line or line[0] in "#!"):
+        if not joined and (not line or line[0] in "#!"):
+            continued = False
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         continued = backslashes % 2 == 1
@@ -81,7 +82,7 @@ def _logical_lines(text: str) -> Iterator[str]:
             if joined:
                 yield joined
             joined = ""
-    if joined:
+    if continued:  # by a backslash at the very end of the text
         yield joined
 
 
