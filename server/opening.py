@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ..storage import paths
 from ..storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ..storage.checkpoints import CorruptCheckpointError, read_meta_properties, read_partition_metadata
-from ..storage.config import ConfigError, LogConfig
+from ..storage.config import LogConfig
 from ..storage.files import Files
 from ..storage.manager import DataDirectoryError, LogManager
 from ..storage.paths import TopicPartition
@@ -58,14 +58,15 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         state = catalog.state if catalog else _first_state(broker, logs)
         if catalog:
             _put_strays_aside(files, logs.data_dirs, state.topics, broker.rng)
+        log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
         logs.load(
             now_ms,
             cluster_id=state.cluster_id,
-            config_for=lambda name: _log_config(config, name, state.topics),
+            config_for=lambda name: log_configs.get(name, config.log_defaults),
         )
         catalog = catalog or Catalog.create(files, home, state)
         for entry in state.topics.values():
-            broker.topics.add(_topic(broker, logs, entry, _log_config(config, entry.name, state.topics)))
+            broker.topics.add(_topic(broker, logs, entry, log_configs[entry.name]))
     except BaseException:
         logs.release()
         raise
@@ -165,21 +166,12 @@ def _put_strays_aside(
         files.sync_dir(paths.parent(directory))
 
 
-def _log_config(config: BrokerConfig, name: str, topics: Mapping[str, TopicEntry]) -> LogConfig:
+def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
     """What the topic's logs run with; stored overrides that this version refuses are left out, with a line each."""
-    overrides = dict(topics[name].configs) if name in topics else {}
-    try:
-        return config.topic_config(overrides)
-    except ConfigError:
-        taken: dict[str, str] = {}
-        for option, text in overrides.items():
-            try:
-                config.topic_config(taken | {option: text})
-            except ConfigError as error:
-                log.warning("stored config of topic %s ignored: %s", name, error)
-            else:
-                taken[option] = text
-        return config.topic_config(taken)
+    log_config, problems = LogConfig.from_stored(entry.configs, config.log_defaults)
+    for problem in problems:
+        log.warning("stored config of topic %s: %s", entry.name, problem)
+    return log_config
 
 
 def _topic(broker: Broker, logs: LogManager, entry: TopicEntry, config: LogConfig) -> Topic:

@@ -20,7 +20,8 @@ from ..storage.catalog import PartitionEntry, TopicEntry
 from ..storage.config import LogConfig
 from ..storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition
 from .config import BrokerConfig
-from .config_resources import ConfigEntry, check_topic_configs, describe_topic
+from .config_changes import check_topic_configs
+from .config_resources import ConfigEntry, describe_topic
 from .topics import Partition, Topic
 
 if TYPE_CHECKING:

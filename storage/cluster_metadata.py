@@ -33,7 +33,7 @@ from ..protocol.messages.cluster_metadata import (
 from ..protocol.records import HEADER_BYTES, RecordBatch
 from ..protocol.wire import codec
 from . import paths
-from .catalog import CatalogState, PartitionEntry, TopicEntry
+from .catalog import CatalogError, CatalogState, PartitionEntry, TopicEntry
 from .files import File, Files
 
 BATCH_BYTES_MAX = 64 << 20
@@ -45,8 +45,8 @@ _LOG = re.compile(r"([0-9]{20})\.log")
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
-class ClusterMetadataError(Exception):
-    """The metadata log cannot be used. The text names the file and what is wrong there."""
+class ClusterMetadataError(CatalogError):
+    """The metadata log cannot be made a catalog of. The text names the file and what is wrong there."""
 
 
 def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> CatalogState | None:

@@ -20,7 +20,8 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from ..config import ConfigSource, warnings_of
-from ..config_resources import Change, ResourceType, alter_broker, alter_topic
+from ..config_changes import Change, alter_broker, alter_topic
+from ..config_resources import ResourceType
 from ..connection import Context
 from .describe_configs import check_is_this_node
 

@@ -12,7 +12,7 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ..config_resources import Change
+from ..config_changes import Change
 from ..connection import Context
 from .alter_configs import Wish, alter
 
