@@ -18,7 +18,7 @@ from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from .deadlines import Deadline, Deadlines
 from .group import ClassicGroup, GroupState, JoinReply, Member, Protocols
 from .rebalance import Persist, Rebalancing, current_generation, refuse
-from .settings import CLIENT_ID_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
+from .settings import NAME_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 
 log = logging.getLogger("ottla.groups")
 
@@ -110,7 +110,7 @@ class ClassicProtocol:
         elif not group.supports(request.protocol_type, protocols):
             refuse(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         elif not member_id:
-            new_id = f"{instance_id or caller.client_id[:CLIENT_ID_CHARS_IN_MEMBER_ID]}-{self._new_id()}"
+            new_id = f"{(instance_id or caller.client_id)[:NAME_CHARS_IN_MEMBER_ID]}-{self._new_id()}"
             known_id = None if instance_id is None else group.static_members.get(instance_id)
             if known_id is not None:
                 self._replace_static(group, group.members[known_id], new_id, joining)
@@ -123,7 +123,7 @@ class ClassicProtocol:
         elif member_id in group.pending:
             if instance_id is not None:
                 # Ids are only handed out to dynamic members; Apache Kafka fails in the same place.
-                refuse(reply, ErrorCode.UNKNOWN_SERVER_ERROR, member_id)
+                refuse(reply, ErrorCode.UNKNOWN_SERVER_ERROR, "")
                 return
             self._forget(group, member_id)
             self._add(group, member_id, joining)

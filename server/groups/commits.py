@@ -6,7 +6,7 @@ after, so the tables never hold what a restart would not find again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -15,7 +15,7 @@ from ...protocol.wire import ZERO_UUID
 from .classic import ClassicProtocol
 from .group import ClassicGroup, GroupState
 from .offsets import Place
-from .records import CommittedOffset, Pair, offset_key, offset_value
+from .records import CommittedOffset, Pair, group_key, offset_key, offset_value
 from .settings import TOMBSTONES_PER_BATCH, GroupSettings
 from .shard import Shard
 from .store import RecordStore
@@ -179,23 +179,37 @@ class Commits:
         self.remove(shard, group_id, list(dict.fromkeys(deletable)), now_ms)
         return errors
 
-    def remove(self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int) -> None:
-        """Write tombstones for these places and forget what was committed there.
+    def remove(
+        self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int, *, with_group: bool = False
+    ) -> None:
+        """Write tombstones for these places, and last for the group itself if asked to; forget what was committed.
 
         Raises:
             KafkaError: The partition cannot be written; some of the places may be gone by then.
         """
-        for batch in _in_batches(places):
-            self._store.append(
-                shard.partition, [(offset_key(group_id, topic, partition), None) for topic, partition in batch], now_ms
-            )
-            for place in batch:
-                shard.offsets.remove(group_id, place)
+        keys: list[tuple[Place | None, bytes]] = [(place, offset_key(group_id, *place)) for place in places]
+        if with_group:
+            keys.append((None, group_key(group_id)))
+        for at in range(0, len(keys), TOMBSTONES_PER_BATCH):
+            batch = keys[at : at + TOMBSTONES_PER_BATCH]
+            self._store.append(shard.partition, [(key, None) for _, key in batch], now_ms)
+            for place, _ in batch:
+                if place is not None:
+                    shard.offsets.remove(group_id, place)
 
-    def expire(self, shard: Shard, group: ClassicGroup, now_ms: int) -> None:
-        """Remove the group's offsets that have passed their time; errors as `remove`."""
-        places = shard.offsets.expired(group, now_ms, self._settings.offsets_retention_ms)
-        self.remove(shard, group.group_id, places, now_ms)
+    def expire(self, shard: Shard, group: ClassicGroup, now_ms: int) -> bool:
+        """Remove the group's offsets that have passed their time, with the group if that leaves it without members
+        and offsets; errors as `remove`.
+
+        Returns:
+            Whether the group's tombstone was written.
+        """
+        offsets, group_id = shard.offsets, group.group_id
+        places = offsets.expired(group, now_ms, self._settings.offsets_retention_ms)
+        has_members = group.state is not GroupState.EMPTY or bool(group.pending)
+        is_unused = not has_members and len(places) == len(offsets.places(group_id))
+        self.remove(shard, group_id, places, now_ms, with_group=is_unused)
+        return is_unused
 
     def topic_deleted(self, shard: Shard, name: str, topic_id: bytes, now_ms: int) -> None:
         """Remove offsets committed in a deleted topic, but not those of a later topic of the same name; errors as
@@ -208,8 +222,3 @@ class Commits:
                 if place[0] == name and (place not in of_group or of_group[place].topic_id in (ZERO_UUID, topic_id))
             ]
             self.remove(shard, group_id, places, now_ms)
-
-
-def _in_batches(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
-    for at in range(0, len(places), TOMBSTONES_PER_BATCH):
-        yield places[at : at + TOMBSTONES_PER_BATCH]

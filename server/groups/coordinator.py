@@ -10,9 +10,9 @@ one that could not be loaded), COORDINATOR_LOAD_IN_PROGRESS.
 from __future__ import annotations
 
 import logging
+import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -37,15 +37,18 @@ CLASSIC_TYPE = "classic"
 
 # From this version of DescribeGroups on a group that does not exist is an error (KIP-1043).
 _GROUP_ID_NOT_FOUND_VERSION = 6
+# An id may be as long as a string can be, and must leave room for the words around it.
+_ID_CHARS_IN_MESSAGE = 1024
 
 
-@lru_cache(maxsize=10_000)
+_UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+
+
 def java_hash(text: str) -> int:
-    """`String.hashCode` of Java: 31-fold sums over UTF-16 units, as a signed 32-bit number."""
-    units = text.encode("utf-16-le", "surrogatepass")
+    """`String.hashCode` of Java: the UTF-16 units as digits to base 31, as a signed 32-bit number."""
     result = 0
-    for at in range(0, len(units), 2):
-        result = 31 * result + (units[at] | units[at + 1] << 8) & 0xFFFF_FFFF
+    for unit in memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H"):
+        result = 31 * result + unit & 0xFFFF_FFFF
     return result - (1 << 32) if result >> 31 else result
 
 
@@ -248,7 +251,7 @@ class GroupCoordinator:
             is_error = version >= _GROUP_ID_NOT_FOUND_VERSION
             return DescribedGroup(
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
-                error_message=f"Group {group_id} not found." if is_error else None,
+                error_message=f"Group {group_id[:_ID_CHARS_IN_MESSAGE]} not found." if is_error else None,
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
             )
@@ -313,8 +316,8 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self._commits.remove(shard, group_id, shard.offsets.places(group_id), now_ms)
-        self._remove(shard, group, now_ms)
+        self._commits.remove(shard, group_id, shard.offsets.places(group_id), now_ms, with_group=True)
+        self._drop(shard, group, now_ms)
 
     def topic_deleted(self, name: str, topic_id: bytes, now_ms: int) -> None:
         """Forget the offsets committed in a deleted topic. A partition that cannot be written keeps them."""
@@ -325,8 +328,7 @@ class GroupCoordinator:
                 except KafkaError as error:
                     log.warning("offsets of topic %s stay in %s-%d: %s", name, OFFSETS_TOPIC, shard.partition, error)
 
-    def _remove(self, shard: Shard, group: ClassicGroup, now_ms: int) -> None:
-        self._store.append(shard.partition, [(group_key(group.group_id), None)], now_ms)
+    def _drop(self, shard: Shard, group: ClassicGroup, now_ms: int) -> None:
         del shard.groups[group.group_id]
         self._classic.close(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
 
@@ -335,10 +337,8 @@ class GroupCoordinator:
         self._repeat_expiry(shard, now_ms)
         try:
             for group in tuple(shard.groups.values()):
-                self._commits.expire(shard, group, now_ms)
-                is_unused = group.state is GroupState.EMPTY and not group.pending
-                if is_unused and not shard.offsets.places(group.group_id):
-                    self._remove(shard, group, now_ms)
+                if self._commits.expire(shard, group, now_ms):
+                    self._drop(shard, group, now_ms)
         except KafkaError as error:
             log.warning("offsets in %s-%d do not expire: %s", OFFSETS_TOPIC, shard.partition, error)
 

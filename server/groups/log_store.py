@@ -38,7 +38,9 @@ class LogStore:
         self._broker = broker
 
     def append(self, partition: int, records: Sequence[Pair], now_ms: int) -> int:
-        batch = build_batch((at, now_ms, key, value, ()) for at, (key, value) in enumerate(records))
+        rows = ((at, now_ms, key, value, ()) for at, (key, value) in enumerate(records))
+        # Apache Kafka's coordinator numbers each batch from 0 too, though it is no idempotent producer.
+        batch = build_batch(rows, base_sequence=0)
         try:
             return self._broker.append_internal(TopicPartition(OFFSETS_TOPIC, partition), batch).base_offset
         except KafkaError as error:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 # How soon at the least a rebalance that nobody rejoined is looked at again, whatever time-outs its members ask for.
 REJOIN_RETRY_MS = 100
-# A member id is made from the client id, which may be as long as a string can be; a longer answer could not be sent.
-CLIENT_ID_CHARS_IN_MEMBER_ID = 1024
+# A member id is made from the instance id or the client id, which may be as long as a string can be; a longer member id
+# could not be sent.
+NAME_CHARS_IN_MEMBER_ID = 1024
 # Tombstones of one deletion are written in batches of this many, far below any `max.message.bytes` in use.
 TOMBSTONES_PER_BATCH = 500
 

@@ -77,11 +77,12 @@ def sync(client: RawClient, member: str, generation: int, group: str = "g", vers
     return client.ask(request, version)
 
 
-def commit_request(*offsets: tuple[str, int, int], group: str = "g", **fields: Any) -> OffsetCommitRequest:
+def commit_request(*offsets: tuple[str | bytes, int, int], group: str = "g", **fields: Any) -> OffsetCommitRequest:
     """Offsets as (topic, partition, offset); a topic id if the topic is bytes."""
     topics = tuple(
         OffsetCommitRequestTopic(
-            **({"topic_id": topic} if isinstance(topic, bytes) else {"name": topic}),
+            name=topic if isinstance(topic, str) else "",
+            topic_id=topic if isinstance(topic, bytes) else bytes(16),
             partitions=(
                 OffsetCommitRequestPartition(
                     partition_index=partition, committed_offset=offset, committed_leader_epoch=3, committed_metadata="m"
@@ -266,6 +267,20 @@ def test_authorized_operations_are_told_when_asked_for(client: RawClient) -> Non
     # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
     assert asked.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
     assert not_asked.authorized_operations == -(2**31)
+
+
+def test_names_as_long_as_they_may_be_are_answered(client: RawClient) -> None:
+    """What the broker makes of a name, a member id or a message, must still fit into an answer."""
+    longest = "n" * 32_767
+    joined = join(client, longest, group_instance_id=longest)
+    assert joined.error_code == ErrorCode.NONE
+    assert sync(client, joined.member_id, joined.generation_id, longest).error_code == ErrorCode.NONE
+    client.client_id = longest
+    assert join(client, "g").error_code == ErrorCode.NONE
+    described = client.ask(DescribeGroupsRequest(groups=(longest, "x" * 32_767))).groups
+    assert [one.error_code for one in described] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    (found,) = client.ask(FindCoordinatorRequest(coordinator_keys=(longest,))).coordinators
+    assert found.error_code == ErrorCode.NONE
 
 
 # Time

@@ -193,6 +193,16 @@ HASHES = [
 ]
 
 
+@given(st.text(max_size=600))
+def test_the_hash_is_the_polynomial_of_the_java_specification(text: str) -> None:
+    expected = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        expected = (31 * expected + 256 * high + low) % 2**32
+    assert java_hash(text) % 2**32 == expected
+    assert -(2**31) <= java_hash(text) < 2**31
+
+
 @pytest.mark.parametrize(("text", "hashed", "partition"), HASHES)
 def test_groups_go_to_kafkas_partition(text: str, hashed: int, partition: int) -> None:
     """A directory that Kafka filled must find its groups again: the absolute value, and 0 for what has none."""
