@@ -340,10 +340,11 @@ class Log(LogReader):
         return len(deletable)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop all records at and above `offset`; at or above the LEO nothing happens.
+        """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
 
-        Later segments go before the one in the middle is cut, and that is on disk first: a power loss leaves a whole
-        log that is too long, never one with a hole. No flush of this log may be under way.
+        The new LEO is the end of the last batch that is left: `offset`, if one began there. Segments behind go before
+        the one in the middle is cut, and are gone from the disk by then: a power loss leaves a whole log that is too
+        long, never one with a hole. No flush of this log may be under way.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
@@ -362,10 +363,12 @@ class Log(LogReader):
             self._active = self.segments.active
             self._active.truncate_to(offset)
             self._active.flush()
-            self.leader_epochs.truncate_from_end(offset)
-            self.log_end_offset = offset
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self.recovery_point = min(self.recovery_point, offset)
+            # Not `offset` itself: a batch that it lies in is gone as a whole, and the next start would see that.
+            end = self._active.next_offset()
+            self.leader_epochs.truncate_from_end(end)
+            self.log_end_offset = end
+            self.log_start_offset = min(self.log_start_offset, end)
+            self.recovery_point = min(self.recovery_point, end)
             self._reload_producers(now_ms)
         except OSError as error:
             raise self.fail(error) from error
