@@ -98,11 +98,15 @@ class Broker:
             OSError, DirectoryLockedError, CatalogError, DataDirectoryError: One clear line each.
         """
         self.logs, self.catalog = open_store(self)
+        for node in (CLUSTER_DEFAULT, *map(str, self.live_node_ids())):
+            for problem in usable(self.catalog.broker_configs(node))[1]:
+                log.warning("%s", problem)
         self._apply_dynamic_configs()
         self.admin = TopicAdmin(self, self.rng)
         self.producer_ids = ProducerIds(self.catalog)
         self.cleaning = Cleaning(self)
         self.housekeeping = Housekeeping(self)
+        self._reconfigure_logs([topic.name for topic in self.topics])  # they were loaded without the dynamic configs
 
     # What the nodes are
 
@@ -187,11 +191,9 @@ class Broker:
         self.cleaning.reconfigure()
 
     def config_of(self, node_id: int) -> BrokerConfig:
-        """What the node with this id runs with."""
-        cluster, problems = usable(self.catalog.broker_configs(CLUSTER_DEFAULT))
-        own, more_problems = usable(self.catalog.broker_configs(str(node_id)))
-        for problem in problems + more_problems:
-            log.warning("%s", problem)
+        """What the node with this id runs with; stored values that this version refuses do not count."""
+        cluster, _ = usable(self.catalog.broker_configs(CLUSTER_DEFAULT))
+        own, _ = usable(self.catalog.broker_configs(str(node_id)))
         return self.static.node(node_id, cluster_dynamic=cluster, node_dynamic=own)
 
     def _apply_dynamic_configs(self) -> None:

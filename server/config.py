@@ -217,19 +217,17 @@ def find_option(name: str) -> Option | None:
 
 
 def usable(texts: Texts) -> tuple[dict[str, str], list[str]]:
-    """Those dynamic configs from disk that this version takes, and a line on each that it does not."""
+    """Those dynamic configs from disk that this version takes, and a line on each whose value it refuses."""
     taken = {}
     problems = []
     for name, text in texts.items():
         option = find_option(name)
         try:
-            if option is None:
-                raise ConfigError(f"Unknown configuration name: {name}")
-            option.parse(text)
+            if option is not None:
+                option.parse(text)
+            taken[name] = text
         except ConfigError as error:
             problems.append(f"stored broker config ignored: {error}")
-        else:
-            taken[name] = text
     return taken, problems
 
 
