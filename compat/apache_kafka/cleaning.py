@@ -4,7 +4,7 @@ import time
 
 from confluent_kafka import Producer
 
-from ..support.clients import read_partition, set_topic_configs
+from ..support.clients import ReadRecord, read_partitions, set_topic_configs
 from ..support.process import BrokerProcess
 from ..support.segment_files import base_offset, cleaner_checkpoint, segments
 from ..support.suite import Suite
@@ -20,16 +20,16 @@ def judge_cleaning(suite: Suite, when: str, broker: BrokerProcess) -> None:
     """
     checkpoint = cleaner_checkpoint(broker.data, fill.COMPACTED)
     suite.check(f"{when}: Kafka's checkpoint was kept", (checkpoint or 0) > 0, checkpoint)
-    before = list(read_partition(broker.bootstrap, fill.COMPACTED))
-    moved = first_segment_of_later(broker, [r.offset for r in before if (r.value or b"").startswith(b"later")][0])
+    before = read_compacted(broker)
+    moved = first_segment_of_later(broker, next(r.offset for r in before if (r.value or b"").startswith(b"later")))
     broker.stop()
     write_checkpoint(broker, moved)
     broker.start()
-    newest = newest_values(read_partition(broker.bootstrap, fill.COMPACTED))
+    newest = newest_values(read_compacted(broker))
     set_topic_configs(broker.bootstrap, fill.COMPACTED, min_compaction_lag_ms="0")
     fill_a_segment(broker.bootstrap)
     fill.wait_for_checkpoint(broker)
-    after = list(read_partition(broker.bootstrap, fill.COMPACTED))
+    after = read_compacted(broker)
     kept = {r.offset for r in after}
     twice = [r.offset for r in before if (r.key or b"").startswith(b"twice-") and r.offset < moved]
     lost = [offset for offset in twice if offset not in kept]
@@ -38,7 +38,7 @@ def judge_cleaning(suite: Suite, when: str, broker: BrokerProcess) -> None:
     older = [r.offset for r in before if r.offset < (checkpoint or 0) and (r.key or b"").startswith(b"key-")]
     superseded = [offset for offset in older if offset in kept]
     suite.check(f"{when}: older values below it gave way to newer ones above", len(superseded) < len(older), len(older))
-    seen = newest_values(iter(after))
+    seen = newest_values(after)
     suite.equal(f"{when}: the newest value of every key is as before", newest, {k: seen.get(k) for k in newest})
     advanced = cleaner_checkpoint(broker.data, fill.COMPACTED) or 0
     suite.check(f"{when}: the checkpoint went on", advanced > moved, f"{checkpoint}, moved to {moved}, now {advanced}")
@@ -66,6 +66,10 @@ def fill_a_segment(bootstrap: str) -> None:
     time.sleep(0.5)
 
 
-def newest_values(records) -> dict[bytes | None, bytes | None]:  # type: ignore[no-untyped-def]
+def read_compacted(broker: BrokerProcess) -> list[ReadRecord]:
+    return read_partitions(broker.bootstrap, [(fill.COMPACTED, 0)])[fill.COMPACTED, 0]
+
+
+def newest_values(records: list[ReadRecord]) -> dict[bytes | None, bytes | None]:
     """Key -> its newest value; keys whose newest record is a tombstone map to None."""
     return {record.key: record.value for record in records if not (record.key or b"").startswith(b"fresh-")}

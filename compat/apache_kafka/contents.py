@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
-from ..support.clients import ReadRecord, admin, read_partition, watermarks
+from ..support.clients import ReadRecord, admin, read_partitions, watermarks
 from . import fill
 
 
@@ -25,9 +25,9 @@ class Contents:
 def read_contents(bootstrap: str) -> Contents:
     partitions = fill.partitions()
     return Contents(
-        uncommitted={tp: list(read_partition(bootstrap, *tp)) for tp in partitions},
-        committed={tp: list(read_partition(bootstrap, *tp, isolation="read_committed")) for tp in partitions},
-        watermarks={tp: watermarks(bootstrap, *tp) for tp in partitions},
+        uncommitted=read_partitions(bootstrap, partitions),
+        committed=read_partitions(bootstrap, partitions, isolation="read_committed"),
+        watermarks=watermarks(bootstrap, partitions),
         topics=topics(bootstrap),
         configs=configs(bootstrap),
         offsets=offsets(bootstrap),
@@ -36,8 +36,6 @@ def read_contents(bootstrap: str) -> Contents:
 
 def topics(bootstrap: str) -> dict[str, Any]:
     """Topic -> (its id, number of partitions)."""
-    from confluent_kafka import TopicCollection
-
     client = admin(bootstrap)
     names = sorted({topic for topic, _ in fill.partitions()})
     described = client.describe_topics(TopicCollection(names))

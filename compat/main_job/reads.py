@@ -22,7 +22,7 @@ def read_and_judge(
 ) -> Reading:
     """One check: the consumer saw the model's final state in order, at the acknowledged offsets, unchanged."""
     reading = Reading(model)
-    for message in read_messages(bootstrap, topic):
+    for message in read_messages(bootstrap, [(topic, 0)]):
         reading.see(message.offset(), message.timestamp()[1], message.key(), message.value())
     # Read after consuming: the cleaner may go on meanwhile, never back.
     first_dirty = cleaner_checkpoint(data_dir, topic) if data_dir else None

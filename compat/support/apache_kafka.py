@@ -50,6 +50,7 @@ def java(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
     return [
         "java",
         f"-Xmx{heap}",
+        *([f"-Xms{heap}"] if main_class == "kafka.Kafka" else []),
         "-XX:+UseG1GC",
         "-XX:MaxGCPauseMillis=20",
         "-XX:InitiatingHeapOccupancyPercent=35",

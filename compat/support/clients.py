@@ -44,23 +44,26 @@ def set_topic_configs(bootstrap: str, topic: str, **configs: str) -> None:
         done.result(30)
 
 
-def read_partition(
-    bootstrap: str, topic: str, partition: int = 0, *, isolation: str = "read_uncommitted", timeout_s: float = 60.0
-) -> Iterator[ReadRecord]:
-    """Every record from the beginning to the end of the partition, as librdkafka delivers them.
-
-    Raises:
-        TimeoutError: nothing came for `timeout_s` and the end was not reached.
-    """
-    for message in read_messages(bootstrap, topic, partition, isolation=isolation, timeout_s=timeout_s):
+def read_partitions(
+    bootstrap: str, partitions: list[tuple[str, int]], *, isolation: str = "read_uncommitted", timeout_s: float = 60.0
+) -> dict[tuple[str, int], list[ReadRecord]]:
+    """Every record of each partition from its beginning to its end, as librdkafka delivers them."""
+    found: dict[tuple[str, int], list[ReadRecord]] = {tp: [] for tp in partitions}
+    for message in read_messages(bootstrap, partitions, isolation=isolation, timeout_s=timeout_s):
         headers = tuple((name, value) for name, value in message.headers() or ())
-        yield ReadRecord(message.offset(), message.timestamp(), message.key(), message.value(), headers)
+        record = ReadRecord(message.offset(), message.timestamp(), message.key(), message.value(), headers)
+        found[message.topic(), message.partition()].append(record)
+    return found
 
 
 def read_messages(
-    bootstrap: str, topic: str, partition: int = 0, *, isolation: str = "read_uncommitted", timeout_s: float = 60.0
+    bootstrap: str, partitions: list[tuple[str, int]], *, isolation: str = "read_uncommitted", timeout_s: float = 60.0
 ) -> Iterator[Message]:
-    """As `read_partition`, but the client's own message objects: cheaper for millions of records."""
+    """The client's own message objects of all partitions, until each partition's end was reached.
+
+    Raises:
+        TimeoutError: nothing came for `timeout_s` and some end was not reached.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -69,36 +72,37 @@ def read_messages(
             "enable.partition.eof": True,
             "isolation.level": isolation,
             "check.crcs": True,
+            "fetch.wait.max.ms": 10,  # the end is told by a fetch that found nothing
             "fetch.message.max.bytes": 10_000_000,
             "queued.max.messages.kbytes": 100_000,
         }
     )
+    open_ends = set(partitions)
     deadline_s = time.monotonic() + timeout_s
     try:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        while True:
+        consumer.assign([TopicPartition(*tp, OFFSET_BEGINNING) for tp in partitions])
+        while open_ends:
             batch = consumer.consume(10_000, 0.1)  # waits that long even when the end was reached at once
             if batch:
                 deadline_s = time.monotonic() + timeout_s
             elif time.monotonic() > deadline_s:
-                raise TimeoutError(f"the end of {topic}-{partition} was not reached")
+                raise TimeoutError(f"the end of {sorted(open_ends)} was not reached")
             for message in batch:
                 error = message.error()
                 if error is None:
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    return
+                    open_ends.discard((message.topic(), message.partition()))
                 else:
                     raise KafkaException(error)
     finally:
         consumer.close()
 
 
-def watermarks(bootstrap: str, topic: str, partition: int = 0) -> tuple[int, int]:
-    """Log start offset and high watermark."""
+def watermarks(bootstrap: str, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+    """(topic, partition) -> log start offset and high watermark."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "compat-read", "enable.auto.commit": False})
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)
-        return int(low), int(high)
+        return {tp: consumer.get_watermark_offsets(TopicPartition(*tp), 30) for tp in partitions}
     finally:
         consumer.close()

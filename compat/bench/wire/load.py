@@ -1,0 +1,124 @@
+"""One measured load on one broker: write a topic with librdkafka, read it back, and what that cost the broker."""
+
+import random
+import time
+from dataclasses import dataclass
+from itertools import count
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from ...support.clients import admin, create_topic
+from ...support.process import BrokerProcess
+from ...support.raw import RawConnection, produce_body, produce_result
+from ...support.records import one_record_batch
+
+topic_numbers = count()
+
+
+@dataclass(frozen=True)
+class Measured:
+    produce_mb_per_s: float
+    fetch_mb_per_s: float
+    produce_cpu_s_per_gb: float
+    fetch_cpu_s_per_gb: float
+
+
+class Load:
+    """`total_bytes` of values of `size` bytes into one partition of a fresh topic, then out of it."""
+
+    def __init__(self, broker: BrokerProcess, size: int, total_bytes: int, codec: str) -> None:
+        self.broker, self.size, self.codec = broker, size, codec
+        self.records = total_bytes // size
+        self.topic = f"load-{next(topic_numbers)}"
+
+    def run(self) -> Measured:
+        create_topic(self.broker.bootstrap, self.topic)
+        gigabytes = self.records * self.size / 1e9
+        produce_s, produce_cpu_s = self.measure(self.produce)
+        fetch_s, fetch_cpu_s = self.measure(self.fetch)
+        admin(self.broker.bootstrap).delete_topics([self.topic])[self.topic].result(30)
+        return Measured(
+            gigabytes * 1e3 / produce_s, gigabytes * 1e3 / fetch_s, produce_cpu_s / gigabytes, fetch_cpu_s / gigabytes
+        )
+
+    def measure(self, part) -> tuple[float, float]:  # type: ignore[no-untyped-def]
+        """Wall and broker CPU seconds of the loop that `part` prepares."""
+        loop = part()
+        cpu_s, started_s = self.broker.cpu_seconds(), time.perf_counter()
+        loop()
+        return time.perf_counter() - started_s, self.broker.cpu_seconds() - cpu_s
+
+    def value(self) -> bytes:
+        if self.codec == "none":
+            return random.Random(1).randbytes(self.size)
+        return (b'{"id": 1234567, "name": "some name", "state": "active", "amount": 12.50}' * self.size)[: self.size]
+
+    def produce(self):  # type: ignore[no-untyped-def]
+        producer = Producer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "acks": "all",
+                "linger.ms": 5,
+                "batch.size": 1_000_000,
+                "compression.type": self.codec,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 400_000,
+            }
+        )
+        producer.list_topics(self.topic, 10)
+        value, keys = self.value(), [b"%08d" % n for n in range(10_000)]
+
+        def loop() -> None:
+            for n in range(self.records):
+                while True:
+                    try:
+                        producer.produce(self.topic, value, keys[n % 10_000], partition=0)
+                        break
+                    except BufferError:
+                        producer.poll(0.05)
+                if n % 10_000 == 0:
+                    producer.poll(0)
+            if producer.flush(120):
+                raise RuntimeError("records were left unsent")
+
+        return loop
+
+    def fetch(self):  # type: ignore[no-untyped-def]
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "fetch.max.bytes": 50_000_000,
+                "max.partition.fetch.bytes": 10_000_000,
+                "queued.min.messages": 1_000_000,
+                "queued.max.messages.kbytes": 400_000,
+            }
+        )
+        consumer.list_topics(self.topic, 10)
+
+        def loop() -> None:
+            consumer.assign([TopicPartition(self.topic, 0, 0)])
+            got = 0
+            while got < self.records:
+                got += len(consumer.consume(min(10_000, self.records - got), 10.0))
+            consumer.close()
+
+        return loop
+
+
+def round_trips(broker: BrokerProcess, warm_up: int, measured: int) -> list[float]:
+    """Microseconds of `measured` one-record produce requests on one connection, after `warm_up` others."""
+    topic = f"round-trips-{next(topic_numbers)}"
+    create_topic(broker.bootstrap, topic)
+    body = produce_body(topic, 0, one_record_batch(random.Random(1).randbytes(100), b"key-00001"))
+    micros = []
+    with RawConnection("127.0.0.1", broker.port) as connection:
+        error_code, _ = produce_result(connection.request(0, 3, body), topic)
+        if error_code:
+            raise RuntimeError(f"produce failed with error {error_code}")
+        for _ in range(warm_up + measured):
+            started_s = time.perf_counter()
+            connection.request(0, 3, body)
+            micros.append((time.perf_counter() - started_s) * 1e6)
+    return micros[warm_up:]
