@@ -36,7 +36,8 @@ class Load:
         gigabytes = self.records * self.size / 1e9
         produce_s, produce_cpu_s = self.measure(self.produce)
         fetch_s, fetch_cpu_s = self.measure(self.fetch)
-        admin(self.broker.bootstrap).delete_topics([self.topic])[self.topic].result(30)
+        client = admin(self.broker.bootstrap)
+        client.delete_topics([self.topic])[self.topic].result(30)
         return Measured(
             gigabytes * 1e3 / produce_s, gigabytes * 1e3 / fetch_s, produce_cpu_s / gigabytes, fetch_cpu_s / gigabytes
         )
