@@ -174,8 +174,6 @@ class Rebalancing:
 
     def sync_time_is_over(self, group: ClassicGroup, now_ms: int) -> None:
         """Members that learned of the generation and never sent SyncGroup are out."""
-        if not group.pending_sync:
-            return
         for member_id in tuple(group.pending_sync):
             log.info("group %s: member %s did not sync in time", group.group_id, member_id)
             self.remove(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)

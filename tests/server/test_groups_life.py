@@ -243,6 +243,20 @@ def test_when_the_last_member_leaves_the_group_is_empty() -> None:
     assert groups.state() == "Empty"
 
 
+def test_a_group_is_empty_even_if_that_cannot_be_written_down() -> None:
+    """A restart brings its members back, and they time out again: no harm done."""
+    groups = Groups()
+    (member,), _ = groups.stable(1, session_ms=10_000)
+    groups.store.failure = ErrorCode.NOT_COORDINATOR
+    assert groups.leave(member) == [NONE]
+    assert groups.state() == "Empty"
+    groups.store.failure = None
+    again = groups.restarted()
+    assert again.members() == [member]
+    again.advance(10_000)
+    assert again.state() == "Empty"
+
+
 def test_leaving_ends_the_wait_of_the_others() -> None:
     groups = Groups()
     (leader, follower), generation = groups.stable(2)

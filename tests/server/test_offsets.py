@@ -240,6 +240,15 @@ def test_offsets_of_a_deleted_topic_go_but_not_those_of_its_successor() -> None:
     assert groups.committed(group="b") == again.committed(group="b") == {}
 
 
+def test_offsets_of_a_deleted_topic_stay_where_they_cannot_be_removed() -> None:
+    """They would be of no use, but the topic is gone either way."""
+    groups = Groups()
+    groups.commit({P0: 1})
+    groups.store.failure = ErrorCode.NOT_COORDINATOR
+    groups.coordinator.topic_deleted("orders", TOPIC_IDS["orders"], groups.now_ms)
+    assert groups.committed() == {P0: 1}
+
+
 # Expiry (KIP-211); looked at every ten minutes
 
 

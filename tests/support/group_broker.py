@@ -1,0 +1,65 @@
+"""The parts of a broker that group coordination asks for, over logs in memory: no sockets, so time may be virtual."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.clock import Clock
+from ottla.server.groups.settings import GroupSettings
+from ottla.server.topics import Partition, Topic, Topics
+from ottla.storage.catalog import PartitionEntry
+from ottla.storage.log import AppendInfo, Log
+from ottla.storage.paths import TopicPartition
+from ottla.storage.validation import AppendOrigin
+from support.crash_files import CrashFiles
+from support.make_log import make_log
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class GroupBroker:
+    """Stands in for `Broker`. Its one node leads every partition; its clock follows Trio's.
+
+    Attributes:
+        creation_failure: What creating an internal topic raises, if set.
+        append_failure: What appending raises, if set.
+    """
+
+    def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2, **settings: int) -> None:
+        self.files = files or CrashFiles()
+        self.clock = Clock(source=lambda: int(trio.current_time() * 1_000))
+        self.config: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
+        self.topics = Topics()
+        self.node = SimpleNamespace(node_id=0)
+        self.partition_count = partition_count
+        self.creation_failure: ErrorCode | None = None
+        self.append_failure: ErrorCode | None = None
+
+    async def ensure_internal_topic(self, name: str) -> Topic:
+        if self.creation_failure is not None:
+            raise KafkaError(self.creation_failure, "told to fail")
+        await trio.lowlevel.checkpoint()
+        return self.topics.get(name) or self.create_topic(name)
+
+    def create_topic(self, name: str = OFFSETS_TOPIC) -> Topic:
+        """Make the topic, or find it again in `files`."""
+        topic = Topic(name, b"\5" * 16)
+        for index in range(self.partition_count):
+            log = make_log(self.files, tp=TopicPartition(name, index))
+            topic.partitions.append(Partition(topic, index, PartitionEntry(replicas=(0,), leader=0), log))
+        self.topics.add(topic)
+        return topic
+
+    def log(self, partition: int) -> Log:
+        return self.topics.partition(OFFSETS_TOPIC, partition).log
+
+    def append_internal(self, topic_partition: TopicPartition, records: bytearray) -> AppendInfo:
+        if self.append_failure is not None:
+            raise KafkaError(self.append_failure, "told to fail")
+        return self.topics.partition(*topic_partition).log.append(
+            memoryview(records), now_ms=self.clock.now_ms(), origin=AppendOrigin.COORDINATOR
+        )
