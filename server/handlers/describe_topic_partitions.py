@@ -44,6 +44,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
                     topic_id=ZERO_UUID,
                     is_internal=name in INTERNAL_TOPICS,
                     partitions=(),
+                    topic_authorized_operations=topic_operations(),
                 )
             )
             continue

@@ -41,7 +41,9 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     elif request.version in NO_IDS_YET and any(
         row.name is None or row.topic_id != ZERO_UUID for row in body.topics or ()
     ):
-        topics = [_missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST) for row in body.topics or ()]
+        topics = [
+            _missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST, NOT_ASKED) for row in body.topics or ()
+        ]
     else:
         topics = [
             await _wanted(ctx, wanted, request.version, body.allow_auto_topic_creation, topic_operations_mask)
@@ -68,7 +70,11 @@ async def _wanted(
     broker = ctx.broker
     if wanted.name is None or (version >= 10 and wanted.topic_id != ZERO_UUID):
         topic = broker.topics.by_id(wanted.topic_id)
-        return _topic(topic, operations) if topic else _missing(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return (
+            _topic(topic, operations)
+            if topic
+            else _missing(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID, operations)
+        )
     topic = broker.topics.get(wanted.name)
     if topic is None:
         internal = wanted.name in INTERNAL_TOPICS
@@ -80,13 +86,18 @@ async def _wanted(
                 broker.ensure_internal_topic(wanted.name) if internal else broker.admin.auto_create(wanted.name)
             )
         except KafkaError as error:
-            return _missing(wanted.name, ZERO_UUID, error.code)
+            return _missing(wanted.name, ZERO_UUID, error.code, operations)
     return _topic(topic, operations)
 
 
-def _missing(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, partitions=()
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
+        topic_authorized_operations=operations,
     )
 
 
