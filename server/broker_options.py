@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ..storage.config import TOPIC_OPTIONS
 from ..storage.options import (
-    MAX_DOUBLE,
     MAX_INT,
     Check,
     Option,
@@ -124,9 +123,6 @@ class BrokerOptions:
         at_least(0),
         "Memory for the cleaner's read and write buffers, in bytes, all threads together.",
     )
-    log_cleaner_io_max_bytes_per_second: float = option(
-        _DOUBLE, MAX_DOUBLE, None, "Most bytes that the cleaner reads and writes per second, all threads together."
-    )
     log_cleaner_threads: int = option(_INT, 1, at_least(0), "Number of threads that clean logs.")
     log_dir: tuple[str, ...] = option(
         _LIST, ("/tmp/kafka-logs",), None, "Data directories where log.dirs is not given.", update=_FIXED
@@ -210,14 +206,8 @@ class BrokerOptions:
     socket_listen_backlog_size: int = option(
         _INT, 50, at_least(1), "Connections that may wait to be accepted.", update=_FIXED
     )
-    socket_receive_buffer_bytes: int = option(
-        _INT, 102_400, None, "SO_RCVBUF of connections; -1: the system's.", update=_FIXED
-    )
     socket_request_max_bytes: int = option(
         _INT, 100 * _MIB, at_least(1), "Largest request that is read.", update=_FIXED
-    )
-    socket_send_buffer_bytes: int = option(
-        _INT, 102_400, None, "SO_SNDBUF of connections; -1: the system's.", update=_FIXED
     )
 
 

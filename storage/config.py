@@ -225,7 +225,7 @@ class LogConfig:
         "min.insync.replicas",
     )
     preallocate: bool = option(
-        _BOOLEAN, False, None, "Kept and shown; files grow as they are written.", "log.preallocate", acts=False
+        _BOOLEAN, False, None, "Reserve a segment's space on disk when it is made.", "log.preallocate"
     )
     remote_log_copy_disable: bool = option(_BOOLEAN, False, None, "Kept and shown; tiering is not offered.", acts=False)
     remote_log_delete_on_disable: bool = option(

@@ -19,7 +19,6 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
-MAX_DOUBLE = 1.7976931348623157e308
 
 
 class ConfigError(ValueError):
@@ -73,9 +72,6 @@ def items_of(*allowed: str) -> Check:
     return Check(
         f"each item must be one of: {', '.join(allowed)}", lambda value: all(item in allowed for item in value)
     )
-
-
-NON_EMPTY = Check("must not be empty", lambda value: len(value) > 0)
 
 
 @dataclass(frozen=True, slots=True)

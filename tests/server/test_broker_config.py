@@ -194,12 +194,12 @@ def test_stored_dynamic_values_of_another_version_are_left_out_and_told() -> Non
 
 def test_each_option_that_means_nothing_here_is_told_once() -> None:
     static = static_config(
-        file=file("super.users=User:a\nnum.io.threads=8\nlog.preallocate=true\nnum.partitions=4\n# nodes=2\n"),
+        file=file("super.users=User:a\nnum.io.threads=8\nlog.local.retention.ms=5\nnum.partitions=4\n# nodes=2\n"),
         overrides={"num.io.threads": "9", "listener.name.external.ssl.keystore.location": "x"},
     )
     assert sorted(static.warnings) == [
         "listener.name.external.ssl.keystore.location: known to Kafka, not acted on by Ottla",
-        "log.preallocate: known to Kafka, not acted on by Ottla",
+        "log.local.retention.ms: known to Kafka, not acted on by Ottla",
         "num.io.threads: known to Kafka, not acted on by Ottla",
         "super.users: unknown option, ignored",
     ]
