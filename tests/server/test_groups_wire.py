@@ -418,6 +418,6 @@ def test_a_large_partition_is_loaded_while_the_broker_serves(tmp_path: Path) -> 
 def test_offsets_of_a_deleted_topic_are_gone(client: RawClient) -> None:
     create_topic(client, "t")
     create_topic(client, "u")
-    commit(client, ("t", 0, 5), ("u", 0, 6))
+    assert commit(client, ("t", 0, 5), ("u", 0, 6)) == [0, 0]
     client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="t"),), timeout_ms=5000))
     assert fetch(client, 9, everything=True) == (0, [(6, 0)])
