@@ -309,7 +309,7 @@ class LogSegment:
         if max_position is not None and max_position < end:
             end = max_position
         if end - position > max_bytes:
-            end = min(end, self._end_of_whole_batches(position, position + max_bytes))
+            end = self._end_of_whole_batches(position, position + max_bytes)
         return FileSlice(self.log_file, position, max(0, end - position))
 
     def position_of(self, offset: int) -> int | None:

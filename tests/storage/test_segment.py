@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.protocol.errors import CorruptRecordError
 from ottla.protocol.records import RecordBatch
@@ -128,9 +127,14 @@ def test_a_read_begins_with_the_batch_that_ends_at_or_above_the_offset(config: L
             assert piece.read() == batches[at].data
 
 
-def test_a_read_ends_with_the_last_batch_that_fits_and_always_has_one() -> None:
-    segment = create()
+@pytest.mark.parametrize("config", [EVERY_BATCH, LogConfig(), LogConfig(index_interval_bytes=200)])
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_a_read_ends_with_the_last_batch_that_fits_and_always_has_one(config: LogConfig, is_reopened: bool) -> None:
+    segment = create(config=config)
     batches = fill(segment, 5)
+    if is_reopened:
+        segment.close()
+        segment = reopen(segment)
     size = len(batches[0].data)
     for max_bytes, expected in [
         (0, 1),
@@ -362,16 +366,20 @@ def test_the_largest_timestamp_is_found_although_the_index_ends_before_it() -> N
     )
 
 
-def test_a_time_index_that_was_written_in_part_does_not_hide_the_largest_timestamp() -> None:
+@pytest.mark.parametrize("kept", [None, 0, 1, 2])
+def test_a_time_index_that_was_written_in_part_does_not_hide_the_largest_timestamp(kept: int | None) -> None:
     """Else retention would take a segment for older than it is."""
     segment = create()
-    batches = fill(segment, 6)
+    for number, timestamp in enumerate([10, 20, 30, 90, 40]):
+        append(segment, batch(("k", "v"), base_offset=BASE + number, timestamp=timestamp))
     segment.close()
-    index = segment.files.open(segment.time_index.path)
-    index.truncate(3 * segment.time_index.ENTRY_BYTES)
-    assert reopen(segment).max_timestamp_ms == batches[-1].max_timestamp
-    segment.files.remove(segment.time_index.path)
-    assert reopen(segment).max_timestamp_ms == batches[-1].max_timestamp
+    path = segment.time_index.path
+    if kept is None:
+        segment.files.remove(path)
+    else:
+        segment.files.open(path).truncate(kept * segment.time_index.ENTRY_BYTES)
+    again = reopen(segment)
+    assert (again.max_timestamp_ms, again.max_timestamp_offset) == (90, BASE + 3)
 
 
 @pytest.mark.parametrize(
@@ -694,6 +702,20 @@ def test_recovery_of_a_sound_segment_cuts_nothing_and_tells_of_every_batch() -> 
     assert again.max_timestamp_ms == batches[-1].max_timestamp
 
 
+def test_recovery_begins_anew_whatever_the_segment_knew() -> None:
+    segment = create()
+    batches = fill(segment, 5)
+    segment.txn_index.append(AbortedTxn(1, BASE, BASE + 1, BASE + 2))
+    segment.files.open(paths.log_path("d", BASE)).truncate(batches[2].position)
+    segment.log_file = segment.files.open(paths.log_path("d", BASE))
+    assert segment.recover() == 0
+    assert segment.txn_index.entries() == []
+    assert segment.next_offset() == batches[2].base_offset
+    assert segment.max_timestamp_ms == batches[1].max_timestamp
+    assert segment.read(batches[2].base_offset, max_bytes=1) is None
+    assert_reads(segment, batches[:2] + fill(segment, 2))
+
+
 def test_recovery_learns_leader_epochs_from_the_batches() -> None:
     segment = create()
     for offset, epoch in ((BASE, -1), (BASE + 1, 3), (BASE + 2, 3), (BASE + 3, 7), (BASE + 4, 5)):
@@ -833,67 +855,54 @@ def test_whatever_a_power_loss_leaves_recovery_finds_all_flushed_batches_and_not
 
 # Everything together
 
+appends = st.tuples(
+    st.just("append"),
+    st.lists(  # of batches: offset gap before it, timestamps (none: an emptied batch), size of the values
+        st.tuples(st.integers(0, 5), st.lists(st.integers(-1, 50), max_size=3), st.integers(0, 100)),
+        min_size=1,
+        max_size=4,
+    ),
+)
+others = st.one_of(
+    st.tuples(st.just("truncate"), st.integers(0, 12)),
+    st.tuples(st.just("read"), st.tuples(st.integers(-3, 40), st.integers(0, 900), st.integers(0, 20))),
+    st.tuples(st.sampled_from(["flush", "restart", "crash and recover"]), st.none()),
+)
 
-class SegmentMachine(RuleBasedStateMachine):
-    """Random appends, truncations, flushes and restarts, beside a list; indexes always as recovery would make them."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.batches: list[Batch] = []
+class Pair:
+    """A segment, and what it should hold."""
 
-    @initialize(interval_bytes=st.sampled_from([0, 100, 300, 5000]))
-    def begin(self, interval_bytes: int) -> None:
+    def __init__(self, interval_bytes: int) -> None:
         self.segment = create(config=LogConfig(index_interval_bytes=interval_bytes))
+        self.batches: list[Batch] = []
 
     @property
     def next_offset(self) -> int:
         return self.batches[-1].last_offset + 1 if self.batches else BASE
 
-    @rule(
-        gaps=st.lists(st.integers(0, 5), min_size=1, max_size=4),
-        times=st.lists(st.integers(-1, 50), min_size=1, max_size=3),
-        value_bytes=st.integers(0, 100),
-        emptied=st.booleans(),
-    )
-    def append(self, gaps: list[int], times: list[int], value_bytes: int, emptied: bool) -> None:
+    def append(self, shapes: list[tuple[int, list[int], int]]) -> None:
         offset, datas = self.next_offset, []
-        for number, gap in enumerate(gaps):
+        for gap, times, value_bytes in shapes:
             offset += gap
-            if emptied and number == 0:
-                datas.append(batch(base_offset=offset, producer_id=1, last_offset_delta=gap))
-            else:
-                pairs = [("k", "v" * value_bytes)] * len(times)
-                datas.append(batch(*pairs, base_offset=offset, timestamp=times))
+            pairs = [("k", "v" * value_bytes)] * len(times)
+            datas.append(
+                batch(*pairs, base_offset=offset, timestamp=times)
+                if times
+                else batch(base_offset=offset, producer_id=1, last_offset_delta=gap)
+            )
             offset = RecordBatch(datas[-1]).next_offset
         self.batches += append(self.segment, *datas)
 
-    @rule(back=st.integers(0, 40))
     def truncate(self, back: int) -> None:
         offset = self.next_offset - back
         self.segment.truncate_to(offset)
         self.batches = [each for each in self.batches if each.last_offset < offset]
 
-    @rule()
-    def flush(self) -> None:
-        self.segment.flush()
-
-    @rule()
-    def restart(self) -> None:
-        self.segment.close()
-        self.segment = reopen(self.segment)
-
-    @rule()
-    def crash_and_recover(self) -> None:
-        self.segment = reopen(self.segment)
-        assert self.segment.recover() == 0
-
-    @precondition(lambda self: self.batches)
-    @rule(data=st.data(), max_bytes=st.integers(0, 800))
-    def read(self, data: st.DataObject, max_bytes: int) -> None:
-        offset = data.draw(st.integers(BASE - 3, self.next_offset + 3))
-        bound = data.draw(st.one_of(st.none(), st.sampled_from([each.position for each in self.batches])))
-        piece = self.segment.read(offset, max_bytes=max_bytes, max_position=bound)
-        at = found(self.batches, offset)
+    def read(self, offset: int, max_bytes: int, bound_at: int) -> None:
+        bound = self.batches[bound_at].position if bound_at < len(self.batches) else None
+        piece = self.segment.read(BASE + offset, max_bytes=max_bytes, max_position=bound)
+        at = found(self.batches, BASE + offset)
         if at == len(self.batches):
             assert piece is None
             return
@@ -905,21 +914,67 @@ class SegmentMachine(RuleBasedStateMachine):
             expected += each.data
         assert piece.read() == expected
 
-    @invariant()
-    def knows_its_content(self) -> None:
-        if not hasattr(self, "segment"):
-            return
+    def run(self, action: str, argument: object) -> None:
+        match action:
+            case "append":
+                self.append(argument)  # type: ignore[arg-type]
+            case "truncate":
+                self.truncate(argument)  # type: ignore[arg-type]
+            case "read":
+                self.read(*argument)  # type: ignore[misc]
+            case "flush":
+                self.segment.flush()
+            case "restart":
+                self.segment.close()
+                self.segment = reopen(self.segment)
+            case "crash and recover":
+                self.segment = reopen(self.segment)
+                assert self.segment.recover() == 0
+
+    def check(self) -> None:
         assert self.segment.next_offset() == self.next_offset
-        assert self.segment.max_timestamp_ms == max((each.max_timestamp for each in self.batches), default=-1)
         assert self.segment.size_bytes == sum(len(each.data) for each in self.batches)
-
-    def teardown(self) -> None:
-        if hasattr(self, "segment"):
-            self.segment.close()
-            closed = reopen(self.segment)
-            closed.sanity_check()
-            assert_as_rebuilt(closed)
+        latest = max(self.batches, key=lambda each: each.max_timestamp, default=None)  # the first of several
+        expected = (
+            (-1, BASE) if latest is None or latest.max_timestamp < 0 else (latest.max_timestamp, latest.last_offset)
+        )
+        assert (self.segment.max_timestamp_ms, self.segment.max_timestamp_offset) == expected
 
 
-TestSegmentMachine = SegmentMachine.TestCase
-TestSegmentMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+@settings(max_examples=150, deadline=None)
+@given(
+    interval_bytes=st.sampled_from([0, 150, 400, 5000]),
+    first=appends,
+    program=st.lists(st.one_of(appends, others), min_size=5, max_size=25),
+)
+def test_whatever_happens_reads_are_right_and_indexes_as_recovery_would_make_them(
+    interval_bytes: int, first: tuple[str, object], program: list[tuple[str, object]]
+) -> None:
+    pair = Pair(interval_bytes)
+    for action, argument in [first, *program]:
+        pair.run(action, argument)
+        pair.check()
+    pair.segment.close()
+    closed = reopen(pair.segment)
+    closed.sanity_check()
+    assert_reads(closed, pair.batches)
+    assert_as_rebuilt(closed)
+
+
+def test_restarts_in_mid_segment_leave_no_trace_in_the_indexes() -> None:
+    """Each stop writes a final time index entry; if more follows, it was not the final one."""
+    segment = create(config=LogConfig(index_interval_bytes=250))
+    for _ in range(10):
+        fill(segment, 1)
+        append(segment, batch(("k", "v"), base_offset=segment.next_offset(), timestamp=segment.next_offset() * 10))
+        segment.close()
+        segment = reopen(segment)
+    assert_as_rebuilt(segment)
+
+
+def test_a_truncated_segment_gets_its_final_time_index_entry_all_the_same() -> None:
+    segment = create(config=LogConfig(index_interval_bytes=5000))
+    batches = fill(segment, 5)
+    segment.truncate_to(batches[3].base_offset)
+    segment.close()
+    assert reopen(segment).time_index.entries() == [(batches[2].max_timestamp, batches[2].last_offset)]
