@@ -30,6 +30,8 @@ Pair = tuple[bytes, bytes | None]
 
 _NUMBER = Struct(">h")
 _OFFSET_KEY_TYPES = (0, 1)
+OFFSET_KEY_START = _NUMBER.pack(1)
+"""How the key of a committed offset begins; type 0 comes from very old brokers only."""
 _GROUP_KEY_TYPE = 2
 _OFFSET_VALUE_VERSION = 4
 _OFFSET_VALUE_VERSION_WITH_EXPIRY = 1

@@ -8,7 +8,7 @@ A record that cannot be read makes it FAILED, and its groups stay without coordi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from struct import Struct
@@ -20,7 +20,7 @@ from .classic import ClassicProtocol
 from .deadlines import Deadline
 from .group import ClassicGroup, GroupState, Member
 from .offsets import Offsets
-from .records import CommittedOffset, GroupRecord, OffsetRecord, read_record
+from .records import OFFSET_KEY_START, CommittedOffset, GroupRecord, OffsetRecord, read_record
 from .store import OFFSETS_TOPIC
 
 log = logging.getLogger("ottla.groups")
@@ -52,6 +52,7 @@ class Shard:
         self.next_offset = 0
         """Where `replay` goes on."""
         self._classic = classic
+        self._latest: dict[bytes, Record] = {}
 
     def replay(self, data: bytes) -> None:
         """Apply whole batches of the partition; those before `next_offset` are passed over.
@@ -63,30 +64,47 @@ class Shard:
             if batch.next_offset > self.next_offset:
                 self._replay_batch(batch)
                 self.next_offset = batch.next_offset
+        self._apply_latest()
 
     def _replay_batch(self, batch: RecordBatch) -> None:
         if not batch.is_crc_valid():
             raise CorruptRecordError(f"the batch at offset {batch.base_offset} fails its checksum")
-        apply: Callable[[RecordBatch, Record], None] = self._apply_marker if batch.is_control else self._apply
-        offset = batch.base_offset
-        try:
-            for record in batch.records():
-                offset = record.offset
-                apply(batch, record)
-        except (ProtocolError, KafkaError) as error:
-            raise CorruptRecordError(f"the record at offset {offset} cannot be read: {error}") from error
+        is_plain = not batch.is_control and not batch.is_transactional
+        for record in _records(batch):
+            if is_plain and record.key is not None and record.key.startswith(OFFSET_KEY_START):
+                self._latest[record.key] = record
+            else:
+                self._apply_latest()
+                self._apply(batch, record)
 
-    def _apply_marker(self, batch: RecordBatch, record: Record) -> None:
+    def _apply_latest(self) -> None:
+        """Apply the last of each run of commits to one place; the others need not be looked at, and in a topic that
+        was not compacted lately they are nearly all there is."""
+        for record in self._latest.values():
+            self._apply(None, record)
+        self._latest.clear()
+
+    def _apply(self, batch: RecordBatch | None, record: Record) -> None:
+        """Apply one record; its batch may be left out if it is a plain one."""
+        try:
+            if batch is not None and batch.is_control:
+                self._apply_marker(batch.producer_id, record)
+            else:
+                self._apply_data(record, batch.producer_id if batch is not None and batch.is_transactional else None)
+        except ProtocolError as error:
+            raise CorruptRecordError(f"the record at offset {record.offset} cannot be read: {error}") from error
+
+    def _apply_marker(self, producer_id: int, record: Record) -> None:
         if record.key is None or len(record.key) < _MARKER_KEY.size:
             raise ProtocolError("a control record without type")
         _, kind = _MARKER_KEY.unpack_from(record.key)
-        self.offsets.end_transaction(batch.producer_id, commit=kind == _COMMIT_MARKER)
+        self.offsets.end_transaction(producer_id, commit=kind == _COMMIT_MARKER)
 
-    def _apply(self, batch: RecordBatch, record: Record) -> None:
+    def _apply_data(self, record: Record, transaction_of: int | None) -> None:
         content = read_record(record.key, record.value)
         match content:
             case OffsetRecord():
-                self._apply_offset(batch, record.offset, content)
+                self._apply_offset(content, record.offset, transaction_of)
             case GroupRecord(key, value) if value is not None:
                 self.groups[key.group] = self._loaded_group(key.group, value)
             case GroupRecord(key, _):
@@ -94,7 +112,7 @@ class Shard:
             case None:
                 log.warning("%s-%d: unknown type of record at %d", OFFSETS_TOPIC, self.partition, record.offset)
 
-    def _apply_offset(self, batch: RecordBatch, record_offset: int, record: OffsetRecord) -> None:
+    def _apply_offset(self, record: OffsetRecord, record_offset: int, transaction_of: int | None) -> None:
         group_id, place, value = record.key.group, (record.key.topic, record.key.partition), record.value
         if value is None:
             self.offsets.remove(group_id, place)
@@ -110,10 +128,10 @@ class Shard:
             value.topic_id,
             record_offset,
         )
-        if batch.is_transactional:
-            self.offsets.put_pending(batch.producer_id, group_id, place, committed)
-        else:
+        if transaction_of is None:
             self.offsets.put(group_id, place, committed)
+        else:
+            self.offsets.put_pending(transaction_of, group_id, place, committed)
 
     def _loaded_group(self, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         group = self._classic.new_group(group_id, self.partition, value.current_state_timestamp)
@@ -129,6 +147,14 @@ class Shard:
             group.state = GroupState.STABLE
         group.read_subscriptions()
         return group
+
+
+def _records(batch: RecordBatch) -> Iterator[Record]:
+    try:
+        yield from batch.records()
+    except KafkaError as error:
+        message = f"the batch at offset {batch.base_offset} cannot be read: {error.message}"
+        raise CorruptRecordError(message) from error
 
 
 def _loaded_member(metadata: MemberMetadata, value: GroupMetadataValue) -> Member:

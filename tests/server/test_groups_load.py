@@ -7,7 +7,8 @@ import pytest
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptRecordError, ErrorCode
-from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
+from ottla.protocol.records import RecordBatch
+from ottla.server.groups.records import CommittedOffset, group_key, offset_key, offset_value
 from ottla.server.groups.shard import ShardState
 from support.groups import Groups, MemoryStore, error_of, subscription
 
@@ -109,6 +110,19 @@ def test_batches_already_seen_are_passed_over() -> None:
     assert groups.committed() == {}
 
 
+def test_of_many_commits_to_one_place_the_last_counts_in_any_order_with_other_records() -> None:
+    """Runs of commits are applied at once; a record of another kind between them must see what came before it."""
+    tombstone = build_batch([(0, 0, offset_key("g", "orders", 1), None, ())])
+    group_tombstone = build_batch([(0, 0, group_key("g"), None, ())])
+    commits = [commit_batch(5), commit_batch(6, partition=1), commit_batch(7)]
+    assert loaded(*commits).committed() == {P0: 7, P1: 6}
+    assert loaded(*commits, tombstone).committed() == {P0: 7}
+    assert loaded(*commits, tombstone, commit_batch(8, partition=1)).committed() == {P0: 7, P1: 8}
+    groups = loaded(*commits, group_tombstone)
+    assert groups.coordinator.list_groups([0], (), ()) == []
+    assert loaded(*commits, group_tombstone, commit_batch(9)).state() == "Empty"
+
+
 # Transactions
 
 
@@ -167,6 +181,12 @@ def damaged(kind: str) -> bytearray:
         case "checksum":
             value[-1] ^= 1
             return value
+        case "length":
+            value = commit_batch(5, codec=Codec.NONE)
+            value[61] ^= 2  # the record's own length
+            seal = RecordBatch(value).computed_crc()
+            value[17:21] = seal.to_bytes(4, "big")
+            return value
         case "key":
             return build_batch([(0, 0, key[:-1], b"", ())])
         case "no key":
@@ -177,7 +197,7 @@ def damaged(kind: str) -> bytearray:
             return build_batch([(0, 0, b"\0", b"", ())], control=True, producer_id=1, producer_epoch=0)
 
 
-@pytest.mark.parametrize("kind", ["checksum", "key", "no key", "value", "marker"])
+@pytest.mark.parametrize("kind", ["checksum", "length", "key", "no key", "value", "marker"])
 def test_a_damaged_record_stops_its_partition_only_and_is_named(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     groups = Groups()
     names = {groups.coordinator.partition_for(name): name for name in "abcdefghijkl"}
