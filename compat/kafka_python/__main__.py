@@ -14,7 +14,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ..support.apache_kafka import cache_dir
-from ..support.brokers import any_broker
+from ..support.brokers import broker_process
+from ..support.process import BrokerProcess, RunningBroker, free_port
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 VERSION = "3.0.12"
@@ -38,9 +39,21 @@ def body(suite: Suite, options: Options) -> None:
         unpack_tests(tree)
         kafka = options.against == "apache-kafka"
         expected = {} if kafka else expected_failures()
-        with any_broker(options, BROKER | AUTHORIZER if kafka else BROKER) as broker:
+        with started(options) as broker:
             for name in FILES[:2] if options.quick else FILES:
                 judge(suite, name, run_file(tree, name, broker.bootstrap), expected)
+
+
+def started(options: Options) -> BrokerProcess | RunningBroker:
+    """A broker as the tests expect it: among others with `advertised.listeners` set."""
+    if options.broker:
+        return RunningBroker(options.broker)
+    if options.against == "apache-kafka":
+        return broker_process(options, BROKER | AUTHORIZER)
+    address = f"127.0.0.1:{free_port()}"
+    broker = broker_process(options, BROKER | {"advertised.listeners": f"PLAINTEXT://{address}"})
+    broker.addresses = [address]
+    return broker
 
 
 def unpack_tests(tree: Path) -> None:

@@ -56,13 +56,13 @@ def run_steps(bootstrap: str) -> dict[str, Any]:
             name += " (again)"
         raw = run(bootstrap, step, uuid)
         if step.command == "admin topics describe -t plain" and raw["exit"] == 0:
-            uuid = raw["stdout"][0].get("topic_id", "")
+            uuid = raw["json"][0].get("topic_id", "")
         outputs[name] = normalised(raw)
     return outputs
 
 
 def run(bootstrap: str, step: Step, uuid: str) -> dict[str, Any]:
-    """One command's exit code, standard output (decoded when it is JSON) and the last line of its complaint."""
+    """One command's exit code, standard output (`json` when it is that, else `lines`) and its last complaint."""
     program, *words = shlex.split(step.command.format(uuid=uuid))
     connect = ["-b", bootstrap, "-l", "CRITICAL"]
     command = [sys.executable, "-m", f"kafka.{program}", *connect]
@@ -80,12 +80,13 @@ def run(bootstrap: str, step: Step, uuid: str) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"exit": "still running", "stdout": "", "stderr": ""}
+        return {"exit": "still running"}
+    output: dict[str, Any] = {"exit": done.returncode, "stderr": done.stderr.strip().splitlines()[-1:]}
     try:
-        stdout = json.loads(done.stdout)
+        output["json"] = json.loads(done.stdout)
     except ValueError:
-        stdout = done.stdout.splitlines()
-    return {"exit": done.returncode, "stdout": stdout, "stderr": done.stderr.strip().splitlines()[-1:]}
+        output["lines"] = done.stdout.splitlines()
+    return output
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

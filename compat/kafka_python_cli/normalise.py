@@ -1,6 +1,7 @@
 """Takes out of a command's output what differs from run to run, and lists what differs otherwise."""
 
 import json
+import os
 import re
 from typing import Any
 
@@ -9,6 +10,9 @@ PATTERNS = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
     (re.compile(r"\b1\d{12}\b"), "<time>"),
     (re.compile(r"/\S*/compat-[a-z-]+-\w+/data"), "<folder>"),
+    # Error codes are compared, the wording of messages is each broker's own.
+    (re.compile(r"error_message=(None|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"), "error_message=<text>"),
+    (re.compile(r"(\[Error \d+\] \w+): (?!Request ).*"), r"\1: <text>"),
 )
 BY_NAME = {
     "cluster_id": "<id>",
@@ -23,7 +27,7 @@ BY_NAME = {
 
 
 def normalised(value: Any, name: str = "") -> Any:
-    """`value` with ids, ports, times, sizes and folders replaced by words, and lists without an order sorted."""
+    """`value` with ids, ports, times, sizes and folders replaced by words, and lists but `lines` sorted."""
     if name in BY_NAME and value is not None:
         return BY_NAME[name]
     if name == "partition_size" and value:
@@ -32,17 +36,13 @@ def normalised(value: Any, name: str = "") -> Any:
         return {key: normalised(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
         items = [normalised(inner) for inner in value]
-        return items if name == "stdout" and not _is_json(items) else sorted(items, key=json.dumps)
+        return items if name == "lines" else sorted(items, key=json.dumps)
     if isinstance(value, int) and not isinstance(value, bool) and 10**12 < value < 2 * 10**12:
         return "<time>"
     if isinstance(value, str):
         for pattern, word in PATTERNS:
             value = pattern.sub(word, value)
     return value
-
-
-def _is_json(items: list[Any]) -> bool:
-    return bool(items) and not isinstance(items[0], str)
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> list[str]:
@@ -63,6 +63,9 @@ def differences(expected: Any, actual: Any, path: str = "") -> list[str]:
         return [line for at, pair in enumerate(pairs) for line in differences(*pair, f"{path}[{at}]")]
     if expected == actual:
         return []
+    if isinstance(expected, str) and isinstance(actual, str):
+        same = max(0, len(os.path.commonprefix([expected, actual])) - 40)
+        expected, actual = ("…" * (same > 0) + text[same:] for text in (expected, actual))
     return [f"{path}: Apache Kafka {_short(expected)}, here {_short(actual)}"]
 
 

@@ -17,7 +17,6 @@ CONSUME = "-C consumer_timeout_ms=4000 -C auto_offset_reset=earliest"
 STEPS = (
     Step("admin cluster describe"),
     Step("admin cluster api-versions"),
-    Step("admin cluster api-versions --raw"),
     Step("admin cluster broker-version --broker 0"),
     Step("admin cluster describe-features"),
     Step("admin cluster describe-quorum"),

@@ -22,7 +22,7 @@ class ReadRecord:
 
 
 def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
 
 
 def create_topic(bootstrap: str, topic: str, *, partitions: int = 1, replicas: int = 1, **configs: str) -> None:
