@@ -43,9 +43,6 @@ class File(Protocol):
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """The bytes at `position`: `size_bytes` of them, fewer only where the file ends."""
 
-    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
-        """Fill `buffer` from `position` on; the number of bytes read is short only where the file ends."""
-
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to `size_bytes`; given its own size, gives back what `preallocate` reserved."""
 
@@ -198,16 +195,6 @@ class OsFile:
             data = os.pread(self._descriptor, min(size_bytes - got, READ_CHUNK_BYTES), position + got)
             parts.append(data)
         return b"".join(parts)
-
-    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
-        view = memoryview(buffer)[: max(0, self._size - position)]
-        filled = 0
-        while filled < len(view):
-            got = os.preadv(self._descriptor, [view[filled : filled + READ_CHUNK_BYTES]], position + filled)
-            if got == 0:
-                break
-            filled += got
-        return filled
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)

@@ -961,9 +961,13 @@ def test_whatever_happens_reads_are_right_and_indexes_as_recovery_would_make_the
     assert_as_rebuilt(closed)
 
 
-def test_restarts_in_mid_segment_leave_no_trace_in_the_indexes() -> None:
+@pytest.mark.parametrize("interval_bytes", [0, 250, 5000])
+def test_restarts_in_mid_segment_leave_no_trace_in_the_indexes(interval_bytes: int) -> None:
     """Each stop writes a final time index entry; if more follows, it was not the final one."""
-    segment = create(config=LogConfig(index_interval_bytes=250))
+    segment = create(config=LogConfig(index_interval_bytes=interval_bytes))
+    fill(segment, 1, records=1)
+    segment.close()
+    segment = reopen(segment)
     for _ in range(10):
         fill(segment, 1)
         append(segment, batch(("k", "v"), base_offset=segment.next_offset(), timestamp=segment.next_offset() * 10))
