@@ -1,7 +1,6 @@
 """Takes out of a command's output what differs from run to run, and lists what differs otherwise."""
 
 import json
-import os
 import re
 from typing import Any
 
@@ -64,7 +63,8 @@ def differences(expected: Any, actual: Any, path: str = "") -> list[str]:
     if expected == actual:
         return []
     if isinstance(expected, str) and isinstance(actual, str):
-        same = max(0, len(os.path.commonprefix([expected, actual])) - 40)
+        pairs = enumerate(zip(expected, actual, strict=False))
+        same = max(0, next((at for at, (left, right) in pairs if left != right), 0) - 40)
         expected, actual = ("…" * (same > 0) + text[same:] for text in (expected, actual))
     return [f"{path}: Apache Kafka {_short(expected)}, here {_short(actual)}"]
 
