@@ -186,9 +186,11 @@ def shift_records(data: bytes, kept: Survivors, timestamp_deltas: Sequence[int])
     return bytes(out)
 
 
-def wrap_long(value: int) -> int:
-    """`value` as a 64-bit integer, which is what any client computes from a batch's timestamps."""
-    return ((value + _LONG_SIGN) & _LONG_MASK) - _LONG_SIGN
+def wrap_longs(values: list[int]) -> list[int]:
+    """These as 64-bit integers, which is what any client computes from a batch's timestamps."""
+    if min(values) >= -_LONG_SIGN and max(values) < _LONG_SIGN:
+        return values
+    return [((value + _LONG_SIGN) & _LONG_MASK) - _LONG_SIGN for value in values]
 
 
 def bits_of(indexes: Iterable[int], count: int) -> int:

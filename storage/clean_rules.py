@@ -29,7 +29,7 @@ from ..protocol.batch_builder import seal_batch
 from ..protocol.errors import CorruptRecordError
 from ..protocol.records import DELETE_HORIZON_BIT, NO_TIMESTAMP, RecordBatch
 from ..protocol.varints import BytesLike
-from .clean_kernel import bits_of, copy_records, map_key, scan_keys, shift_records, survivors, wrap_long
+from .clean_kernel import bits_of, copy_records, map_key, scan_keys, shift_records, survivors, wrap_longs
 from .map_builder import DirtyMap, records_block
 from .producers import LastRecord
 from .transaction_state import TransactionState
@@ -214,10 +214,10 @@ class BatchFilter:
             timestamps = [batch.max_timestamp] * count
             max_timestamp = batch.max_timestamp
         else:
-            timestamps = [wrap_long(base + delta) for delta in kept.timestamp_deltas]
+            timestamps = wrap_longs([base + delta for delta in kept.timestamp_deltas])
             max_timestamp = max(timestamps)
         new_base = timestamps[0] if horizon_ms is None else horizon_ms
-        deltas = [wrap_long(timestamp - new_base) for timestamp in timestamps]
+        deltas = wrap_longs([timestamp - new_base for timestamp in timestamps])
         records = (
             copy_records(payload, kept) if deltas == kept.timestamp_deltas else shift_records(payload, kept, deltas)
         )

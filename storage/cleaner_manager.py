@@ -1,6 +1,7 @@
 """Which log the cleaner takes next, and who may touch a log meanwhile.
 
-One a broker, on the broker's own thread; cleaning itself runs elsewhere. Keeps `cleaner-offset-checkpoint` (the first
+One a broker, on the broker's own thread; cleaning itself runs elsewhere. What writes a checkpoint waits for the disk:
+those methods say so, and may run in another thread. Keeps `cleaner-offset-checkpoint` (the first
 dirty offset of each log, one file a data directory), the partitions that cannot be cleaned any more, and the state of
 those that somebody holds. A partition without a state is free; one with a state is picked by nobody.
 
@@ -17,6 +18,7 @@ Anything else is a mistake of the caller (StateError). Truncation, deletion of a
 Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
 """
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -72,6 +74,7 @@ class CleanerManager:
         self.last_selection_ms: int | None = None
         self._files = files
         self._logs = logs
+        self._checkpoint_guard = threading.Lock()  # one reads and replaces a checkpoint file at a time
         self._states: dict[TopicPartition, _State] = {}
 
     # Choosing
@@ -137,48 +140,45 @@ class CleanerManager:
 
     # Ending
 
-    def done_cleaning(self, cleaned: LogToClean, end_offset: int) -> None:
-        """A pass ended or was given up: everything below `end_offset` is clean.
+    def save_end_offset(self, cleaned: LogToClean, end_offset: int) -> None:
+        """Write the checkpoint after a pass: everything below `end_offset` is clean. Waits for the disk.
+
+        May run in any thread, before `done_cleaning` in the owner's. If somebody has asked for the log meanwhile the
+        pass counts for nothing, and nothing is written.
 
         Args:
             end_offset: What the pass returned. After an error of the disk, or when the broker stops, the pass's
                 first dirty offset: groups that were swapped in stay, but are not counted as clean.
 
-        The checkpoint is written, unless somebody has asked for the log: then the pass counts for nothing.
+        Raises:
+            OSError: The checkpoint cannot be read or written.
+        """
+        tp = cleaned.log.topic_partition
+        if not self.is_aborting(tp):
+            self._write_checkpoint(data_dir_of(cleaned.log), tp, end_offset)
+
+    def done_cleaning(self, cleaned: LogToClean) -> None:
+        """A pass is over, however it ended: free the partition, or hand it to those who asked for it.
 
         Raises:
             StateError: The partition is not being cleaned.
-            OSError: The checkpoint cannot be written; the partition is free all the same.
         """
-        tp = cleaned.log.topic_partition
-        if self._leave(tp):
-            self._write_checkpoint(data_dir_of(cleaned.log), tp, end_offset)
+        self._leave(cleaned.log.topic_partition)
 
     def done_deleting(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Retention is through with these. StateError if one was not in progress."""
         for tp in topic_partitions:
             self._leave(tp)
 
-    def cleaning_failed(self, cleaned: LogToClean, reason: str) -> None:
-        """A pass met data that it cannot read: mark the partition and free it. No checkpoint is written."""
-        self.mark_uncleanable(cleaned.log.topic_partition, reason)
-        self._leave(cleaned.log.topic_partition)
-
-    def cleaning_aborted(self, cleaned: LogToClean) -> None:
-        """A pass saw that it was to stop and has left no trace. No checkpoint is written."""
-        self._leave(cleaned.log.topic_partition)
-
-    def _leave(self, tp: TopicPartition) -> bool:
-        """End "in progress"; whether nobody had asked for the partition."""
+    def _leave(self, tp: TopicPartition) -> None:
         state = self._states.get(tp)
         if isinstance(state, _InProgress):
             del self._states[tp]
-            return True
-        if isinstance(state, _Aborting):
+        elif isinstance(state, _Aborting):
             self._states[tp] = _Paused()
             state.on_paused()
-            return False
-        raise StateError(f"{tp} is {_name(state)}, so no cleaning of it can end")
+        else:
+            raise StateError(f"{tp} is {_name(state)}, so no cleaning of it can end")
 
     # Pausing
 
@@ -245,7 +245,7 @@ class CleanerManager:
         return total
 
     def forget(self, tp: TopicPartition, data_dir: str) -> None:
-        """A partition was deleted: drop its mark and its checkpoint."""
+        """A partition was deleted: drop its mark and its checkpoint. Waits for the disk; may run in any thread."""
         self.uncleanable.pop(tp, None)
         self._write_checkpoint(data_dir, tp, None)
 
@@ -268,11 +268,12 @@ class CleanerManager:
     def _write_checkpoint(self, data_dir: str, tp: TopicPartition, offset: int | None) -> None:
         """Set or (None) drop one partition's entry; entries of partitions that are gone go with it."""
         checkpoint = self._checkpoint(data_dir)
-        offsets = {known: at for known, at in checkpoint.read().items() if known in self._logs}
-        offsets.pop(tp, None)
-        if offset is not None:
-            offsets[tp] = offset
-        checkpoint.write(offsets)
+        with self._checkpoint_guard:
+            offsets = {known: at for known, at in checkpoint.read().items() if known in self._logs}
+            offsets.pop(tp, None)
+            if offset is not None:
+                offsets[tp] = offset
+            checkpoint.write(offsets)
 
 
 def data_dir_of(log: Log) -> str:
