@@ -26,6 +26,7 @@ from .acceptor import Connections
 from .cleaning import Cleaning
 from .clock import Clock
 from .config import BrokerConfig, StaticConfig, usable
+from .disk import on_disk
 from .fetch_sessions import FetchSessions
 from .flusher import Flusher
 from .frames import MemoryBudget
@@ -134,7 +135,7 @@ class Broker:
     # What handlers ask for
 
     async def new_producer_id(self) -> int:
-        """A producer id that was never given before."""
+        """A producer id that was never given before. KafkaError KAFKA_STORAGE_ERROR if none can be recorded."""
         return await self.producer_ids.take()
 
     async def flush(self, logs: Iterable[Log]) -> None:
@@ -176,16 +177,20 @@ class Broker:
     async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the overrides of a topic; they hold from the next append, retention run or clean pass on.
 
-        `configs` has been checked. Raises KeyError if the topic was deleted meanwhile.
+        `configs` has been checked.
+
+        Raises:
+            KeyError: The topic was deleted meanwhile.
+            KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
         """
         async with self.admin.lock:
-            await trio.to_thread.run_sync(self.catalog.set_topic_configs, name, configs)
+            await on_disk(self.catalog.set_topic_configs, name, configs)
         self._reconfigure_logs([name])
 
     async def alter_broker_configs(self, node: str, configs: Mapping[str, str]) -> None:
         """Replace the dynamic configs of node id `node` or of the cluster default (""); holds at once."""
         async with self.admin.lock:
-            await trio.to_thread.run_sync(self.catalog.set_broker_configs, node, configs)
+            await on_disk(self.catalog.set_broker_configs, node, configs)
         self._apply_dynamic_configs()
         self._reconfigure_logs([topic.name for topic in self.topics])
         self.cleaning.reconfigure()

@@ -169,7 +169,10 @@ class Cleaning:
     async def forget(self, partition: TopicPartition, data_dir: str) -> None:
         """A paused partition was deleted: its checkpoint entry and marks go."""
         async with self._checkpoint_lock:
-            await trio.to_thread.run_sync(self.manager.forget, partition, data_dir)
+            try:
+                await trio.to_thread.run_sync(self.manager.forget, partition, data_dir)
+            except OSError as error:
+                log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
         self.manager.resume([partition])
 
 

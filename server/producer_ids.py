@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import trio
 
 from ..storage.catalog import Catalog
+from .disk import on_disk
 
 
 class ProducerIds:
@@ -22,7 +23,7 @@ class ProducerIds:
         self._lock = trio.Lock()
 
     async def take(self) -> int:
-        """A producer id that was never given before."""
+        """A producer id that was never given before. KafkaError KAFKA_STORAGE_ERROR if none can be recorded."""
         while True:
             for producer_id in self._block:
                 return producer_id
@@ -30,4 +31,4 @@ class ProducerIds:
                 # Whoever waited for the lock finds the new block in place.
                 for producer_id in self._block:
                     return producer_id
-                self._block = iter(await trio.to_thread.run_sync(self._catalog.take_producer_ids))
+                self._block = iter(await on_disk(self._catalog.take_producer_ids))

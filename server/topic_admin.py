@@ -7,11 +7,13 @@ a topic in the catalog was being deleted.
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import trio
 
@@ -22,10 +24,13 @@ from ..storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition
 from .config import BrokerConfig
 from .config_changes import check_topic_configs
 from .config_resources import ConfigEntry, describe_topic
+from .disk import on_disk
 from .topics import Partition, Topic
 
 if TYPE_CHECKING:
     from .broker import Broker
+
+log = logging.getLogger("ottla.topics")
 
 MAX_NAME_CHARACTERS = 249
 # Kafka's controller refuses more in one request (KAFKA-14735); creating directories takes time.
@@ -34,6 +39,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Replicas = tuple[int, ...]
+Stored = TypeVar("Stored")
 
 
 class InternalTopic(NamedTuple):
@@ -89,8 +95,6 @@ class TopicAdmin:
             problem = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_CHARACTERS}"
         elif not _NAME.fullmatch(name):
             problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-        elif name == CLUSTER_METADATA_TOPIC:
-            problem = f"'{name}' is Apache Kafka's own metadata log"
         if problem:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
@@ -113,14 +117,16 @@ class TopicAdmin:
             KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
                 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG.
         """
+        if name == CLUSTER_METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         self.check_name(name)
         self._check_free(name)
+        log_config = check_topic_configs(self._broker.config, configs or {})
         replicas = (
             self._assigned(assignments, num_partitions, replication_factor)
             if assignments
             else self._spread(num_partitions, replication_factor)
         )
-        log_config = check_topic_configs(self._broker.config, configs or {})
         return TopicPlan(name, replicas, dict(configs or {}), log_config)
 
     def plan_growth(self, topic: Topic, count: int, assignments: Sequence[Replicas] | None) -> tuple[Replicas, ...]:
@@ -154,8 +160,8 @@ class TopicAdmin:
         """Make the topic of `plan` exist: in the catalog, on disk, then for every node.
 
         Raises:
-            KafkaError: TOPIC_ALREADY_EXISTS (another request was faster).
-            OSError: The disk refused; the topic does not exist.
+            KafkaError: TOPIC_ALREADY_EXISTS (another request was faster), or
+                KAFKA_STORAGE_ERROR; the topic does not exist then.
         """
         async with self.lock:
             self._check_free(plan.name)
@@ -168,7 +174,14 @@ class TopicAdmin:
             tuple(PartitionEntry(replicas, replicas[0]) for replicas in plan.replicas),
             dict(plan.configs),
         )
-        topic = await trio.to_thread.run_sync(self._create_on_disk, entry, plan.log_config)
+        topic = Topic(entry.name, entry.topic_id)
+        catalog = self._broker.catalog
+        try:
+            await on_disk(catalog.put_topics, [entry])
+            topic.partitions = await on_disk(self._create_logs, topic, entry.partitions, 0, plan.log_config)
+        except KafkaError:
+            await self._undo(topic, 0, catalog.remove_topics, [topic.name])
+            raise
         self._broker.topics.add(topic)
         return topic
 
@@ -187,7 +200,7 @@ class TopicAdmin:
         """The broker's own topic `name`, with the options meant for it; never more replicas than nodes.
 
         Raises:
-            KafkaError, OSError: as `create`.
+            KafkaError: as `create`.
         """
         broker = self._broker
         options = INTERNAL_TOPIC_OPTIONS.get(name)
@@ -208,7 +221,8 @@ class TopicAdmin:
         """Add one partition per entry of `replicas`.
 
         Raises:
-            KafkaError: INVALID_PARTITIONS (the topic changed since the plan), UNKNOWN_TOPIC_OR_PARTITION.
+            KafkaError: INVALID_PARTITIONS (the topic changed since the plan), UNKNOWN_TOPIC_OR_PARTITION,
+                KAFKA_STORAGE_ERROR; the topic is as it was then.
         """
         present = len(topic.partitions)
         async with self.lock:
@@ -216,16 +230,23 @@ class TopicAdmin:
             if len(topic.partitions) != present:
                 raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} was changed meanwhile.")
             entries = [PartitionEntry(chosen, chosen[0]) for chosen in replicas]
-            await trio.to_thread.run_sync(self._broker.catalog.add_partitions, topic.name, entries)
-            config = self._broker.topic_log_config(topic.name)
-            added = await trio.to_thread.run_sync(self._create_logs, topic, entries, present, config)
+            catalog = self._broker.catalog
+            before = catalog.topics[topic.name]
+            try:
+                await on_disk(catalog.add_partitions, topic.name, entries)
+                config = self._broker.topic_log_config(topic.name)
+                added = await on_disk(self._create_logs, topic, entries, present, config)
+            except KafkaError:
+                await self._undo(topic, present, catalog.put_topics, [before])
+                raise
             topic.partitions.extend(added)
 
     async def delete(self, topic: Topic) -> None:
         """Make `topic` unknown at once; its files follow after `file.delete.delay.ms`.
 
         Raises:
-            KafkaError: TOPIC_DELETION_DISABLED, INVALID_TOPIC_EXCEPTION (internal), UNKNOWN_TOPIC_OR_PARTITION.
+            KafkaError: TOPIC_DELETION_DISABLED, INVALID_TOPIC_EXCEPTION (internal), UNKNOWN_TOPIC_OR_PARTITION,
+                KAFKA_STORAGE_ERROR; the topic is still there then.
         """
         broker = self._broker
         if not broker.config.delete_topic_enable:
@@ -234,38 +255,45 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
         async with self.lock:
             self._check_alive(topic)
-            await trio.to_thread.run_sync(broker.catalog.remove_topics, [topic.name])
+            await on_disk(broker.catalog.remove_topics, [topic.name])
             broker.topics.remove(topic)
             for partition in topic.partitions:
                 broker.waits.changed(partition.topic_partition)
             await self._delete_logs([partition.topic_partition for partition in topic.partitions])
         broker.groups.topic_deleted(topic.name, topic.id)
 
+    async def _undo(
+        self, topic: Topic, first: int, restore: Callable[[list[Stored]], None], stored: list[Stored]
+    ) -> None:
+        """The disk refused a change half-way: `restore(stored)`, and partitions from `first` on go again.
+
+        As far as the disk lets us; the next start does the rest.
+        """
+        with suppress(KafkaError):
+            await on_disk(restore, stored)
+        logs = self._broker.logs.logs
+        await self._delete_logs([each for each in logs if each.topic == topic.name and each.partition >= first])
+
     async def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
-        """Rename the directories once no clean pass works in them."""
+        """Rename the directories once no clean pass works in them.
+
+        No catalog knows them any more, so what the disk refuses is told to the operator only, and the next start puts
+        it aside.
+        """
         broker = self._broker
         data_dirs = [broker.logs.data_dir_of(partition) for partition in partitions]
         for partition in partitions:
             await broker.cleaning.pause(partition)
-        broker.logs.delete_all(partitions, broker.clock.now_ms())
+        try:
+            broker.logs.delete_all(partitions, broker.clock.now_ms())
+        except OSError as error:
+            log.error("cannot put deleted partitions aside: %s", error)
         for partition, data_dir in zip(partitions, data_dirs, strict=True):
             await broker.cleaning.forget(partition, data_dir)
 
     def effective_configs(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """What DescribeConfigs would say of a topic with these overrides."""
         return describe_topic(self._broker.config, overrides)
-
-    def _create_on_disk(self, entry: TopicEntry, config: LogConfig) -> Topic:
-        """Worker thread. A failure takes the topic out of the catalog again."""
-        catalog = self._broker.catalog
-        catalog.put_topics([entry])
-        topic = Topic(entry.name, entry.topic_id)
-        try:
-            topic.partitions = self._create_logs(topic, entry.partitions, 0, config)
-        except OSError:
-            catalog.remove_topics([entry.name])
-            raise
-        return topic
 
     def _create_logs(
         self, topic: Topic, entries: Sequence[PartitionEntry], first: int, config: LogConfig
@@ -274,10 +302,10 @@ class TopicAdmin:
         broker = self._broker
         partitions = []
         for index, entry in enumerate(entries, first):
-            log = broker.logs.create(
+            made = broker.logs.create(
                 TopicPartition(topic.name, index), topic_id=topic.id, config=config, now_ms=broker.clock.now_ms()
             )
-            partitions.append(Partition(topic, index, entry, log))
+            partitions.append(Partition(topic, index, entry, made))
         return partitions
 
     def _check_free(self, name: str) -> None:
@@ -300,16 +328,16 @@ class TopicAdmin:
         config = self._broker.config
         count = config.num_partitions if num_partitions == -1 else num_partitions
         factor = config.default_replication_factor if replication_factor == -1 else replication_factor
-        if count <= 0:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS, f"Number of partitions was set to an invalid non-positive value: {count}."
-            )
-        self._check_count(count)
         if factor <= 0:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Replication factor must be larger than 0, or -1 to use the default value; it is {factor}.",
             )
+        if count <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"Number of partitions was set to an invalid non-positive value: {count}."
+            )
+        self._check_count(count)
         nodes = self._broker.live_node_ids()
         if factor > len(nodes):
             raise KafkaError(

@@ -24,5 +24,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    trio.run(partial(pyfuncitem.obj, **arguments), clock=arguments.get("autojump_clock"))
+    clock = arguments.get("autojump_clock")
+    assert clock is None or isinstance(clock, trio.testing.MockClock)
+    trio.run(partial(pyfuncitem.obj, **arguments), clock=clock)
     return True

@@ -2,6 +2,7 @@
 
 Behaviour
 - The number of partitions only grows; existing ones keep their records, leaders and offsets.
+- A topic that stands twice in the request fails, with one row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
     body: CreatePartitionsRequest = request.body
     seen = Counter(topic.name for topic in body.topics)
     results = []
-    for wanted in body.topics:
+    for wanted in {topic.name: topic for topic in body.topics}.values():
         code, message = ErrorCode.NONE, None
         try:
             if seen[wanted.name] > 1:

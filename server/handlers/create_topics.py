@@ -1,7 +1,7 @@
 """CreateTopics, API key 19, versions 2-7.
 
 Behaviour
-- Each topic succeeds or fails on its own; a name that stands twice in the request fails for all its rows.
+- Each topic succeeds or fails on its own; a name that stands twice in the request fails, with one row.
 - −1 takes `num.partitions` and `default.replication.factor`; replicas are spread over the nodes.
 - `validate_only` checks everything and changes nothing.
 - When the answer is sent the topic is on disk and every node knows it.
@@ -26,13 +26,11 @@ from ..connection import Context
 async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
     body: CreateTopicsRequest = request.body
     seen = Counter(topic.name for topic in body.topics)
-    results: list[CreatableTopicResult] = []
-    for wanted in body.topics:
-        if seen[wanted.name] > 1:
-            if all(result.name != wanted.name for result in results):
-                results.append(_refused(wanted.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-            continue
+    results = []
+    for wanted in {topic.name: topic for topic in body.topics}.values():
         try:
+            if seen[wanted.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             results.append(await _create(ctx, wanted, body.validate_only))
         except KafkaError as error:
             results.append(_refused(wanted.name, error.code, error.message))
@@ -50,7 +48,7 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool) -> 
         wanted.name,
         num_partitions=wanted.num_partitions,
         replication_factor=wanted.replication_factor,
-        assignments={row.partition_index: tuple(row.broker_ids) for row in wanted.assignments},
+        assignments=_assignments(wanted),
         configs=configs,
     )
     topic_id = bytes(16) if validate_only else (await admin.create(plan)).id
@@ -74,5 +72,17 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool) -> 
     )
 
 
+def _assignments(wanted: CreatableTopic) -> dict[int, tuple[int, ...]]:
+    assignments: dict[int, tuple[int, ...]] = {}
+    for row in wanted.assignments:
+        if row.partition_index in assignments:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {row.partition_index}",
+            )
+        assignments[row.partition_index] = tuple(row.broker_ids)
+    return assignments
+
+
 def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, topic_id=bytes(16), error_code=code, error_message=message, configs=None)
+    return CreatableTopicResult(name=name, topic_id=bytes(16), error_code=code, error_message=message, configs=())

@@ -2,8 +2,8 @@
 
 Behaviour
 - Moves the log start offset up; −1 means the high watermark. Answers the new low watermark.
-- A topic whose policy does not include delete refuses with POLICY_VIOLATION, one of the broker's own
-  with INVALID_TOPIC_EXCEPTION.
+- A topic that is compacted and nothing else refuses with POLICY_VIOLATION, one of the broker's own with
+  INVALID_TOPIC_EXCEPTION. With neither policy, what is deleted here is all that ever is.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ def _partition(ctx: Context, name: str, wanted: DeleteRecordsPartition) -> Delet
         if partition.topic.is_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot delete records of internal topic {name}")
         log = partition.log
-        if not log.config.is_delete:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {name} does not include delete")
+        if log.config.is_compact and not log.config.is_delete:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{name} is compacted and its cleanup.policy does not include delete"
+            )
         offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
         if not 0 <= offset <= log.high_watermark:
             raise KafkaError(

@@ -3,6 +3,7 @@
 Behaviour
 - By name, or by id from version 6 (KIP-516). When the answer is sent no node knows the topic any more;
   its files go after `file.delete.delay.ms`.
+- A topic that stands twice in the request fails, with one row.
 
 Differs from Apache Kafka
 - The broker's own topics cannot be deleted (INVALID_TOPIC_EXCEPTION): their coordinators live on them.
@@ -24,29 +25,43 @@ from ...protocol.wire import ZERO_UUID
 from ..connection import Context
 from ..topics import Topic
 
+# Older clients do not know the code TOPIC_DELETION_DISABLED.
+DELETION_DISABLED_SINCE = 3
+
 
 async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
     body: DeleteTopicsRequest = request.body
     wanted = body.topics or tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in body.topic_names)
-    seen = Counter((row.name, row.topic_id) for row in wanted)
+    stands = Counter(wanted)
+    found: list[tuple[DeleteTopicState, Topic]] = []
     results = []
-    for row in wanted:
+    for row in stands:
         try:
-            if seen[row.name, row.topic_id] > 1:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "Duplicate topic name." if row.name else "Duplicate topic id."
-                )
-            topic = _find(ctx, row)
-            await ctx.broker.admin.delete(topic)
+            if stands[row] > 1:
+                what = "id" if row.name is None else "name"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+            found.append((row, _find(ctx, row)))
         except KafkaError as error:
-            results.append(
-                DeletableTopicResult(
-                    name=row.name, topic_id=row.topic_id, error_code=error.code, error_message=error.message
-                )
-            )
-        else:
+            results.append(_refused(row, error, request.version))
+    named = Counter(topic.id for _, topic in found)
+    for row, topic in found:
+        if named[topic.id] > 1 and row.name is None:
+            continue  # The row of its name tells.
+        try:
+            if named[topic.id] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is wanted by name and by id.")
+            await ctx.broker.admin.delete(topic)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
+        except KafkaError as error:
+            results.append(_refused(row, error, request.version))
     return DeleteTopicsResponse(throttle_time_ms=0, responses=tuple(results))
+
+
+def _refused(row: DeleteTopicState, error: KafkaError, version: int) -> DeletableTopicResult:
+    code = error.code
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_SINCE:
+        code = ErrorCode.INVALID_REQUEST
+    return DeletableTopicResult(name=row.name, topic_id=row.topic_id, error_code=code, error_message=error.message)
 
 
 def _find(ctx: Context, row: DeleteTopicState) -> Topic:

@@ -26,7 +26,7 @@ async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
             throttle_time_ms=0,
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"this is a broker endpoint (type {BROKERS}); type {body.endpoint_type} was asked for",
-            endpoint_type=body.endpoint_type,
+            endpoint_type=BROKERS,
             cluster_id="",
             brokers=(),
         )

@@ -7,10 +7,8 @@ Behaviour
 
 from __future__ import annotations
 
-import trio
-
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -19,6 +17,7 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ..connection import Context
+from ..disk import on_disk
 from ..topics import Partition
 
 
@@ -28,12 +27,13 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
     wanted = None if body.topics is None else {(row.topic, index) for row in body.topics for index in row.partitions}
     results = []
     for directory in broker.logs.data_dirs:
-        if broker.logs.is_offline(directory):
-            results.append(
-                DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory, topics=())
-            )
+        try:
+            if broker.logs.is_offline(directory):
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is offline")
+            total_bytes, usable_bytes = await on_disk(broker.files.disk_total_and_free, directory)
+        except KafkaError as error:
+            results.append(DescribeLogDirsResult(error_code=error.code, log_dir=directory, topics=()))
             continue
-        total_bytes, usable_bytes = await trio.to_thread.run_sync(broker.files.disk_total_and_free, directory)
         by_topic: dict[str, list[Partition]] = {}
         for topic in broker.topics:
             for partition in topic.partitions:

@@ -4,12 +4,13 @@ Behaviour
 - Topics in order of name, all of them when none is named, at most `response_partition_limit`
   partitions in one answer (and never more than `max.request.partition.size.limit`); the cursor says
   where the next request goes on.
+- A cursor with a negative partition, or on a topic that is not among the named ones, is INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -26,31 +27,30 @@ from ..topics import INTERNAL_TOPICS, Partition
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:
     body: DescribeTopicPartitionsRequest = request.body
     broker = ctx.broker
-    names = sorted({row.name for row in body.topics} or {topic.name for topic in broker.topics})
+    named = {row.name for row in body.topics}
+    names = sorted(named or {topic.name for topic in broker.topics})
     first_partition = 0
     if body.cursor is not None:
+        if body.cursor.partition_index < 0 or (named and body.cursor.topic_name not in named):
+            return _answer([_missing(row.name, ErrorCode.INVALID_REQUEST) for row in body.topics], None)
         names = [name for name in names if name >= body.cursor.topic_name]
         if names and names[0] == body.cursor.topic_name:
-            first_partition = max(0, body.cursor.partition_index)
+            first_partition = body.cursor.partition_index
     left = max(1, min(body.response_partition_limit, broker.config.max_request_partition_size_limit))
     found: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
+        start, first_partition = first_partition, 0
         topic = broker.topics.get(name)
         if topic is None:
-            found.append(
-                DescribeTopicPartitionsResponseTopic(
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    name=name,
-                    topic_id=ZERO_UUID,
-                    is_internal=name in INTERNAL_TOPICS,
-                    partitions=(),
-                    topic_authorized_operations=topic_operations(),
-                )
-            )
+            try:
+                broker.admin.check_name(name)
+                found.append(_missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            except KafkaError as error:
+                found.append(_missing(name, error.code))
             continue
         if not left:
             return _answer(found, Cursor(topic_name=name, partition_index=0))
-        shown = topic.partitions[first_partition : first_partition + left]
+        shown = topic.partitions[start : start + left]
         found.append(
             DescribeTopicPartitionsResponseTopic(
                 error_code=ErrorCode.NONE,
@@ -62,9 +62,8 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
             )
         )
         left -= len(shown)
-        if first_partition + len(shown) < len(topic.partitions):
-            return _answer(found, Cursor(topic_name=name, partition_index=first_partition + len(shown)))
-        first_partition = 0
+        if start + len(shown) < len(topic.partitions):
+            return _answer(found, Cursor(topic_name=name, partition_index=start + len(shown)))
     return _answer(found, None)
 
 
@@ -72,6 +71,17 @@ def _answer(
     topics: list[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None
 ) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=tuple(topics), next_cursor=cursor)
+
+
+def _missing(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
+        topic_authorized_operations=topic_operations(),
+    )
 
 
 def _partition(partition: Partition) -> DescribeTopicPartitionsResponsePartition:

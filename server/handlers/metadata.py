@@ -1,7 +1,8 @@
 """Metadata, API key 3, versions 0-13.
 
 Behaviour
-- Topics by name, by id (from version 12), or all (null; in version 0 an empty list).
+- Topics by name, by id (from version 12), or all (null; in version 0 an empty list). One that is asked for twice
+  is answered once.
 - A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is
   created before the answer, so the client's first try already finds its leader. Apache Kafka answers
   UNKNOWN_TOPIC_OR_PARTITION first and lets the client ask again.
@@ -47,7 +48,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     else:
         topics = [
             await _wanted(ctx, wanted, request.version, body.allow_auto_topic_creation, topic_operations_mask)
-            for wanted in body.topics or ()
+            for wanted in dict.fromkeys(body.topics or ())
         ]
     return MetadataResponse(
         throttle_time_ms=0,

@@ -6,16 +6,18 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import ottla
 import pytest
+
+import ottla
 from support.conversation import address
 from support.raw_client import RawClient
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
-    """One node on a free port, with the quick reactions of the `dev` profile."""
-    with ottla.Broker(str(tmp_path / "data"), rng=random.Random(1)) as running:
+    """One node on a free port, with the quick reactions of the `dev` profile; records of 1970 are safe in it."""
+    overrides = {"log.retention.check.interval.ms": "3600000"}
+    with ottla.Broker(str(tmp_path / "data"), overrides=overrides, rng=random.Random(1)) as running:
         yield running
 
 

@@ -6,8 +6,9 @@ import logging
 import random
 import struct
 
-import ottla
 import pytest
+
+import ottla
 from ottla.protocol.apis import APIS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest

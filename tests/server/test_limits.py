@@ -24,12 +24,15 @@ def is_served(broker: ottla.Broker) -> bool:
 
 
 def test_no_more_connections_than_max_connections(tmp_path: Path) -> None:
-    with ottla.Broker(str(tmp_path), overrides={"max.connections": "2"}) as broker:
-        with RawClient(*address(broker)) as first, RawClient(*address(broker)) as second:
-            assert works(first) and works(second)
-            with RawClient(*address(broker)) as third:
-                assert third.is_closed_by_peer()
-            assert works(first) and works(second)
+    with (
+        ottla.Broker(str(tmp_path), overrides={"max.connections": "2"}) as broker,
+        RawClient(*address(broker)) as first,
+        RawClient(*address(broker)) as second,
+    ):
+        assert works(first) and works(second)
+        with RawClient(*address(broker)) as third:
+            assert third.is_closed_by_peer()
+        assert works(first) and works(second)
 
 
 def test_no_more_connections_from_one_host_than_max_connections_per_ip(tmp_path: Path) -> None:
@@ -44,12 +47,12 @@ def test_no_more_connections_from_one_host_than_max_connections_per_ip(tmp_path:
 
 
 def test_a_frame_of_socket_request_max_bytes_is_the_largest(tmp_path: Path) -> None:
-    with ottla.Broker(str(tmp_path), overrides={"socket.request.max.bytes": "20000"}) as broker:
-        with RawClient(*address(broker)) as client:
-            create_topic(client, "t")
-            assert produce(client, "t", ("k", "v" * 19_000)).error_code == ErrorCode.NONE
-            client.send_bytes((20_001).to_bytes(4, "big"))
-            assert client.is_closed_by_peer()
+    overrides = {"socket.request.max.bytes": "20000"}
+    with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t")
+        assert produce(client, "t", ("k", "v" * 19_000)).error_code == ErrorCode.NONE
+        client.send_bytes((20_001).to_bytes(4, "big"))
+        assert client.is_closed_by_peer()
 
 
 def test_connections_share_one_budget_for_large_frames(tmp_path: Path) -> None:
@@ -73,9 +76,9 @@ def test_an_idle_connection_is_closed_after_connections_max_idle_ms(broker: ottl
 
 
 def test_one_answer_holds_no_more_records_than_fetch_max_bytes(tmp_path: Path) -> None:
-    with ottla.Broker(str(tmp_path), overrides={"fetch.max.bytes": "3000"}) as broker:
-        with RawClient(*address(broker)) as client:
-            create_topic(client, "t")
-            for _ in range(10):
-                produce(client, "t", ("k", "v" * 1000))
-            assert len(fetch(client, "t", 0).records or b"") < 3000
+    overrides = {"fetch.max.bytes": "3000"}
+    with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t")
+        for _ in range(10):
+            produce(client, "t", ("k", "v" * 1000))
+        assert len(fetch(client, "t", 0).records or b"") < 3000

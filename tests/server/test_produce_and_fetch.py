@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
 
 import ottla
-import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import ForgottenTopic
 from support.batches import batch
@@ -50,19 +52,15 @@ def test_every_fetch_version_by_name_is_answered(client: RawClient, version: int
 
 def test_topic_ids_name_topics_in_the_newest_versions(client: RawClient) -> None:
     topic_id = create_topic(client, "t").topic_id
-    request = produce_request("", batch(("k", "v")))
-    object.__setattr__(request.topic_data[0], "topic_id", topic_id)
+    request = produce_request(topic_id, batch(("k", "v")))
     assert client.ask(request, 13).responses[0].partition_responses[0].base_offset == 0
-    wanted = fetch_request("", 0)
-    object.__setattr__(wanted.topics[0], "topic_id", topic_id)
-    answer = client.ask(wanted, 18)
+    answer = client.ask(fetch_request(topic_id, 0), 18)
     assert answer.responses[0].topic_id == topic_id
     assert records_of(answer.responses[0].partitions[0]) == [(0, b"k", b"v")]
 
 
 def test_an_unknown_topic_id_is_its_own_error(client: RawClient) -> None:
-    wanted = fetch_request("", 0)
-    object.__setattr__(wanted.topics[0], "topic_id", bytes(range(16)))
+    wanted = fetch_request(bytes(range(16)), 0)
     assert client.ask(wanted, 13).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -119,9 +117,8 @@ def test_a_keyless_record_on_a_compacted_topic_is_named(client: RawClient) -> No
 def test_one_bad_partition_does_not_touch_the_others(client: RawClient) -> None:
     create_topic(client, "t", partitions=2)
     good, bad = produce_request("t", batch(("k", "v"))), produce_request("t", damaged(batch(("k", "v"))), partition=1)
-    both = good.topic_data[0].partition_data + bad.topic_data[0].partition_data
-    object.__setattr__(good.topic_data[0], "partition_data", both)
-    rows = client.ask(good, version=9).responses[0].partition_responses
+    both = replace(good, topic_data=good.topic_data + bad.topic_data)
+    rows = [topic.partition_responses[0] for topic in client.ask(both, version=9).responses]
     assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE]
 
 
@@ -183,22 +180,16 @@ def test_the_leader_epoch_that_a_client_claims_is_checked(client: RawClient, epo
 def test_a_session_tells_only_what_is_new(client: RawClient) -> None:
     create_topic(client, "a")
     create_topic(client, "b")
-    first = fetch_request("a", 0)
-    object.__setattr__(first, "topics", first.topics + fetch_request("b", 0).topics)
-    object.__setattr__(first, "session_epoch", 0)
-    opened = client.ask(first, 12)
+    both = fetch_request("a", 0).topics + fetch_request("b", 0).topics
+    opened = client.ask(replace(fetch_request("a", 0), topics=both, session_epoch=0), 12)
     assert opened.session_id > 0 and len(opened.responses) == 2
     produce(client, "b", ("k", "v"))
-    later = fetch_request("a", 0)
-    for name, value in (("topics", ()), ("session_id", opened.session_id), ("session_epoch", 1)):
-        object.__setattr__(later, name, value)
-    news = client.ask(later, 12)
+    later = replace(fetch_request("a", 0), topics=(), session_id=opened.session_id)
+    news = client.ask(replace(later, session_epoch=1), 12)
     assert [topic.topic for topic in news.responses] == ["b"]
-    object.__setattr__(later, "session_epoch", 2)
-    object.__setattr__(later, "forgotten_topics_data", (ForgottenTopic(topic="b", partitions=(0,)),))
-    assert client.ask(later, 12).responses == ()
-    object.__setattr__(later, "session_epoch", 7)
-    assert client.ask(later, 12).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    forget_b = (ForgottenTopic(topic="b", partitions=(0,)),)
+    assert client.ask(replace(later, session_epoch=2, forgotten_topics_data=forget_b), 12).responses == ()
+    assert client.ask(replace(later, session_epoch=7), 12).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.records import batches
 from ottla.server.client import Client
+from ottla.server.clock import wall_time_ms
 from support.batches import batch
 
 
@@ -38,27 +39,33 @@ def create_topic(client: Client, name: str, partitions: int = 1, replicas: int =
     return client.ask(CreateTopicsRequest(topics=(wanted,), timeout_ms=5000)).topics[0]
 
 
-def produce_request(topic: str, records: Any, partition: int = 0, acks: int = -1) -> ProduceRequest:
+def produce_request(topic: str | bytes, records: Any, partition: int = 0, acks: int = -1) -> ProduceRequest:
+    """A produce of one partition; a topic as bytes is an id, which versions from 13 on take."""
     data = PartitionProduceData(index=partition, records=records)
     return ProduceRequest(
         transactional_id=None,
         acks=acks,
         timeout_ms=5000,
-        topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
+        topic_data=(
+            TopicProduceData(name=topic, partition_data=(data,))
+            if isinstance(topic, str)
+            else TopicProduceData(topic_id=topic, partition_data=(data,)),
+        ),
     )
 
 
 def produce(
     client: Client, topic: str, *pairs: Any, partition: int = 0, acks: int = -1, **options: Any
 ) -> PartitionProduceResponse:
-    """Produce one batch of (key, value) pairs; returns the partition's row of the answer."""
+    """Produce one batch of (key, value) pairs, made now unless told; returns the partition's row of the answer."""
+    options.setdefault("timestamp", wall_time_ms())
     answer = client.ask(produce_request(topic, batch(*pairs, **options), partition, acks), version=12)
     row: PartitionProduceResponse = answer.responses[0].partition_responses[0]
     return row
 
 
 def fetch_request(
-    topic: str,
+    topic: str | bytes,
     offset: int,
     partition: int = 0,
     *,
@@ -68,6 +75,7 @@ def fetch_request(
     committed: bool = False,
     leader_epoch: int = -1,
 ) -> FetchRequest:
+    """A fetch of one partition; a topic as bytes is an id, which versions from 13 on take."""
     wanted = FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, current_leader_epoch=leader_epoch
     )
@@ -75,7 +83,11 @@ def fetch_request(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         isolation_level=int(committed),
-        topics=(FetchTopic(topic=topic, partitions=(wanted,)),),
+        topics=(
+            FetchTopic(topic=topic, partitions=(wanted,))
+            if isinstance(topic, str)
+            else FetchTopic(topic_id=topic, partitions=(wanted,)),
+        ),
         forgotten_topics_data=(),
     )
 
@@ -89,13 +101,15 @@ def fetch(client: Client, topic: str, offset: int, partition: int = 0, **options
 
 def records_of(data: PartitionData) -> list[tuple[int, bytes | None, bytes | None]]:
     """(offset, key, value) of all records in a fetched partition."""
+    records = data.records or b""
+    assert isinstance(records, bytes | memoryview)
     return [
         (
             record.offset,
             None if record.key is None else bytes(record.key),
             None if record.value is None else bytes(record.value),
         )
-        for one in batches(memoryview(bytes(data.records or b"")))
+        for one in batches(records)
         for record in one.records()
     ]
 
