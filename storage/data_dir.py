@@ -43,7 +43,7 @@ class DataDir:
         self._files = files
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         try:
-            files.make_dir(path)
+            _make_dir_durably(files, path)
             self._lock: Lock = files.lock(paths.join(path, paths.LOCK_FILE))
         except (OSError, DirectoryLockedError) as error:
             raise DataDirectoryError(f"data directory {path}: {error}") from error
@@ -106,3 +106,13 @@ class DataDir:
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(self._files, paths.join(self.path, name))
+
+
+def _make_dir_durably(files: Files, path: str) -> None:
+    """Make a directory and its missing parents; a power loss does not take them, and all that is in them, away."""
+    if not files.exists(path):
+        above = paths.parent(path)
+        if above != path:
+            _make_dir_durably(files, above)
+        files.make_dir(path)
+        files.sync_dir(above)

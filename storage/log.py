@@ -342,9 +342,9 @@ class Log(LogReader):
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
 
-        The new LEO is the end of the last batch that is left: `offset`, if one began there. Segments behind go before
-        the one in the middle is cut, and are gone from the disk by then: a power loss leaves a whole log that is too
-        long, never one with a hole. No flush of this log may be under way.
+        The new LEO is the end of the last batch that is left: `offset`, if one began there. Segments go from the end
+        on, and each is gone from the disk before the next: a power loss leaves a log that is too long, but without a
+        hole. No flush of this log may be under way.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
@@ -357,9 +357,10 @@ class Log(LogReader):
             self.truncate_fully_and_start_at(offset, now_ms)
             return
         try:
-            later = [segment for segment in self.segments if segment.base_offset > offset]
-            self._delete_segments(later[::-1], now_ms)
-            self.files.sync_dir(self.directory)
+            for segment in reversed(self.segments.between(offset + 1, self.log_end_offset + 1)):
+                if segment.base_offset > offset:
+                    self._delete_segments([segment], now_ms)
+                    self.files.sync_dir(self.directory)
             self._active = self.segments.active
             self._active.truncate_to(offset)
             self._active.flush()

@@ -7,6 +7,7 @@ nothing here refuses a batch.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from ..protocol.records import RecordBatch
 from . import producer_snapshots
@@ -68,8 +69,8 @@ def load_producers(
     if producers.end_offset >= log_end_offset:
         return
     known_up_to = producers.end_offset
-    ordered = list(segments)
-    for segment, following in zip(ordered, [*ordered[1:], None], strict=True):
+    for segment, following in pairwise((*segments, None)):
+        assert segment is not None
         if following is not None and following.base_offset <= known_up_to:
             continue
         for position, batch in segment.headers(segment.floor_position(known_up_to)):

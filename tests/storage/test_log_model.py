@@ -1,5 +1,7 @@
 """A log against a list of records, through appends, rolls, reads, swaps, cuts, clean stops and kills."""
 
+from typing import Any
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -39,7 +41,7 @@ class LogModel(RuleBasedStateMachine):
         segment_bytes=st.sampled_from([400, 1000, 1 << 20]), index_interval_bytes=st.sampled_from([0, 100, 4096])
     )
     def create(self, segment_bytes: int, index_interval_bytes: int) -> None:
-        self.options = {"segment_bytes": segment_bytes, "index_interval_bytes": index_interval_bytes}
+        self.options: dict[str, Any] = {"segment_bytes": segment_bytes, "index_interval_bytes": index_interval_bytes}
         self.log = make_log(CrashFiles(), **self.options)
 
     # Growing
