@@ -12,7 +12,7 @@ From the noted checkpoint on the topic is dirty; a compaction lag of days holds 
 
 import time
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
 from ..support.clients import CODECS, create_topic, set_topic_configs
@@ -21,6 +21,11 @@ from ..support.segment_files import base_offset, cleaner_checkpoint, segments
 
 COMPACTED, TRANSACTIONAL, GROUP = "compacted", "transactional", "readers"
 KEYS, TWICE = 2_000, 500
+COORDINATOR_TO_BE = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 TIMESTAMP_MS = 1_700_000_000_000
 
 
@@ -112,7 +117,14 @@ def commit_offsets(bootstrap: str) -> None:
         TopicPartition(topic, partition, offset, metadata)
         for (topic, partition), (offset, metadata) in committed_offsets().items()
     ]
-    consumer.commit(offsets=offsets, asynchronous=False)
+    for tries_left in reversed(range(20)):
+        try:
+            consumer.commit(offsets=offsets, asynchronous=False)
+            break
+        except KafkaException as error:  # the first commit of all makes the offsets topic, whose leader is then to be
+            if error.args[0].code() not in COORDINATOR_TO_BE or not tries_left:
+                raise
+            time.sleep(0.5)
     consumer.close()
 
 
