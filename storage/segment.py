@@ -24,16 +24,8 @@ from . import paths
 from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc
 from .config import LogConfig
 from .files import Buffer, Files, FileSlice
-from .index import (
-    RELATIVE_OFFSET_MAX,
-    AbortedTxn,
-    CorruptIndexError,
-    InvalidOffsetError,
-    OffsetIndex,
-    TimeIndex,
-    TransactionIndex,
-)
-from .newest_batches import NewestBatches
+from .index import RELATIVE_OFFSET_MAX, AbortedTxn, CorruptIndexError, InvalidOffsetError
+from .segment_indexes import SegmentIndexes
 
 if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochs
@@ -68,21 +60,13 @@ class LogSegment:
         """By how much rolling by time comes early; the owner draws it."""
         self._log_path = self._path(paths.LOG)
         self.log_file = files.open(self._log_path)
-        index_bytes = config.segment_index_bytes
-        self.offset_index = OffsetIndex(files, self._path(paths.INDEX), base_offset, index_bytes)
-        self.time_index = TimeIndex(files, self._path(paths.TIME_INDEX), base_offset, index_bytes)
-        self.txn_index = TransactionIndex(files, self._path(paths.TXN_INDEX), base_offset)
-
-        # Known once somebody asked (see _load_max_timestamp) or appended.
-        self._max_timestamp_ms: int | None = None
-        self._max_timestamp_offset = base_offset
-        self._first_batch_timestamp_ms: int | None = None
-        self._is_appending = False
-        self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
-        self._is_offset_index_checked = False
+        self._indexes = SegmentIndexes(files, directory, base_offset, suffix, config, self.log_file)
+        self.offset_index = self._indexes.offset
+        self.time_index = self._indexes.time
+        self.txn_index = self._indexes.txn
+        self._first_batch_timestamp_ms: int | None = None  # not known yet
         self._is_name_synced = True
         self._is_preallocated = False
-        self._newest = NewestBatches()  # of those appended since open or truncation; empty once sealed
 
     @classmethod
     def create(
@@ -100,8 +84,8 @@ class LogSegment:
             files.remove(paths.segment_path(directory, base_offset, kind, suffix))
         files.open(paths.log_path(directory, base_offset, suffix), create=True).close()
         segment = cls(files, directory, base_offset, config, now_ms, suffix)
-        for index in segment._indexes:
-            index.reset()
+        segment._indexes.restart()
+        segment.txn_index.reset()
         if config.preallocate:
             segment.log_file.preallocate(config.segment_bytes)
             segment._is_preallocated = True
@@ -130,17 +114,12 @@ class LogSegment:
     @property
     def max_timestamp_ms(self) -> int:
         """The largest max timestamp of any batch; -1 if none has one."""
-        if self._max_timestamp_ms is None:
-            self._load_max_timestamp()
-        assert self._max_timestamp_ms is not None
-        return self._max_timestamp_ms
+        return self._indexes.max_timestamp_ms
 
     @property
     def max_timestamp_offset(self) -> int:
         """The last offset of the first batch with `max_timestamp_ms`; the base offset if that is -1."""
-        if self._max_timestamp_ms is None:
-            self._load_max_timestamp()
-        return self._max_timestamp_offset
+        return self._indexes.max_timestamp_offset
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -185,8 +164,7 @@ class LogSegment:
         """
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             raise InvalidOffsetError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
-        if not self._is_appending:
-            self._prepare_append()
+        self._indexes.grow()
         position = self.log_file.size()
         self.log_file.append(view)
         if position == 0:
@@ -194,10 +172,10 @@ class LogSegment:
         base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(view)
         size_bytes = len(view)
         if LOG_OVERHEAD_BYTES + length == size_bytes:
-            self._note(position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset)
+            self._indexes.note(position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset)
             return
         for batch in batches(view):
-            self._note_batch(position, batch)
+            self._indexes.note_batch(position, batch)
             position += batch.size_bytes
 
     def truncate_to(self, offset: int) -> int:
@@ -208,17 +186,14 @@ class LogSegment:
         Returns:
             The bytes that the log file lost.
         """
-        self._check_offset_index()
-        self._check_time_index()
+        self._indexes.check()
         position = self.position_of(offset)
-        for index in self._indexes:
-            index.truncate_to(offset)
         removed_bytes = 0
         if position is not None:
             removed_bytes = self.size_bytes - position
             self.log_file.truncate(position)
-        self._forget_derived()
-        self._prepare_append()
+        self._first_batch_timestamp_ms = None
+        self._indexes.truncate_to(offset)
         return removed_bytes
 
     def on_roll(self) -> None:
@@ -227,8 +202,7 @@ class LogSegment:
         Nothing is synced; that is `flush`'s part.
         """
         self._seal()
-        for index in self._indexes:
-            index.flush(sync=False)
+        self._indexes.flush(sync=False)
 
     def flush(self) -> None:
         """Make all batches and index entries so far survive a power loss, the file names included.
@@ -239,8 +213,7 @@ class LogSegment:
             OSError: The disk refused; what is durable is unknown.
         """
         self.log_file.sync()
-        for index in self._indexes:
-            index.flush(sync=True)
+        self._indexes.flush(sync=True)
         if not self._is_name_synced:
             self.files.sync_dir(self.directory)
             self._is_name_synced = True
@@ -251,8 +224,7 @@ class LogSegment:
         Reading is over for FileSlices of this segment, too. The log file is not synced: `flush` before a clean stop.
         """
         self._seal()
-        for index in self._indexes:
-            index.flush(sync=True)
+        self._indexes.flush(sync=True)
         self.log_file.close()
 
     def change_suffix(self, old: str, new: str) -> None:
@@ -269,7 +241,7 @@ class LogSegment:
         old_path, self.suffix = self._log_path, new
         self._log_path = self._path(paths.LOG)
         self.files.rename(old_path, self._log_path)
-        for kind, index in zip(paths.SEGMENT_KINDS[1:], self._indexes, strict=True):
+        for kind, index in zip(paths.SEGMENT_KINDS[1:], self._indexes.all, strict=True):
             index.rename(self._path(kind))
 
     def rename_deleted(self) -> None:
@@ -314,8 +286,9 @@ class LogSegment:
 
     def position_of(self, offset: int) -> int | None:
         """Where the first batch begins whose last offset is at or above `offset`; None if there is none."""
-        if offset >= self._newest.first_offset:
-            return self._newest.position_of(offset)
+        newest = self._indexes.newest
+        if offset >= newest.first_offset:
+            return newest.position_of(offset)
         for position, _, last_offset in batch_steps(self.log_file, self.floor_position(offset), self._log_path):
             if last_offset >= offset:
                 return position
@@ -323,8 +296,7 @@ class LogSegment:
 
     def floor_position(self, offset: int) -> int:
         """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
-        self._check_offset_index()
-        return self.offset_index.lookup(offset)[1]
+        return self._indexes.floor_position(offset)
 
     def headers(self, from_position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
         """Every batch from `from_position` (a batch's start) on, as (position, batch); only headers are sure to be read.
@@ -344,7 +316,7 @@ class LogSegment:
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset if there is none."""
-        last_offset = self._newest.last_offset
+        last_offset = self._indexes.newest.last_offset
         if last_offset is None:
             last_offset = self.base_offset - 1
             steps = batch_steps(self.log_file, self.floor_position(paths.OFFSET_MAX), self._log_path)
@@ -362,9 +334,8 @@ class LogSegment:
         Raises:
             CorruptRecordError: A batch that may hold the record cannot be read.
         """
-        self._check_time_index()
-        _, offset = self.time_index.lookup(timestamp_ms)
-        for position, header in self.headers(self.floor_position(max(offset, starting_offset))):
+        offset = max(self._indexes.offset_before_timestamp(timestamp_ms), starting_offset)
+        for position, header in self.headers(self.floor_position(offset)):
             if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
                 continue
             batch = header if header.is_whole else RecordBatch(self.log_file.read_at(position, header.size_bytes))
@@ -385,7 +356,7 @@ class LogSegment:
         index = self.offset_index
         if not self.files.exists(index.path):
             raise CorruptIndexError(f"{index.path} is missing")
-        for each in self._indexes:
+        for each in self._indexes.all:
             if self.files.exists(each.path) and self.files.size(each.path) % each.ENTRY_BYTES:
                 raise CorruptIndexError(f"{each.path}: not a whole number of entries")
         if entry := index.last_entry_in_file():
@@ -394,19 +365,6 @@ class LogSegment:
             if not (offset >= self.base_offset and 0 < position < self.size_bytes):
                 raise CorruptIndexError(f"{index.path}: the last entry is {entry}, the log has {self.size_bytes} bytes")
         self.txn_index.sanity_check()
-
-    def rebuild_indexes(self) -> None:
-        """Make the offset and time index anew from the batch headers, without checking what the batches hold.
-
-        Raises:
-            CorruptRecordError: The log file is not batches to its end; the indexes cover what comes before.
-        """
-        self._restart_indexes()
-        try:
-            for position, batch in self.headers():
-                self._note_batch(position, batch)
-        finally:
-            self._finish_appends()
 
     def recover(
         self,
@@ -431,7 +389,8 @@ class LogSegment:
 
         Nothing is synced; `flush` makes it last.
         """
-        self._restart_indexes()
+        self._first_batch_timestamp_ms = None
+        self._indexes.restart()
         self.txn_index.reset()
         valid_bytes, last_offset = 0, self.base_offset - 1
         batches_found = batch_walk(
@@ -451,7 +410,7 @@ class LogSegment:
                     epochs.assign(batch.partition_leader_epoch, batch.base_offset)
                 if producers is not None and (aborted := producers.replay(batch)):
                     self.txn_index.append(aborted)
-                self._note_batch(position, batch)
+                self._indexes.note_batch(position, batch)
                 last_offset = batch.last_offset
                 valid_bytes = position + batch.size_bytes
         except CorruptRecordError:
@@ -461,128 +420,24 @@ class LogSegment:
             if before_cut is not None:
                 before_cut()
             self.log_file.truncate(valid_bytes)
-        self._finish_appends()
+        self._indexes.finish()
         return cut_bytes
 
     # Inside
 
-    @property
-    def _indexes(self) -> tuple[OffsetIndex, TimeIndex, TransactionIndex]:
-        return self.offset_index, self.time_index, self.txn_index
-
     def _path(self, kind: str) -> str:
         return paths.segment_path(self.directory, self.base_offset, kind, self.suffix)
 
-    def _prepare_append(self) -> None:
-        """Take up appending where an earlier run left off, so that the indexes become as if it had never stopped."""
-        if self._max_timestamp_ms is None:
-            self._load_max_timestamp()
-        indexed_offset, indexed_position = self.offset_index.last_entry
-        self._unindexed_bytes = self.log_file.size() - indexed_position
-        if self.offset_index.entry_count == 0:
-            indexed_offset -= 1
-        # What a stop added beyond the last offset index entry was its final entry; more batches are to come.
-        self.time_index.truncate_to(indexed_offset + 1)
-        self._is_appending = True
-
-    def _note_batch(self, position: int, batch: RecordBatch) -> None:
-        last_offset = batch.last_offset
-        self._note(position, batch.size_bytes, batch.base_offset, last_offset, batch.max_timestamp, last_offset)
-
-    def _note(
-        self,
-        position: int,
-        size_bytes: int,
-        base_offset: int,
-        last_offset: int,
-        max_timestamp_ms: int,
-        max_timestamp_offset: int,
-    ) -> None:
-        """Bookkeeping for a batch that the log file has at `position`."""
-        assert self._max_timestamp_ms is not None
-        if max_timestamp_ms > self._max_timestamp_ms:
-            self._max_timestamp_ms, self._max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
-        if self._unindexed_bytes > self.config.index_interval_bytes and self._has_index_room(last_offset):
-            self.offset_index.append(last_offset, position)
-            self.time_index.append(self._max_timestamp_ms, self._max_timestamp_offset)
-            self._unindexed_bytes = 0
-        self._unindexed_bytes += size_bytes
-        self._newest.note(base_offset, last_offset, position)
-
-    def _has_index_room(self, last_offset: int) -> bool:
-        # The log rolls before an index is full. A segment from elsewhere may need more entries than our
-        # configuration allows, or have offsets that no entry can hold: then it is indexed more thinly.
-        return not (
-            self.offset_index.is_full or self.time_index.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-        )
-
-    def _finish_appends(self) -> None:
-        if not self._is_appending:
-            return
-        assert self._max_timestamp_ms is not None
-        if self._max_timestamp_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
-            self.time_index.append(self._max_timestamp_ms, self._max_timestamp_offset, force=True)
-        self._is_appending = False
-
     def _seal(self) -> None:
-        self._finish_appends()
-        self._newest.clear()
+        self._indexes.finish()
+        self._indexes.newest.clear()
         if self._is_preallocated:
             self.log_file.truncate(self.log_file.size())
             self._is_preallocated = False
 
-    def _restart_indexes(self) -> None:
-        self._forget_derived()
-        self.offset_index.reset()
-        self.time_index.reset()
-        self._max_timestamp_ms, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        self._unindexed_bytes = 0
-        self._is_appending = True
-        self._is_offset_index_checked = True
-
-    def _forget_derived(self) -> None:
-        """Drop what memory knows of the log file's content, indexes aside."""
-        self._max_timestamp_ms = None
-        self._first_batch_timestamp_ms = None
-        self._is_appending = False
-        self._newest.clear()
-
-    def _check_offset_index(self) -> None:
-        """Before the index is first used: if it makes no sense, make it anew."""
-        if self._is_offset_index_checked:
-            return
-        try:
-            offset, position = self.offset_index.last_entry
-            if position > 0 and position >= self.log_file.size():
-                raise CorruptIndexError(f"{self.offset_index.path}: offset {offset} lies past the log's end")
-        except CorruptIndexError:
-            self.rebuild_indexes()
-        self._is_offset_index_checked = True
-
-    def _check_time_index(self) -> None:
-        """As `_check_offset_index`."""
-        try:
-            self.time_index.sanity_check()
-        except CorruptIndexError:
-            self.rebuild_indexes()
-
-    def _load_max_timestamp(self) -> None:
-        self._check_offset_index()
-        self._check_time_index()
-        timestamp_ms, offset = self.time_index.last_entry
-        position = self.offset_index.last_entry[1]
-        # With each offset entry came a look at the time index, so what follows the last one is all that may be missing.
-        for at, batch in self.headers(position):
-            if batch.max_timestamp > timestamp_ms:
-                if 0 < at == position:  # the time index should know better: it was written in part only
-                    self.rebuild_indexes()
-                    return
-                timestamp_ms, offset = batch.max_timestamp, batch.last_offset
-        self._max_timestamp_ms, self._max_timestamp_offset = timestamp_ms, offset
-
     def _end_of_whole_batches(self, position: int, limit: int) -> int:
         """The largest batch end at or below byte `limit`, but at least that of the batch at `position`."""
-        end = self._newest.end_between(position, limit, self.log_file.size())
+        end = self._indexes.newest.end_between(position, limit, self.log_file.size())
         if end is not None:
             return end
         start = max(position, self.offset_index.floor_of_position(limit)[1])

@@ -107,6 +107,32 @@ def test_an_index_that_nobody_used_is_neither_read_nor_written(make: Callable[[C
 
 
 @EACH
+def test_an_index_that_was_only_read_costs_no_sync(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+    files = CrashFiles()
+    index = make(files)
+    add(index, 1)
+    index.flush(sync=True)
+    again = make(files)
+    assert again.entries() == index.entries()
+    files.operations.clear()
+    again.flush(sync=True)
+    assert files.operations == []
+
+
+@EACH
+def test_a_file_that_lost_entries_behind_our_back_is_written_whole(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+    files = CrashFiles()
+    index = make(files)
+    add(index, 1)
+    add(index, 2)
+    index.flush(sync=True)
+    files.open("x").truncate(3)
+    add(index, 3)
+    index.flush(sync=True)
+    assert make(files).entries() == index.entries()
+
+
+@EACH
 def test_synced_entries_survive_a_power_loss(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = disk_with(b"")
     index = make(files)
