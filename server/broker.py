@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -30,15 +30,18 @@ from .disk import on_disk
 from .fetch_sessions import FetchSessions
 from .flusher import Flusher
 from .frames import MemoryBudget
-from .groups.service import GroupService
 from .handlers import Handlers
 from .housekeeping import Housekeeping
+from .internal_topics import OFFSETS_TOPIC
 from .nodes import Listener, Node, close_all
 from .opening import open_store
 from .producer_ids import ProducerIds
 from .topic_admin import TopicAdmin
 from .topics import Partition, Topic, Topics
 from .waits import Waits
+
+if TYPE_CHECKING:
+    from .groups.service import GroupService
 
 log = logging.getLogger("ottla.broker")
 
@@ -90,7 +93,8 @@ class Broker:
         self.producer_ids: ProducerIds
         self.cleaning: Cleaning
         self.housekeeping: Housekeeping
-        self.groups: GroupService
+        self._groups: GroupService | None = None
+        self._tasks: trio.Nursery
 
     def open(self) -> None:
         """Lock and load the data directories. Blocks; runs in a worker thread before anything is served.
@@ -131,6 +135,20 @@ class Broker:
     def bootstrap(self) -> str:
         """HOST:PORT of each node's first listener, comma-separated, in id order."""
         return ",".join(node.listeners[0].address for node in self.nodes)
+
+    @property
+    def groups(self) -> GroupService:
+        """The group coordinator, loaded when it is first asked for: many short-lived brokers never see a group."""
+        if self._groups is None:
+            self._tasks.start_soon(self._make_groups().run)
+            assert self._groups is not None
+        return self._groups
+
+    def _make_groups(self) -> GroupService:
+        from .groups.service import GroupService
+
+        self._groups = GroupService(self)
+        return self._groups
 
     # What handlers ask for
 
@@ -257,8 +275,10 @@ async def run_broker(
 async def _serving(broker: Broker) -> AsyncIterator[None]:
     """Tasks and connections, from the first to the last one."""
     async with trio.open_nursery() as nursery:
-        broker.groups = GroupService(broker)
-        await nursery.start(broker.groups.run)
+        broker._tasks = nursery
+        if broker.topics.get(OFFSETS_TOPIC) is not None:
+            # Small groups are loaded before the first request, so that no client is told to wait.
+            await nursery.start(broker._make_groups().run)
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)
         for node in broker.nodes:
@@ -276,6 +296,7 @@ async def _drain(broker: Broker) -> None:
     """Let requests in progress end and take no new ones."""
     broker.stopping = True
     close_all(broker.nodes)
-    broker.groups.close()
+    if broker._groups is not None:
+        broker._groups.close()
     broker.waits.wake_all()
     await broker.connections.drain(STOP_DEADLINE_S)

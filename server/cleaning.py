@@ -18,8 +18,6 @@ import trio
 import trio.from_thread
 
 from ..protocol.errors import KafkaError
-from ..storage.clean_kernel import SECRET_BYTES
-from ..storage.cleaner import Cleaner, CleaningAbortedError, CleanStats
 from ..storage.cleaner_manager import CleanerManager, MeasuringError
 from ..storage.config import LogConfig
 from ..storage.dirtiness import LogToClean
@@ -27,8 +25,11 @@ from ..storage.log import Log
 from ..storage.paths import TopicPartition
 from ..storage.segment import LogSegment
 
+# The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
 if TYPE_CHECKING:
+    from ..storage.cleaner import Cleaner, CleanStats
     from .broker import Broker
+    from .config import BrokerConfig
 
 log = logging.getLogger("ottla.cleaner")
 
@@ -52,43 +53,41 @@ class Cleaning:
             with trio.CancelScope() as self._restart:
                 if not config.log_cleaner_enable:
                     await trio.sleep_forever()
-                threads = config.log_cleaner_threads
                 async with trio.open_nursery() as nursery:
-                    for _ in range(threads):
-                        nursery.start_soon(
-                            self._work,
-                            Cleaner(
-                                dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size // threads,
-                                load_factor=config.log_cleaner_io_buffer_load_factor,
-                                io_buffer_bytes=config.log_cleaner_io_buffer_size // threads,
-                            ),
-                        )
+                    for _ in range(config.log_cleaner_threads):
+                        nursery.start_soon(self._work, config)
 
     def reconfigure(self) -> None:
         """Take on changed options; passes in progress are given up and redone."""
         self._restarting = True
         self._restart.cancel()
 
-    async def _work(self, cleaner: Cleaner) -> None:
+    async def _work(self, config: BrokerConfig) -> None:
+        """One cleaner thread."""
         clock = self._broker.clock
+        cleaner: Cleaner | None = None
         while True:
-            cleaned = await self.clean_filthiest(cleaner)
-            self.delete_from_compacted_logs()
-            self.manager.forget_missing()
+            cleaned = False
+            try:
+                chosen = self.manager.filthiest(clock.now_ms())
+                if chosen is not None:
+                    cleaner = cleaner or _cleaner(config)
+                    cleaned = await self._clean_one(cleaner, chosen)
+                self.delete_from_compacted_logs()
+                self.manager.forget_missing()
+            except (MeasuringError, OSError) as error:
+                log.error("%s", error)
+            except Exception:
+                log.exception("a round of the cleaner failed; the next one goes on")
             if not cleaned:
-                await clock.sleep_until(clock.now_ms() + self._broker.config.log_cleaner_backoff_ms)
+                await clock.sleep_until(clock.now_ms() + config.log_cleaner_backoff_ms)
             await trio.lowlevel.checkpoint()
 
-    async def clean_filthiest(self, cleaner: Cleaner) -> bool:
-        """One pass over the log that needs it most; False if none does or the pass came to nothing."""
+    async def _clean_one(self, cleaner: Cleaner, chosen: LogToClean) -> bool:
+        """One pass over the log that was chosen; False if it came to nothing."""
+        from ..storage.cleaner import CleaningAbortedError
+
         manager, now_ms = self.manager, self._broker.clock.now_ms()
-        try:
-            chosen = manager.filthiest(now_ms)
-        except (MeasuringError, OSError) as error:
-            log.error("%s", error)
-            return False
-        if chosen is None:
-            return False
         partition = chosen.log.topic_partition
         started = trio.current_time()
         # A pass ends by its own checkpoints, never in the middle of a swap.
@@ -123,6 +122,9 @@ class Cleaning:
 
     def _clean(self, cleaner: Cleaner, chosen: LogToClean, now_ms: int) -> tuple[int, CleanStats]:
         """Worker thread: one pass."""
+        from ..storage.clean_kernel import SECRET_BYTES
+        from ..storage.cleaner import CleaningAbortedError
+
         broker, partition = self._broker, chosen.log.topic_partition
 
         def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
@@ -174,6 +176,18 @@ class Cleaning:
             except OSError as error:
                 log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
         self.manager.resume([partition])
+
+
+def _cleaner(config: BrokerConfig) -> Cleaner:
+    """The cleaner of one thread, with its share of the memory."""
+    from ..storage.cleaner import Cleaner
+
+    threads = config.log_cleaner_threads
+    return Cleaner(
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size // threads,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size // threads,
+    )
 
 
 def _report(partition: TopicPartition, cleaned: LogToClean, end_offset: int, stats: CleanStats, seconds: float) -> None:

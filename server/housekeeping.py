@@ -56,6 +56,8 @@ class Housekeeping:
             except (OSError, KafkaError) as error:
                 # A log or directory that went offline is left out next time; the others still need the job.
                 log.error("%s: %s", job.__name__, error)
+            except Exception:
+                log.exception("%s failed; it is tried again at its next time", job.__name__)
 
     async def tick(self) -> None:
         """The jobs of every second."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -21,10 +21,10 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import PartitionEntry, TopicEntry
 from ..storage.config import LogConfig
 from ..storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition
-from .config import BrokerConfig
 from .config_changes import check_topic_configs
 from .config_resources import ConfigEntry, describe_topic
 from .disk import on_disk
+from .internal_topics import CREATED_ON_DEMAND
 from .topics import Partition, Topic
 
 if TYPE_CHECKING:
@@ -40,29 +40,6 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Replicas = tuple[int, ...]
 Stored = TypeVar("Stored")
-
-
-class InternalTopic(NamedTuple):
-    """How the broker creates a topic of its own."""
-
-    partitions: int
-    replication_factor: int
-    configs: dict[str, str]
-
-
-def _consumer_offsets(config: BrokerConfig) -> InternalTopic:
-    return InternalTopic(
-        config.offsets_topic_num_partitions,
-        config.offsets_topic_replication_factor,
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        },
-    )
-
-
-INTERNAL_TOPIC_OPTIONS: dict[str, Callable[[BrokerConfig], InternalTopic]] = {"__consumer_offsets": _consumer_offsets}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +180,7 @@ class TopicAdmin:
             KafkaError: as `create`.
         """
         broker = self._broker
-        options = INTERNAL_TOPIC_OPTIONS.get(name)
+        options = CREATED_ON_DEMAND.get(name)
         if options is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"what {name} is for is not served yet")
         internal = options(broker.config)

@@ -12,8 +12,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import PartitionEntry
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+from .internal_topics import INTERNAL_TOPICS
 
 
 class Partition:

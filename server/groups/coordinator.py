@@ -21,6 +21,7 @@ from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ..internal_topics import OFFSETS_TOPIC
 from .classic import Caller, ClassicProtocol
 from .commits import Commits, Fetched, TopicCommit
 from .deadlines import Deadlines
@@ -29,7 +30,7 @@ from .offsets import Place
 from .records import group_key, group_value
 from .settings import GroupSettings
 from .shard import Shard, ShardState
-from .store import OFFSETS_TOPIC, RecordStore
+from .store import RecordStore
 
 log = logging.getLogger("ottla.groups")
 

@@ -9,8 +9,8 @@ from ...protocol.batch_builder import build_batch
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.files import FileSlice
 from ...storage.paths import TopicPartition
+from ..internal_topics import OFFSETS_TOPIC
 from .records import Pair
-from .store import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from ..broker import Broker

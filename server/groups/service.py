@@ -8,16 +8,18 @@ from __future__ import annotations
 import logging
 from dataclasses import fields
 from math import inf
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..connection import PEER_CHECK_MS
+from ..internal_topics import OFFSETS_TOPIC
 from .coordinator import GroupCoordinator
 from .log_store import LogStore
 from .settings import GroupSettings
 from .shard import Shard
-from .store import OFFSETS_TOPIC, Chunk
+from .store import Chunk
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -29,6 +31,13 @@ log = logging.getLogger("ottla.groups")
 INLINE_LOAD_BYTES = 64 << 10
 
 Answer = TypeVar("Answer")
+
+
+class Client(Protocol):
+    """Whoever waits for an answer: a connection."""
+
+    def check_peer(self) -> None:
+        """Raise if nobody waits any more."""
 
 
 class Parked(Generic[Answer]):
@@ -45,11 +54,14 @@ class Parked(Generic[Answer]):
         if self._event is not None:
             self._event.set()
 
-    async def wait(self) -> Answer:
-        if self._answer is None:
-            self._event = trio.Event()
-            await self._event.wait()
-        assert self._answer is not None
+    async def wait(self, client: Client) -> Answer:
+        """The answer, once it is there. Raises what `client.check_peer` does, if the client leaves before."""
+        self._event = trio.Event()
+        while self._answer is None:
+            with trio.move_on_after(PEER_CHECK_MS / 1000):
+                await self._event.wait()
+            if self._answer is None:
+                client.check_peer()
         return self._answer
 
 
@@ -71,7 +83,8 @@ class GroupService:
         Started once the small partitions are loaded. Until a larger one is, its groups answer
         COORDINATOR_LOAD_IN_PROGRESS.
         """
-        self._open_existing()
+        if not self.coordinator.shards:
+            self._open_existing()
         task_status.started()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_time)

@@ -16,12 +16,12 @@ from struct import Struct
 from ...protocol.errors import CorruptRecordError, KafkaError, ProtocolError
 from ...protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from ...protocol.records import Record, RecordBatch, batches
+from ..internal_topics import OFFSETS_TOPIC
 from .classic import ClassicProtocol
 from .deadlines import Deadline
 from .group import ClassicGroup, GroupState, Member
 from .offsets import Offsets
 from .records import OFFSET_KEY_START, CommittedOffset, GroupRecord, OffsetRecord, read_record
-from .store import OFFSETS_TOPIC
 
 log = logging.getLogger("ottla.groups")
 

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from .records import Pair
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 
 class Chunk(Protocol):
     """Batches still on disk; `read` may be called in any thread."""

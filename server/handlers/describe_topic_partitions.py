@@ -21,7 +21,8 @@ from ...protocol.messages.describe_topic_partitions import (
 from ...protocol.wire import ZERO_UUID
 from ..authorization import topic_operations
 from ..connection import Context
-from ..topics import INTERNAL_TOPICS, Partition
+from ..internal_topics import INTERNAL_TOPICS
+from ..topics import Partition
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:

@@ -17,7 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..connection import Context
 from ..groups.coordinator import partition_of
-from ..groups.store import OFFSETS_TOPIC
+from ..internal_topics import OFFSETS_TOPIC
 
 # Key type -> internal topic whose partition leaders coordinate keys of that type.
 COORDINATOR_TOPICS = {0: OFFSETS_TOPIC, 1: "__transaction_state"}

@@ -32,7 +32,7 @@ async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
         coordinator.join(body, caller, ctx.broker.clock.now_ms(), answer)
     except KafkaError as error:
         answer(JoinGroupResponse(error_code=error.code, member_id=body.member_id, protocol_name=None))
-    response = await answer.wait()
+    response = await answer.wait(ctx.connection)
     if request.version <= _LAST_VERSION_WITH_NAME and response.protocol_name is None:
         response = replace(response, protocol_name="")
     return response

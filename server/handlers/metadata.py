@@ -25,8 +25,9 @@ from ...protocol.messages.metadata import (
 from ...protocol.wire import ZERO_UUID
 from ..authorization import NOT_ASKED, cluster_operations, topic_operations
 from ..connection import Context
+from ..internal_topics import INTERNAL_TOPICS
 from ..routing import endpoints
-from ..topics import INTERNAL_TOPICS, Topic
+from ..topics import Topic
 
 # These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
 NO_IDS_YET = (10, 11)

@@ -26,4 +26,4 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
         coordinator.sync(body, ctx.broker.clock.now_ms(), answer)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    return await answer.wait()
+    return await answer.wait(ctx.connection)
