@@ -46,7 +46,7 @@ class TransactionState:
         if not batch.is_transactional:
             return False
         aborting = self._aborting.get(batch.producer_id)
-        if aborting is not None:
+        if aborting is not None and batch.base_offset < aborting.txn.last_offset:
             aborting.has_data = True
             return True
         self._committing.add(batch.producer_id)
@@ -67,16 +67,25 @@ class TransactionState:
         if marker.kind == ABORT_MARKER:
             aborting = self._aborting.pop(batch.producer_id, None)
             if aborting is None or not aborting.has_data:
-                return True
+                # Data that passed for committed, with an ABORT after it: the index has lost the transaction. Without its
+                # marker a restart would find it open, for ever.
+                return not self._is_committing(batch.producer_id)
             if self.keep_aborted is not None:
                 self.keep_aborted(aborting.txn)
             return False
-        had_data = batch.producer_id in self._committing
-        self._committing.discard(batch.producer_id)
-        return not had_data
+        return not self._is_committing(batch.producer_id)
+
+    def _is_committing(self, producer_id: int) -> bool:
+        """Whether data was seen since the producer's last marker; a marker has come, so from now on there is none."""
+        has_data = producer_id in self._committing
+        self._committing.discard(producer_id)
+        return has_data
 
     def _advance(self, offset: int) -> None:
         while self._pending and self._pending[0][0] <= offset:
             txn = heappop(self._pending)[2]
-            # A transaction over several segments is announced with each of them.
-            self._aborting.setdefault(txn.producer_id, _Aborting(txn))
+            known = self._aborting.get(txn.producer_id)
+            # A transaction over several segments is announced with each of them. One whose marker never came (only a
+            # damaged index tells of such) must not pass later data of its producer off as aborted.
+            if known is None or known.txn.last_offset < txn.first_offset:
+                self._aborting[txn.producer_id] = _Aborting(txn)
