@@ -366,6 +366,14 @@ class LogSegment:
                 raise CorruptIndexError(f"{index.path}: the last entry is {entry}, the log has {self.size_bytes} bytes")
         self.txn_index.sanity_check()
 
+    def rebuild_indexes(self) -> None:
+        """Make the offset and time index anew from the batch headers, without checking what the batches hold.
+
+        Raises:
+            CorruptRecordError: The log file is not batches to its end; the indexes cover what comes before.
+        """
+        self._indexes.rebuild()
+
     def recover(
         self,
         producers: ProducerReplay | None = None,

@@ -705,6 +705,7 @@ def test_recovery_of_a_sound_segment_cuts_nothing_and_tells_of_every_batch() -> 
 def test_recovery_begins_anew_whatever_the_segment_knew() -> None:
     segment = create()
     batches = fill(segment, 5)
+    assert segment.first_batch_timestamp_ms == batches[0].max_timestamp
     segment.txn_index.append(AbortedTxn(1, BASE, BASE + 1, BASE + 2))
     segment.files.open(paths.log_path("d", BASE)).truncate(batches[2].position)
     segment.log_file = segment.files.open(paths.log_path("d", BASE))
@@ -714,6 +715,16 @@ def test_recovery_begins_anew_whatever_the_segment_knew() -> None:
     assert segment.max_timestamp_ms == batches[1].max_timestamp
     assert segment.read(batches[2].base_offset, max_bytes=1) is None
     assert_reads(segment, batches[:2] + fill(segment, 2))
+
+
+def test_recovery_knows_no_append_only_batches() -> None:
+    """The first timestamp is that of the first batch then, as after a restart."""
+    segment = create()
+    data = [batch(("a", "b"), base_offset=BASE + number, timestamp=5 + number) for number in range(3)]
+    append(segment, *data)
+    assert segment.first_batch_timestamp_ms == 7
+    segment.recover()
+    assert segment.first_batch_timestamp_ms == 5
 
 
 def test_recovery_learns_leader_epochs_from_the_batches() -> None:
