@@ -6,7 +6,8 @@ start and a stop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Mapping
 
 from . import paths
 from .checkpoints import (
@@ -41,7 +42,8 @@ class DataDir:
         self.health = Health()
         """Shared by the logs in it."""
         self._files = files
-        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+        self._writing = threading.Lock()
         try:
             _make_dir_durably(files, path)
             self._lock: Lock = files.lock(paths.join(path, paths.LOCK_FILE))
@@ -79,30 +81,39 @@ class DataDir:
             note(f"{error}; it is taken to be empty")
             return {}
 
-    def checkpoint_recovery_points(self, logs: Iterable[Log]) -> None:
-        """Write below which offsets the next start need not look, were it to come after a crash."""
-        self._write(paths.RECOVERY_POINT_CHECKPOINT, {log.topic_partition: log.recovery_point for log in logs})
+    def checkpoint_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Write below which offsets the next start need not look, were it to come after a crash.
 
-    def checkpoint_log_starts(self, logs: Iterable[Log]) -> None:
-        """Write the log start offsets that no segment's name tells."""
+        Args:
+            logs: All logs of the broker, as they are at any time; those in this directory count.
+        """
+        self._write(paths.RECOVERY_POINT_CHECKPOINT, logs, lambda log: log.recovery_point)
+
+    def checkpoint_log_starts(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Write the log start offsets that no segment's name tells. `logs` as above."""
         self._write(
             paths.LOG_START_CHECKPOINT,
-            {
-                log.topic_partition: log.log_start_offset
-                for log in logs
-                if log.log_start_offset > log.segments.first.base_offset
-            },
+            logs,
+            lambda log: start if (start := log.log_start_offset) > log.segments.first.base_offset else None,
         )
 
-    def checkpoint_high_watermarks(self, logs: Iterable[Log]) -> None:
-        """Write how far consumers may read; only Apache Kafka asks, should it open the directory one day."""
-        self._write(paths.REPLICATION_CHECKPOINT, {log.topic_partition: log.high_watermark for log in logs})
+    def checkpoint_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Write how far consumers may read; only Apache Kafka asks, should it open the directory. `logs` as above."""
+        self._write(paths.REPLICATION_CHECKPOINT, logs, lambda log: log.high_watermark)
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        if self._written.get(name) != offsets:
-            self._written.pop(name, None)
-            self._checkpoint(name).write(offsets)
-            self._written[name] = offsets
+    def _write(self, name: str, logs: Mapping[TopicPartition, Log], offset_of: Callable[[Log], int | None]) -> None:
+        # A worker thread may write a checkpoint while the owner deletes a partition and writes it, too. Whoever comes
+        # second must know of the deletion: a new partition of the name would inherit the old one's offset.
+        with self._writing:
+            offsets = {
+                log.topic_partition: offset
+                for log in logs.values()
+                if paths.parent(log.directory) == self.path and (offset := offset_of(log)) is not None
+            }
+            if self._written.get(name) != offsets:
+                self._written.pop(name, None)
+                self._checkpoint(name).write(offsets)
+                self._written[name] = offsets
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(self._files, paths.join(self.path, name))

@@ -5,18 +5,20 @@ the next start needs no recovery. Which log is cleaned when is the CleanerManage
 
     manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
     manager.load(now_ms, cluster_id=...)            loads every <topic>-<partition>
-    manager.create(...)  .delete(...)  .logs[...]
+    manager.create(...)  .delete_all(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
-Everything runs on the thread that owns the logs, except `load`, `create` and `close`, which may be called in a worker
-thread while nobody calls another of them.
+Everything runs on the thread that owns the logs. Of what waits long for the disk, `load` and `close` may be called in
+a worker thread while nobody else does anything here, `create` and the checkpoints beside anything.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from functools import partial
 
 from ..protocol.errors import ErrorCode, KafkaError
 from . import paths
@@ -33,10 +35,11 @@ __all__ = ["DataDirectoryError", "LogManager", "LogTable"]
 
 
 class LogTable(Mapping[TopicPartition, Log]):
-    """The open logs. Changes put a new table in place, so iterating is safe beside a worker thread that adds one."""
+    """The open logs. A change puts a new table in place, so one thread may change it while another iterates."""
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, Log] = {}
+        self._changing = threading.Lock()
 
     def __getitem__(self, topic_partition: TopicPartition) -> Log:
         return self._logs[topic_partition]
@@ -55,12 +58,15 @@ class LogTable(Mapping[TopicPartition, Log]):
 
     def add(self, logs: Iterable[Log]) -> None:
         """Enter these logs."""
-        self._logs = {**self._logs, **{log.topic_partition: log for log in logs}}
+        with self._changing:
+            self._logs = {**self._logs, **{log.topic_partition: log for log in logs}}
 
-    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take these out; those that are not there are ignored."""
-        leaving = set(topic_partitions)
-        self._logs = {tp: log for tp, log in self._logs.items() if tp not in leaving}
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Take this one out; KeyError if it is not there."""
+        with self._changing:
+            logs = dict(self._logs)
+            del logs[topic_partition]
+            self._logs = logs
 
 
 class LogManager:
@@ -89,9 +95,7 @@ class LogManager:
                 clusters. None is locked then.
         """
         self.logs = LogTable()
-        """The open logs. Live: it changes with `load`, `create` and `delete`."""
-        self.deleted_hooks: list[Callable[[TopicPartition, str], None]] = []
-        """Called with each deleted partition and the data directory that it was in."""
+        """The open logs. Live: it changes with `load`, `create` and `delete_all`."""
         self.was_clean = False
         """Whether all directories were stopped cleanly before the last `load`."""
         self._files = files
@@ -102,7 +106,6 @@ class LogManager:
         self._is_loaded = False
         self._pending_dir_deletions: list[tuple[int, str]] = []
         self._dirs: list[DataDir] = []
-        self._dir_of: dict[TopicPartition, DataDir] = {}
         try:
             for path in dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs):
                 self._dirs.append(DataDir(files, path))
@@ -127,7 +130,7 @@ class LogManager:
 
     def data_dir_of(self, topic_partition: TopicPartition) -> str:
         """The data directory of an open log. KeyError if there is none."""
-        return self._dir_of[topic_partition].path
+        return paths.parent(self.logs[topic_partition].directory)
 
     def _dir(self, path: str) -> DataDir:
         return next(each for each in self._dirs if each.path == path)
@@ -199,8 +202,8 @@ class LogManager:
                 continue
             if found.topic == paths.CLUSTER_METADATA_TOPIC:
                 continue
-            if found in self._dir_of:
-                raise DataDirectoryError(f"{found} is in {self._dir_of[found].path} as well as in {data_dir.path}")
+            if found in self.logs:
+                raise DataDirectoryError(f"{found} is in {self.data_dir_of(found)} as well as in {data_dir.path}")
             log = self._open(
                 data_dir,
                 found,
@@ -211,14 +214,13 @@ class LogManager:
                 clean_shutdown=is_clean,
                 topic_id=self._topic_id_in(directory),
             )
-            self._dir_of[found] = data_dir
             loaded.append(log)
         self.logs.add(loaded)
         if not is_clean:
             # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
             # would do so for what is appended next.
-            data_dir.checkpoint_recovery_points(loaded)
-            data_dir.checkpoint_log_starts(loaded)
+            data_dir.checkpoint_recovery_points(self.logs)
+            data_dir.checkpoint_log_starts(self.logs)
 
     def _topic_id_in(self, directory: str) -> bytes | None:
         try:
@@ -266,9 +268,9 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR: no data directory works.
         """
         if topic_partition in self.logs:
-            raise FileExistsError(f"{topic_partition} exists")
-        counts = Counter(each.path for each in self._dir_of.values())
-        working = [each for each in self._dirs if each.health.failure is None]
+            raise FileExistsError(f"partition {topic_partition} has a log")
+        counts = Counter(paths.parent(log.directory) for log in self.logs.values())
+        working = self._working_dirs()
         if not working:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
         data_dir = min(working, key=lambda each: counts[each.path])
@@ -281,13 +283,8 @@ class LogManager:
         except OSError:
             self._files.remove_dir(directory)
             raise
-        self._dir_of[topic_partition] = data_dir
         self.logs.add([log])
         return log
-
-    def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """As `delete_all`, for one partition."""
-        self.delete_all([topic_partition], now_ms)
 
     def delete_all(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Give up these partitions: their names are free at once, their files go after `file.delete.delay.ms`.
@@ -301,102 +298,72 @@ class LogManager:
         touched: dict[str, DataDir] = {}
         try:
             for topic_partition in topic_partitions:
-                log, data_dir = self.logs[topic_partition], self._dir_of[topic_partition]
+                log, data_dir = self.logs[topic_partition], self._dir(self.data_dir_of(topic_partition))
                 unique_id = self._rng.randbytes(16).hex()
                 aside = paths.join(data_dir.path, paths.deleted_dir_name(*topic_partition, unique_id))
                 self._files.rename(log.directory, aside)
                 touched[data_dir.path] = data_dir
                 log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
-                self.logs.remove([topic_partition])
-                del self._dir_of[topic_partition]
+                self.logs.remove(topic_partition)
                 self._pending_dir_deletions.append((now_ms + log.config.file_delete_delay_ms, aside))
-                for hook in self.deleted_hooks:
-                    hook(topic_partition, data_dir.path)
         finally:
             for data_dir in touched.values():
                 self._files.sync_dir(data_dir.path)
-                # A partition of the same name must not inherit these offsets.
-                data_dir.checkpoint_recovery_points(self._logs_in(data_dir))
-                data_dir.checkpoint_log_starts(self._logs_in(data_dir))
-
-    def delete_due(self, now_ms: int) -> None:
-        """Remove the files and directories of deleted segments and partitions whose delay is over.
-
-        Removing a large file takes long: `due_deletions` gives the work to another thread.
-
-        Raises:
-            OSError: The disk refused; what is left is removed at the next start.
-        """
-        for work in self.due_deletions(now_ms):
-            work()
-
-    def due_deletions(self, now_ms: int) -> list[Callable[[], None]]:
-        """The removals that are due, each to be called once, in any thread."""
-        files = self._files
-        due = [path for due_ms, path in self._pending_dir_deletions if due_ms <= now_ms]
-        self._pending_dir_deletions = [entry for entry in self._pending_dir_deletions if entry[0] > now_ms]
-        works: list[Callable[[], None]] = [lambda path=path: files.remove_dir(path) for path in due]  # type: ignore[misc]
-        for log in self.logs.values():
-            works += [lambda path=path: files.remove(path) for path in log.take_due_files(now_ms)]  # type: ignore[misc]
-        return works
+                data_dir.checkpoint_recovery_points(self.logs)
+                data_dir.checkpoint_log_starts(self.logs)
 
     # Jobs
+
+    def due_deletions(self, now_ms: int) -> list[Callable[[], None]]:
+        """Removals of deleted segments and partitions whose delay is over. Each is to be called once, in any thread.
+
+        One that raises OSError is left to the next start, which removes whatever is marked as deleted.
+        """
+        due = [path for due_ms, path in self._pending_dir_deletions if due_ms <= now_ms]
+        self._pending_dir_deletions = [entry for entry in self._pending_dir_deletions if entry[0] > now_ms]
+        removals = [partial(self._files.remove_dir, path) for path in due]
+        for log in self.logs.values():
+            removals += [partial(self._files.remove, path) for path in log.take_due_files(now_ms)]
+        return list(removals)
 
     def logs_to_flush(self, now_ms: int) -> list[Log]:
         """The logs with appends that have waited `flush.ms` for a flush."""
         return [
             log
-            for log in self._working_logs()
-            if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms
+            for log in self.logs.values()
+            if log.failure is None
+            and log.recovery_point < log.log_end_offset
+            and now_ms - log.last_flush_ms >= log.config.flush_ms
         ]
-
-    def flush_due(self, now_ms: int) -> None:
-        """Flush those logs, and the sealed segments of all, waiting for the disk.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; that log is offline.
-        """
-        for log in self.logs_to_flush(now_ms):
-            log.flush(now_ms)
-        for log in self._working_logs():
-            log.flush_sealed(now_ms)
-
-    def retain(self, now_ms: int) -> int:
-        """Run retention on the logs without compaction; returns the number of segments that went."""
-        return sum(log.delete_old_segments(now_ms) for log in self._working_logs() if not log.config.is_compact)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that have been idle for too long; returns how many."""
         return sum(log.producers.expire(now_ms) for log in self.logs.values())
 
     def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points, and the high watermarks beside them. OSError takes the directory offline."""
-        for data_dir, logs in self._working_dirs():
-            self._guard(data_dir, data_dir.checkpoint_recovery_points, logs)
-            self._guard(data_dir, data_dir.checkpoint_high_watermarks, logs)
+        """Write the recovery points, and the high watermarks beside them. For any thread.
+
+        Raises:
+            OSError: The disk refused; that data directory is offline.
+        """
+        for data_dir in self._working_dirs():
+            self._guard(data_dir, data_dir.checkpoint_recovery_points)
+            self._guard(data_dir, data_dir.checkpoint_high_watermarks)
 
     def checkpoint_log_starts(self) -> None:
-        """Write the log start offsets. OSError takes the directory offline."""
-        for data_dir, logs in self._working_dirs():
-            self._guard(data_dir, data_dir.checkpoint_log_starts, logs)
+        """Write the log start offsets, as `checkpoint_recovery_points` does."""
+        for data_dir in self._working_dirs():
+            self._guard(data_dir, data_dir.checkpoint_log_starts)
 
-    def _guard(self, data_dir: DataDir, write: Callable[[Iterable[Log]], None], logs: Iterable[Log]) -> None:
+    def _guard(self, data_dir: DataDir, write: Callable[[LogTable], None]) -> None:
         try:
-            write(logs)
+            write(self.logs)
         except OSError as error:
             data_dir.health.failure = data_dir.health.failure or str(error)
             raise
 
-    def _working_dirs(self) -> Iterator[tuple[DataDir, list[Log]]]:
-        for data_dir in self._dirs:
-            if data_dir.health.failure is None:
-                yield data_dir, self._logs_in(data_dir)
-
-    def _logs_in(self, data_dir: DataDir) -> list[Log]:
-        return [log for tp, log in self.logs.items() if self._dir_of.get(tp) is data_dir]
-
-    def _working_logs(self) -> list[Log]:
-        return [log for log in self.logs.values() if log.failure is None]
+    def _working_dirs(self) -> list[DataDir]:
+        return [each for each in self._dirs if each.health.failure is None]
 
     # Stop
 
@@ -405,15 +372,14 @@ class LogManager:
 
         A directory with a disk error, or whose logs were never all loaded, is not marked: the next start recovers it.
         """
-        for data_dir, logs in self._working_dirs():
-            if not self._is_loaded:
-                break
+        for data_dir in self._working_dirs() if self._is_loaded else ():
             try:
-                for log in logs:
-                    log.close(now_ms)
-                data_dir.checkpoint_recovery_points(logs)
-                data_dir.checkpoint_log_starts(logs)
-                data_dir.checkpoint_high_watermarks(logs)
+                for log in self.logs.values():
+                    if paths.parent(log.directory) == data_dir.path:
+                        log.close(now_ms)
+                data_dir.checkpoint_recovery_points(self.logs)
+                data_dir.checkpoint_log_starts(self.logs)
+                data_dir.checkpoint_high_watermarks(self.logs)
                 data_dir.mark_clean()
             except (OSError, KafkaError) as error:
                 self._note(f"data directory {data_dir.path} could not be closed: {error}")

@@ -53,11 +53,6 @@ def producer_batches(segment: LogSegment) -> Iterator[Any]:
     return (each for each in batches(data) if each.producer_id == 1 and not each.is_control)
 
 
-def report(capsys: pytest.CaptureFixture[str], what: str, states: int) -> None:
-    with capsys.disabled():
-        print(f"\n    {what}: {states} disks", end="")
-
-
 # Appending, rolling, flushing
 
 
@@ -102,7 +97,7 @@ class Growing:
 
 @BOTH_MODELS
 @pytest.mark.parametrize("steps", ["aaf", "afraf", "araaf", "arasa", "afrc"])
-def test_flushed_records_survive(steps: str, ordered: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flushed_records_survive(steps: str, ordered: bool) -> None:
     """a append, r roll, f flush, s flush of the sealed segments, c clean stop."""
     growing = Growing(steps)
     states = 0
@@ -114,11 +109,11 @@ def test_flushed_records_survive(steps: str, ordered: bool, capsys: pytest.Captu
         log = growing.check(files)
         end = log.log_end_offset
         assert append(log, ("next", "v")) == end
-    report(capsys, f"{steps}, {'ordered' if ordered else 'unordered'}", states)
+    print(f"{steps}, {'ordered' if ordered else 'unordered'}", states, "disks")
 
 
 @BOTH_MODELS
-def test_recovery_may_lose_power_too(ordered: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recovery_may_lose_power_too(ordered: bool) -> None:
     """The second recovery finds at least what the first would have found, and what is appended then is not mixed up."""
     growing = Growing("afra")
     known: dict[tuple[int, frozenset[tuple[str, bytes]]], list[Record]] = {}
@@ -139,13 +134,11 @@ def test_recovery_may_lose_power_too(ordered: bool, capsys: pytest.CaptureFixtur
         expected = found_in(broken.copy())
         for files in power_losses(recover, broken, ordered=ordered):
             assert found_in(files) == expected
-    report(capsys, f"twice, {'ordered' if ordered else 'unordered'}", len(known))
+    print(f"twice, {'ordered' if ordered else 'unordered'}", len(known), "disks")
 
 
 @BOTH_MODELS
-def test_what_was_cut_off_does_not_come_back_into_what_follows(
-    ordered: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_cut_off_does_not_come_back_into_what_follows(ordered: bool) -> None:
     """Recovery drops the segments behind a damaged place; new records take their offsets; then the power goes again."""
     start = CrashFiles()
     log = make_log(start, index_interval_bytes=0)
@@ -178,7 +171,7 @@ def test_what_was_cut_off_does_not_come_back_into_what_follows(
         assert found[3:] in ([], [b"new3"], [b"new3", b"new4"], [b"new4"])
         assert flushed == 2 or len(found) == 5
         check_sound(log)
-    report(capsys, f"cut and gone on, {'ordered' if ordered else 'unordered'}", states)
+    print(f"cut and gone on, {'ordered' if ordered else 'unordered'}", states, "disks")
 
 
 # Swaps
@@ -265,9 +258,7 @@ def outcome(log: Log, kept: list[Record]) -> str:
 
 @BOTH_MODELS
 @pytest.mark.parametrize("kept", [AFTER, NOTHING], ids=["compacted", "emptied"])
-def test_a_swap_leaves_the_old_segments_or_the_new_one(
-    kept: list[Record], ordered: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_swap_leaves_the_old_segments_or_the_new_one(kept: list[Record], ordered: bool) -> None:
     found: Counter[str] = Counter()
     known: set[frozenset[tuple[str, bytes]]] = set()
     for broken in swap_losses(kept, ordered):
@@ -283,7 +274,7 @@ def test_a_swap_leaves_the_old_segments_or_the_new_one(
     # Where the new segment ends before an old one begins, recovery cannot know that that was replaced: it comes back,
     # with values that newer records supersede.
     assert (found["mixed"] > 0) == (kept is not AFTER)
-    report(capsys, f"swap, {'ordered' if ordered else 'unordered'}, {dict(found)}", found.total())
+    print(f"swap, {'ordered' if ordered else 'unordered'}, {dict(found)}", found.total(), "disks")
 
 
 @pytest.mark.parametrize(
@@ -291,9 +282,7 @@ def test_a_swap_leaves_the_old_segments_or_the_new_one(
     [((1, 2), True, True), ((2,), False, True), ((1,), True, False)],
     ids=["synced at the end only", "not synced before the final names", "not synced before the old ones go"],
 )
-def test_each_sync_of_a_swap_is_needed(
-    skipped: tuple[int, ...], lost: bool, beside: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_sync_of_a_swap_is_needed(skipped: tuple[int, ...], lost: bool, beside: bool) -> None:
     """Where directory operations may reach the disk in any order. In order, one sync at the end is enough."""
     found: Counter[str] = Counter()
     for files in swap_losses(AFTER, False, skipped):
@@ -303,14 +292,14 @@ def test_each_sync_of_a_swap_is_needed(
     assert (found["lost"] > 0, found["beside"] > 0) == (lost, beside)
     in_order = Counter(outcome(opened(files), AFTER) for files in swap_losses(AFTER, True, skipped))
     assert in_order["lost"] == in_order["beside"] == 0
-    report(capsys, f"swap without syncs {skipped}: {dict(found)}", found.total())
+    print(f"swap without syncs {skipped}: {dict(found)}", found.total(), "disks")
 
 
 # Shortening
 
 
 @BOTH_MODELS
-def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
     def retain(files: CrashFiles) -> None:
         log = opened(files)
         log.advance_log_start(3)
@@ -324,14 +313,12 @@ def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool, capsys: 
         found = contents(log)
         assert found[-3:] == BEFORE[-3:] and set(found) <= set(BEFORE)
         check_sound(log)
-    report(capsys, f"retention, {'ordered' if ordered else 'unordered'}", states)
+    print(f"retention, {'ordered' if ordered else 'unordered'}", states, "disks")
 
 
 @BOTH_MODELS
 @pytest.mark.parametrize("offset", [1, 3, 4, 5])
-def test_truncation_leaves_the_beginning_of_the_log(
-    offset: int, ordered: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_truncation_leaves_the_beginning_of_the_log(offset: int, ordered: bool) -> None:
     def truncate(files: CrashFiles) -> None:
         log = opened(files)
         log.truncate_to(offset, 0)
@@ -343,7 +330,7 @@ def test_truncation_leaves_the_beginning_of_the_log(
         found = contents(log)
         assert found == BEFORE[: len(found)] and found[-1][0] >= min(offset - 1, 1)
         check_sound(log)
-    report(capsys, f"truncation to {offset}, {'ordered' if ordered else 'unordered'}", states)
+    print(f"truncation to {offset}, {'ordered' if ordered else 'unordered'}", states, "disks")
 
 
 # The manager
@@ -385,8 +372,9 @@ class Managing:
 
     def delete(self, tp: TopicPartition) -> None:
         self.certain.pop(tp)
-        self.manager.delete(tp, 0)
-        self.manager.delete_due(10**9)
+        self.manager.delete_all([tp], 0)
+        for remove in self.manager.due_deletions(10**9):
+            remove()
 
     def close(self) -> None:
         ends = {tp: log.log_end_offset for tp, log in self.manager.logs.items()}
@@ -405,7 +393,7 @@ class Managing:
             check_sound(log)
         for tp in (A, B):
             if tp in manager.logs:
-                manager.delete(tp, 0)
+                manager.delete_all([tp], 0)
             assert append(manager.create(tp, topic_id=ID, config=LogConfig(), now_ms=0), ("k", "v")) == 0
         manager.close(0)
 
@@ -442,12 +430,10 @@ LIVES: dict[str, list[Callable[[Managing], None]]] = {
 
 @BOTH_MODELS
 @pytest.mark.parametrize("life", LIVES)
-def test_a_data_directory_can_always_be_opened_again(
-    life: str, ordered: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_data_directory_can_always_be_opened_again(life: str, ordered: bool) -> None:
     managing = Managing(LIVES[life])
     states = 0
     for files in power_losses(managing, ordered=ordered):
         states += 1
         managing.check(files)
-    report(capsys, f"{life}, {'ordered' if ordered else 'unordered'}", states)
+    print(f"{life}, {'ordered' if ordered else 'unordered'}", states, "disks")

@@ -1,6 +1,7 @@
 """All logs of a broker: data directories, their locks and identities, creation, deletion, checkpoints, stops."""
 
 import errno
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,11 @@ def opened(
 
 def create(manager: LogManager, *partitions: TopicPartition, **config: Any) -> list[Log]:
     return [manager.create(tp, topic_id=TOPIC_ID, config=LogConfig(**config), now_ms=0) for tp in partitions or (A,)]
+
+
+def remove_due(manager: LogManager, now_ms: int) -> None:
+    for remove in manager.due_deletions(now_ms):
+        remove()
 
 
 def killed(files: CrashFiles, *dirs: str, **options: Any) -> LogManager:
@@ -262,7 +268,7 @@ def test_directories_that_hold_no_log_of_ours_are_left_alone_or_removed() -> Non
     manager = opened(files, notes=notes)
     assert len(manager.logs) == 0
     assert [note.split()[0] for note in notes] == [f"/d/a-0.{unique}-stray", f"/d/a-1.{unique}-future"]
-    manager.delete_due(0)
+    remove_due(manager, 0)
     assert files.list("/d") == sorted(
         [
             ".lock",
@@ -317,8 +323,8 @@ def test_new_partitions_go_where_there_are_fewest() -> None:
     manager = opened(CrashFiles(), "/d", "/e")
     create(manager, A, B, C)
     assert [manager.data_dir_of(tp) for tp in (A, B, C)] == ["/d", "/e", "/d"]
-    manager.delete(A, 0)
-    manager.delete(C, 0)
+    manager.delete_all([A], 0)
+    manager.delete_all([C], 0)
     create(manager, A)
     assert manager.data_dir_of(A) == "/d"
 
@@ -343,7 +349,7 @@ def test_a_deleted_partition_is_set_aside_and_later_removed() -> None:
     append(log, ("k", "v"))
     held = log.read(0, max_bytes=1, up_to=1)
 
-    manager.delete(A, 1_000)
+    manager.delete_all([A], 1_000)
 
     assert A not in manager.logs and manager.logs[B] is other
     with pytest.raises(KafkaError) as raised:
@@ -351,14 +357,14 @@ def test_a_deleted_partition_is_set_aside_and_later_removed() -> None:
     assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     aside = [name for name in files.list("/d") if name.endswith("-delete")]
     assert len(aside) == 1 and aside[0].startswith("a-0.")
-    manager.delete_due(1_499)
+    remove_due(manager, 1_499)
     assert files.exists(f"/d/{aside[0]}")
-    manager.delete_due(1_500)
+    remove_due(manager, 1_500)
     assert not files.exists(f"/d/{aside[0]}")
     assert len(held.read()) > 0
     append(other, ("k", "v"))
     with pytest.raises(KeyError):
-        manager.delete(A, 0)
+        manager.delete_all([A], 0)
 
 
 def test_a_partition_made_anew_inherits_nothing() -> None:
@@ -371,7 +377,7 @@ def test_a_partition_made_anew_inherits_nothing() -> None:
     log.flush(0)
     manager.checkpoint_recovery_points()
     manager.checkpoint_log_starts()
-    manager.delete(A, 0)
+    manager.delete_all([A], 0)
     assert checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == checkpoint(files, paths.LOG_START_CHECKPOINT) == {}
 
     (log,) = create(manager)
@@ -379,26 +385,17 @@ def test_a_partition_made_anew_inherits_nothing() -> None:
     assert contents(killed(files).logs[A]) == [(0, b"new", b"v")]
 
 
-def test_those_who_keep_books_on_partitions_are_told_of_deletions() -> None:
-    manager = opened(CrashFiles(), "/d", "/e")
-    told: list[tuple[TopicPartition, str]] = []
-    manager.deleted_hooks.append(lambda tp, data_dir: told.append((tp, data_dir)))
-    create(manager, A, B, C)
-    manager.delete_all([A, B], 0)
-    assert told == [(A, "/d"), (B, "/e")]
-
-
 def test_overlong_topic_names_can_be_created_and_deleted() -> None:
     files = CrashFiles()
     manager = opened(files)
     long = TopicPartition("x" * 249, 12)
     create(manager, long)
-    manager.delete(long, 0)
+    manager.delete_all([long], 0)
     assert max(map(len, files.list("/d"))) == 255
     manager.close(0)
     manager = opened(files, now_ms=5)
     assert len(manager.logs) == 0
-    manager.delete_due(5)
+    remove_due(manager, 5)
     assert not [name for name in files.list("/d") if "xxx" in name]
 
 
@@ -408,11 +405,11 @@ def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None
     (log,) = create(manager, B, cleanup_policy=("delete",), retention_ms=1)
     append(log, ("k", "v"), timestamp=0, roll=True)
     create(manager, A)
-    manager.delete(A, 0)
-    manager.retain(100)
+    manager.delete_all([A], 0)
+    log.delete_old_segments(100)
     manager.close(0)
     manager = opened(files, now_ms=7)
-    manager.delete_due(7)
+    remove_due(manager, 7)
     assert not [path for path in files.snapshot() if "delete" in path]
 
 
@@ -431,40 +428,40 @@ def test_the_table_of_logs_can_be_walked_while_it_changes() -> None:
 # Jobs
 
 
-def test_flush_ms_flushes_what_has_waited() -> None:
+def test_flush_ms_names_the_logs_that_have_waited() -> None:
     manager = opened(CrashFiles())
     waiting, patient = create(manager, A, B, flush_ms=100)
     append(waiting, ("k", "v"), now_ms=50)
-    manager.flush_due(99)
-    assert waiting.recovery_point == 0
+    assert manager.logs_to_flush(99) == []
     assert manager.logs_to_flush(100) == [waiting]
-    manager.flush_due(100)
-    assert waiting.recovery_point == 1 and waiting.last_flush_ms == 100
+    waiting.flush(100)
     append(waiting, ("k", "v"))
     append(patient, ("k", "v"))
-    manager.flush_due(199)
-    assert (waiting.recovery_point, patient.recovery_point) == (1, 1)
+    assert manager.logs_to_flush(199) == [patient]
+    assert manager.logs_to_flush(200) == [waiting, patient]
 
 
-def test_sealed_segments_are_flushed_in_the_background() -> None:
-    manager = opened(CrashFiles())
-    (log,) = create(manager)
-    append(log, ("k", "v"), roll=True)
-    append(log, ("k", "v"))
-    manager.flush_due(0)
-    assert log.recovery_point == 1
+def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_back() -> None:
+    """One is written by a worker thread, the other by the owner of the logs."""
+    files = CrashFiles()
+    manager = opened(files)
+    for log in create(manager, A, B):
+        append(log, ("k", "v"))
+        log.flush(0)
+    done: list[str] = []
 
+    def delete_meanwhile(operation: str, path: str, _: int) -> None:
+        if operation == "create" and "recovery-point" in path and not done:
+            deleter.start()
+            while A in manager.logs:  # what the owner does before it writes the checkpoint, too
+                pass
+            done.append(path)
 
-def test_the_retention_job_leaves_compacted_logs_to_the_cleaner() -> None:
-    manager = opened(CrashFiles())
-    logs = [
-        create(manager, tp, cleanup_policy=policy, retention_ms=1)[0]
-        for tp, policy in ((A, ("delete",)), (B, ("compact", "delete")), (C, ("compact",)))
-    ]
-    for log in logs:
-        append(log, ("k", "v"), timestamp=0, roll=True)
-    assert manager.retain(100) == 1
-    assert [len(log.segments) for log in logs] == [1, 2, 2]
+    deleter = threading.Thread(target=lambda: manager.delete_all([A], 0))
+    files.refuse = delete_meanwhile
+    manager.checkpoint_recovery_points()
+    deleter.join()
+    assert done and checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == {B: 1}
 
 
 def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
@@ -580,6 +577,6 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
     (log,) = create(manager, file_delete_delay_ms=0, cleanup_policy=("delete",), retention_bytes=0)
     append(log, ("k", "v"), roll=True)
     log.delete_old_segments(0)
-    manager.delete(A, 0)
+    manager.delete_all([A], 0)
     manager.close(0)
     assert opened(files).was_clean
