@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -73,8 +73,8 @@ class Broker:
         self._data_dir = data_dir
         self._options = options
         self._thread: threading.Thread | None = None
-        self._started = threading.Event()
         self._failure: BaseException | None = None
+        self._started: threading.Event
         self._token: trio.lowlevel.TrioToken
         self._stop: trio.Event
         self._broker: server.Broker
@@ -89,27 +89,38 @@ class Broker:
         self.stop()
 
     def start(self) -> None:
-        """Return once the broker serves.
+        """Return once the broker serves. After `stop` it may be started again, on the same data directory if it has one.
 
         Raises:
+            RuntimeError: It runs already.
             Whatever kept it from starting; nothing is left behind.
         """
-        assert self._thread is None, "the broker was started already"
-        self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
-        self._thread.start()
+        if self._thread is not None:
+            raise RuntimeError("the broker runs already")
+        self._started, self._failure = threading.Event(), None
+        thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
+        thread.start()
         self._started.wait()
         if self._failure is not None:
-            self._thread.join()
+            thread.join()
             raise self._failure
+        self._thread = thread
 
     def stop(self) -> None:
         """Stop cleanly and return when everything is on disk. Raises what went wrong inside, if anything did."""
-        if self._thread is not None and self._thread.is_alive():
+        if self._thread is None:
+            return
+        with suppress(trio.RunFinishedError):  # It failed meanwhile.
             self._token.run_sync_soon(self._stop.set)
-            self._thread.join()
+        self._thread.join()
         self._thread = None
         if self._failure is not None:
             raise self._failure
+
+    @property
+    def inner(self) -> server.Broker:
+        """The broker itself, which belongs to its own thread: use it inside of what `run` runs."""
+        return self._broker
 
     @property
     def bootstrap(self) -> str:

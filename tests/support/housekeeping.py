@@ -1,0 +1,35 @@
+"""A broker's background work on demand: run the job, or ask the broker until something holds. Nothing sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import ottla
+
+TRIES = 20_000
+
+
+def retain(broker: ottla.Broker) -> None:
+    """Run retention on every log, compacted or not, as it is run in its intervals."""
+
+    async def once() -> None:
+        await broker.inner.housekeeping.retain()
+        broker.inner.cleaning.delete_from_compacted_logs()
+
+    broker.run(once)
+
+
+def eventually(broker: ottla.Broker, holds: Callable[[], bool]) -> bool:
+    """Whether `holds` comes true while the broker goes on with its work."""
+    tick = broker.inner.housekeeping.tick
+    return any(holds() or broker.run(tick) for _ in range(TRIES)) or holds()
+
+
+def files(directory: Path, pattern: str = "*.log*") -> list[str]:
+    """Names of the segments' log files, those that wait for their removal too."""
+    return sorted(path.name for path in directory.glob(pattern))
+
+
+def segment_names(offsets: Iterable[int]) -> list[str]:
+    return [f"{offset:020}.log" for offset in offsets]
