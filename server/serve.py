@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import resource
 import signal
+import sys
 
 import trio
 
@@ -17,6 +19,8 @@ from .config import StaticConfig, static_config
 from .properties import Properties, parse_server_properties
 
 log = logging.getLogger("ottla")
+
+SWITCH_INTERVAL_S = 0.0005
 
 
 HELLO = """
@@ -45,6 +49,7 @@ def serve(options: argparse.Namespace) -> int:
         static = _configuration(options)
         for line in static.warnings:
             log.warning("%s", line)
+        _prepare_process()
         trio.run(_run, static, options.hello)
     except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
         raise StartError(str(error)) from error
@@ -84,6 +89,15 @@ def _file(path: str) -> Properties:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _prepare_process() -> None:
+    """What a broker with a process of its own may ask of it; inside another program it is not ours to change."""
+    # Every segment and every connection holds a descriptor.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # A clean pass is Python in another thread; clients must not wait the default 5 ms for it to let go.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 async def _run(static: StaticConfig, hello: bool) -> None:
