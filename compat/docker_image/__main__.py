@@ -14,6 +14,7 @@ import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..support.clients import admin
 from ..support.ottla_process import OttlaProcess
 from ..support.process import free_port
 from ..support.suite import Options, Suite, run_suite
@@ -25,14 +26,14 @@ HEALTHCHECK = ROOT / "docker" / "healthcheck.py"
 
 
 class InstalledOttla(OttlaProcess):
-    """The command of the Dockerfile, from the environment that its lines made."""
+    """A command of the container, from the environment that the Dockerfile's lines made, on other ports and data."""
 
-    def __init__(self, ottla: Path, words: list[str], port: int) -> None:
+    def __init__(self, ottla: Path, words: list[str], ports: dict[str, int]) -> None:
         super().__init__()
-        self.addresses = [f"127.0.0.1:{port}"]
-        moved = [word.replace("0.0.0.0:9092", f"0.0.0.0:{port}") for word in words]
-        moved = [word.replace("localhost:9092", f"localhost:{port}") for word in moved]
-        self.words = [str(ottla), *(str(self.data) if word == "/var/lib/ottla" else word for word in moved[1:])]
+        line = "\0".join(words[1:]).replace("/var/lib/ottla", str(self.data))
+        for theirs, ours in ports.items():
+            line = line.replace(f":{theirs}", f":{ours}")
+        self.words = [str(ottla), *line.split("\0")]
 
     def command(self) -> list[str]:
         return self.words
@@ -40,25 +41,45 @@ class InstalledOttla(OttlaProcess):
 
 def body(suite: Suite, options: Options) -> None:
     text = DOCKERFILE.read_text()
-    words = command_words(text)
+    entrypoint, arguments = command_words(text, "ENTRYPOINT"), command_words(text, "CMD")
     with TemporaryDirectory(prefix="compat-docker-") as folder:
         ottla = install(suite, text, Path(folder))
         if ottla:
             port = free_port()
-            broker = InstalledOttla(ottla, words, port)
-            suite.check("health check: nothing there", not healthy(port))
-            with broker:
-                suite.check("health check: the installed wheel serves", healthy(port))
-                suite.equal("SIGTERM stops it cleanly", 0, broker.stop())
-                suite.check("health check: stopped", not healthy(port))
-                broker.start()
+            from_dockerfile(suite, InstalledOttla(ottla, entrypoint + arguments, {"9092": port}), port)
+            ports = {"9092": free_port(), "29092": free_port()}
+            from_compose(suite, InstalledOttla(ottla, entrypoint + compose_words(), ports), ports)
     with_engine(suite)
 
 
-def command_words(text: str) -> list[str]:
-    """ENTRYPOINT and CMD of the Dockerfile."""
-    found = [re.search(rf"^{kind} (\[.*\])$", text, re.MULTILINE) for kind in ("ENTRYPOINT", "CMD")]
-    return [word for match in found if match for word in json.loads(match[1])]
+def from_dockerfile(suite: Suite, broker: InstalledOttla, port: int) -> None:
+    suite.check("health check: nothing there", not healthy(port))
+    with broker:
+        suite.check("health check: the installed wheel serves", healthy(port))
+        suite.equal("SIGTERM stops it cleanly", 0, broker.stop())
+        suite.check("health check: stopped", not healthy(port))
+        broker.start()
+
+
+def from_compose(suite: Suite, broker: InstalledOttla, ports: dict[str, int]) -> None:
+    with broker:
+        for listener, host in (("9092", "localhost"), ("29092", "ottla")):
+            (node,) = admin(f"127.0.0.1:{ports[listener]}").list_topics(timeout=10).brokers.values()
+            expected = f"{host}:{ports[listener]}"
+            suite.equal(f"compose: who comes in by {listener} is told {host}", expected, f"{node.host}:{node.port}")
+
+
+def command_words(text: str, kind: str) -> list[str]:
+    """ENTRYPOINT or CMD of the Dockerfile."""
+    found = re.search(rf"^{kind} (\[.*\])$", text, re.MULTILINE)
+    assert found, kind
+    return [str(word) for word in json.loads(found[1])]
+
+
+def compose_words() -> list[str]:
+    """The items under `command:` in compose.yaml."""
+    command = COMPOSE.read_text().partition("    command:\n")[2].partition("    ports:")[0]
+    return [line.strip().removeprefix("- ") for line in command.splitlines()]
 
 
 def install(suite: Suite, text: str, folder: Path) -> Path | None:

@@ -16,7 +16,7 @@ from .writers import start_writers
 class Kills:
     """After each kill: no acknowledged record is lost, and the indexes are those that a rebuild gives.
 
-    Three rounds of four wait for a `.cleaned` or `.swap` file before they kill; the others kill at any time.
+    Of four rounds two wait for a `.cleaned` or `.swap` file before they kill, one for a `.swap` file, one for nothing.
     """
 
     def __init__(
@@ -43,8 +43,10 @@ class Kills:
         updates = self.updates[number * self.per_round : (number + 1) * self.per_round]
         writers = start_writers(self.broker.bootstrap, self.model, self.topic, updates)
         time.sleep(self.chance.uniform(0.1, 1.0))
-        if number % 4 != 3:
-            wait_for_work_files(partition_dir, timeout_s=15)
+        if number % 4 == 1:
+            wait_for_work_files(partition_dir, (".swap",), timeout_s=15)
+        elif number % 4 != 3:
+            wait_for_work_files(partition_dir, (".cleaned", ".swap"), timeout_s=15)
             time.sleep(self.chance.choice([0, 0, 0.002, 0.01, 0.05]))
         self.broker.kill()
         left = work_files(partition_dir)

@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from ..support.segment_files import cleaner_checkpoint, work_files
+from ..support.segment_files import base_offset, cleaner_checkpoint, segments, work_files
 
 
 class SegmentCounter(threading.Thread):
@@ -28,31 +28,45 @@ class SegmentCounter(threading.Thread):
         return len(self.names) - 1
 
 
-def wait_until_the_cleaner_rests(
-    data_dir: Path, topic: str, *, rest_s: float = 3.0, timeout_s: float = 300.0, at_least: int = 1
-) -> bool:
-    """Wait until the checkpoint is at `at_least` or above, and it and the files have not changed for `rest_s`."""
+def wait_until_the_cleaner_rests(data_dir: Path, topic: str, dirty_ratio: float = 0.5, timeout_s: float = 600) -> bool:
+    """Wait until the cleaner has nothing to do, twice in a row with half a second between: False if it never came.
+
+    Nothing to do: of the bytes below the active segment, those at or above the cleaner's checkpoint are not more than
+    `dirty_ratio` (the topic's `min.cleanable.dirty.ratio`), and no pass has left work files.
+    """
     deadline = time.monotonic() + timeout_s
-    state: object = None
-    since = time.monotonic()
-    while time.monotonic() < deadline:
-        checkpoint = cleaner_checkpoint(data_dir, topic)
-        now = (checkpoint, sorted(_names(data_dir / f"{topic}-0")))
-        if now != state:
-            state, since = now, time.monotonic()
-        elif time.monotonic() - since > rest_s and (checkpoint or 0) >= at_least:
-            return True
-        time.sleep(0.1)
-    return False
+    resting = 0
+    while time.monotonic() < deadline and resting < 2:
+        resting = resting + 1 if _rests(data_dir, topic, dirty_ratio) else 0
+        time.sleep(0.5)
+    return resting == 2
 
 
-def wait_for_work_files(partition_dir: Path, timeout_s: float) -> bool:
-    """Return the moment a `.cleaned` or `.swap` file is there; False when none came."""
+def _rests(data_dir: Path, topic: str, dirty_ratio: float) -> bool:
+    partition_dir = data_dir / f"{topic}-0"
+    checkpoint = cleaner_checkpoint(data_dir, topic)
+    try:
+        sizes = {base_offset(segment): segment.stat().st_size for segment in segments(partition_dir)[:-1]}
+    except FileNotFoundError:  # swapped away while we looked
+        return False
+    if checkpoint is None or not sizes or work_files(partition_dir):
+        return False
+    dirty_bytes = sum(size for base, size in sizes.items() if base >= checkpoint)
+    return dirty_bytes <= dirty_ratio * sum(sizes.values())
+
+
+def wait_for_work_files(partition_dir: Path, suffixes: tuple[str, ...], timeout_s: float) -> bool:
+    """Return the moment a file with one of the suffixes is there; False when none came.
+
+    A `.swap` file lives for a millisecond or so: while cleaned ones are there, we look without a pause.
+    """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        if work_files(partition_dir):
+        names = _names(partition_dir)
+        if any(name.endswith(suffixes) for name in names):
             return True
-        time.sleep(0.0005)
+        if not any(name.endswith(".cleaned") for name in names):
+            time.sleep(0.0005)
     return False
 
 
