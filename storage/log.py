@@ -203,12 +203,8 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
-        if self.failure is not None:
-            raise self._offline()
-        try:
+        with self._working():
             return self._roll(now_ms)
-        except OSError as error:
-            raise self.fail(error) from error
 
     def _roll(self, now_ms: int) -> LogSegment:
         sealed = self._active
@@ -278,13 +274,10 @@ class Log(LogReader):
         self._run_flush(self.begin_flush_of_sealed(), now_ms)
 
     def _run_flush(self, flush: Flush | None, now_ms: int) -> None:
-        if flush is None:
-            return
-        try:
-            flush.sync()
-        except OSError as error:
-            raise self.fail(error) from error
-        self.end_flush(flush, now_ms)
+        if flush is not None:
+            with self._working():
+                flush.sync()
+            self.end_flush(flush, now_ms)
 
     # Shortening
 
@@ -296,19 +289,15 @@ class Log(LogReader):
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE above the high watermark; KAFKA_STORAGE_ERROR.
         """
-        if self.failure is not None:
-            raise self._offline()
-        if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot start {self.topic_partition} at {offset}, above its high watermark {self.high_watermark}",
-            )
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            try:
+        with self._working():
+            if offset > self.high_watermark:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"Cannot start {self.topic_partition} at {offset}, above its high watermark {self.high_watermark}",
+                )
+            if offset > self.log_start_offset:
+                self.log_start_offset = offset
                 self.leader_epochs.truncate_from_start(offset)
-            except OSError as error:
-                raise self.fail(error) from error
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Drop what retention lets go; returns the number of segments. See `retention.deletable_segments`.
@@ -319,12 +308,10 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
-        if self.failure is not None:
-            raise self._offline()
-        deletable = deletable_segments(self, now_ms)
-        if not deletable:
-            return 0
-        try:
+        with self._working():
+            deletable = deletable_segments(self, now_ms)
+            if not deletable:
+                return 0
             if len(deletable) == len(self.segments):
                 self._roll(now_ms)
             staying = self.segments.higher(deletable[-1].base_offset)
@@ -335,9 +322,7 @@ class Log(LogReader):
             for offset in producer_snapshots.offsets(self.files, self.directory):
                 if offset < staying.base_offset:
                     self.files.remove(paths.snapshot_path(self.directory, offset))
-        except OSError as error:
-            raise self.fail(error) from error
-        return len(deletable)
+            return len(deletable)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
@@ -349,14 +334,12 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
-        if self.failure is not None:
-            raise self._offline()
-        if offset >= self.log_end_offset:
-            return
-        if offset <= self.segments.first.base_offset:
-            self.truncate_fully_and_start_at(offset, now_ms)
-            return
-        try:
+        with self._working():
+            if offset >= self.log_end_offset:
+                return
+            if offset <= self.segments.first.base_offset:
+                self.truncate_fully_and_start_at(offset, now_ms)
+                return
             for segment in reversed(self.segments.between(offset + 1, self.log_end_offset + 1)):
                 if segment.base_offset > offset:
                     self._delete_segments([segment], now_ms)
@@ -370,9 +353,15 @@ class Log(LogReader):
             self.log_end_offset = end
             self.log_start_offset = min(self.log_start_offset, end)
             self.recovery_point = min(self.recovery_point, end)
-            self._reload_producers(now_ms)
-        except OSError as error:
-            raise self.fail(error) from error
+            load_producers(
+                self.files,
+                self.directory,
+                self.producers,
+                self.segments,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=end,
+                now_ms=now_ms,
+            )
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything and go on with an empty log that begins at `offset`. No flush may be under way.
@@ -380,31 +369,16 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
-        if self.failure is not None:
-            raise self._offline()
-        try:
+        with self._working():
             self._delete_segments(list(self.segments)[::-1], now_ms)
             self.files.sync_dir(self.directory)
             self._active = self._new_segment(offset, now_ms)
             self.segments.add(self._active)
             self.leader_epochs.clear()
             producer_snapshots.remove_all(self.files, self.directory)
+            self.producers.reset(offset)
             self.log_end_offset = self.log_start_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
-            self.producers.reset(offset)
-        except OSError as error:
-            raise self.fail(error) from error
-
-    def _reload_producers(self, now_ms: int) -> None:
-        load_producers(
-            self.files,
-            self.directory,
-            self.producers,
-            self.segments,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-        )
 
     def _delete_segments(self, segments: Sequence[LogSegment], now_ms: int) -> None:
         """Take segments out of the list and rename their files, in the order given."""
@@ -458,10 +432,8 @@ class Log(LogReader):
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], now_ms: int
     ) -> None:
         """`prepare_swap` and `commit_swap` in one, where one thread does everything."""
-        try:
+        with self._working():
             self.prepare_swap(new_segments, old_segments)
-        except OSError as error:
-            raise self.fail(error) from error
         self.commit_swap(new_segments, old_segments, now_ms)
 
     # The end
@@ -472,9 +444,7 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
         """
-        if self.failure is not None:
-            raise self._offline()
-        try:
+        with self._working():
             self._active.on_roll()
             for segment in self.segments.between(self.recovery_point, self.log_end_offset + 1):
                 segment.flush()
@@ -482,6 +452,4 @@ class Log(LogReader):
                 self.producers.end_offset = self.log_end_offset
                 producer_snapshots.take(self.files, self.directory, self.producers, sync=True)
             self.files.sync_dir(self.directory)
-        except OSError as error:
-            raise self.fail(error) from error
         self.recovery_point = self.log_end_offset

@@ -14,7 +14,8 @@ Nothing is replicated, so whatever is appended is committed at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -118,6 +119,16 @@ class LogReader:
         """Answer every later call with `code`; the other logs of the directory work on. For a deleted partition."""
         self._health = Health(reason, code)
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """For the body of every call that touches the disk: not at all while offline; an OSError takes the log offline."""
+        if self._health.failure is not None:
+            raise self._offline()
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error) from error
+
     def _offline(self) -> KafkaError:
         return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")
 
@@ -175,24 +186,29 @@ class LogReader:
         Looks into the first segment with such a timestamp only. A clean pass may have removed the record whose
         timestamp is meant, and kept the timestamp: then the answer is None though later segments match, as in
         Apache Kafka.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read.
         """
-        for segment in self.segments:
-            if segment.largest_timestamp_ms >= timestamp_ms:
-                found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
-                return self._found(*found) if found is not None else None
-        return None
+        with self._working():
+            for segment in self.segments:
+                if segment.largest_timestamp_ms >= timestamp_ms:
+                    return self._found(segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset))
+            return None
 
     def max_timestamp_and_offset(self) -> FoundOffset | None:
-        """The first record with the largest timestamp of the log; None if no record has one."""
-        segment = max(self.segments, key=lambda segment: segment.max_timestamp_ms)
-        if segment.max_timestamp_ms < 0:
-            return None
-        found = segment.find_offset_by_timestamp(segment.max_timestamp_ms, self.log_start_offset)
-        return self._found(*found) if found is not None else None
+        """The first record with the largest timestamp of the log; None if no record has one. Errors as above."""
+        with self._working():
+            segment = max(self.segments, key=lambda segment: segment.max_timestamp_ms)
+            if segment.max_timestamp_ms < 0:
+                return None
+            return self._found(segment.find_offset_by_timestamp(segment.max_timestamp_ms, self.log_start_offset))
 
-    def _found(self, timestamp_ms: int, offset: int) -> FoundOffset:
-        epoch = self.leader_epochs.epoch_for_offset(offset)
-        return FoundOffset(timestamp_ms, offset, -1 if epoch is None else epoch)
+    def _found(self, found: tuple[int, int] | None) -> FoundOffset | None:
+        if found is None:
+            return None
+        epoch = self.leader_epochs.epoch_for_offset(found[1])
+        return FoundOffset(*found, -1 if epoch is None else epoch)
 
     def aborted_transactions(self, from_offset: int, up_to: int, records: FileSlice | None = None) -> list[AbortedTxn]:
         """What a `read_committed` consumer must know to skip the aborted records in what it fetched.
@@ -205,24 +221,24 @@ class LogReader:
         Returns:
             The aborted transactions that overlap this range.
         """
-        if records is not None:
-            up_to = min(up_to, self._end_offset_of(records, from_offset))
-        aborted: list[AbortedTxn] = []
-        # A marker comes after the data that it decides, maybe in a later segment.
-        for segment in self.segments.between(from_offset, self.log_end_offset):
-            found, is_complete = segment.txn_index.collect_aborted(from_offset, up_to)
-            aborted += found
-            if is_complete:
-                break
-        return aborted
+        with self._working():
+            if records is not None:
+                up_to = min(up_to, self._end_offset_of(records, from_offset))
+            aborted: list[AbortedTxn] = []
+            # A marker comes after the data that it decides, maybe in a later segment.
+            for segment in self.segments.between(from_offset, self.log_end_offset):
+                found, is_complete = segment.txn_index.collect_aborted(from_offset, up_to)
+                aborted += found
+                if is_complete:
+                    break
+            return aborted
 
     def _end_offset_of(self, records: FileSlice, from_offset: int) -> int:
         """A bound above the last offset in a slice that was read from `from_offset` on."""
-        for segment in self.segments.between(from_offset, self.log_end_offset):
-            if segment.log_file is records.file:
-                following = next(segment.headers(records.position + records.size_bytes), None)
-                if following is not None:
-                    return following[1].base_offset
-                higher = self.segments.higher(segment.base_offset)
-                return self.log_end_offset if higher is None else higher.base_offset
-        return self.log_end_offset
+        segments = self.segments.between(from_offset, self.log_end_offset)
+        segment = next(each for each in segments if each.log_file is records.file)
+        following = next(segment.headers(records.position + records.size_bytes), None)
+        if following is not None:
+            return following[1].base_offset
+        higher = self.segments.higher(segment.base_offset)
+        return self.log_end_offset if higher is None else higher.base_offset

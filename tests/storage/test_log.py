@@ -475,6 +475,16 @@ def test_aborted_transactions_are_told_for_the_range_they_touch_across_segments(
     assert log.aborted_transactions(0, end) == reopen(log).aborted_transactions(0, end)
 
 
+def test_aborted_transactions_are_told_to_the_end_of_a_segment_that_was_read_to_its_end() -> None:
+    log = make_log()
+    for producer_id in (1, 2):
+        append(log, ("k", "v"), producer_id=producer_id, transactional=True)
+        append_marker(log, ABORT, producer_id)
+        log.roll(0)
+    assert [txn.producer_id for txn in log.aborted_transactions(0, 4, read(log, 0))] == [1]
+    assert [txn.producer_id for txn in log.aborted_transactions(2, 4, read(log, 2))] == [2]
+
+
 def test_aborted_transactions_are_told_only_as_far_as_the_bytes_read_reach() -> None:
     log = make_log(index_interval_bytes=0)
     for producer_id in (1, 2):
@@ -514,6 +524,10 @@ def test_after_a_disk_error_the_log_is_offline_and_what_was_acknowledged_is_ther
         lambda: log.delete_old_segments(0),
         lambda: log.truncate_to(0, 0),
         lambda: log.truncate_fully_and_start_at(0, 0),
+        lambda: log.offset_for_timestamp(0),
+        lambda: log.max_timestamp_and_offset(),
+        lambda: log.aborted_transactions(0, 1),
+        lambda: log.flush(0),
         lambda: log.close(0),
     ):
         with refused(ErrorCode.KAFKA_STORAGE_ERROR):
@@ -565,6 +579,20 @@ def test_flush_messages_asks_for_a_flush_once_enough_has_been_appended() -> None
     log.flush(77)
     assert not log.needs_flush and log.recovery_point == 3 and log.last_flush_ms == 77
     assert log.begin_flush() is None
+
+
+def test_a_roll_behind_a_flush_leaves_indexes_that_survive() -> None:
+    """Recovery will not look at the sealed segment any more, so they cannot wait for the next flush."""
+    log = make_log(index_interval_bytes=0)
+    put_many(log, 3)
+    log.flush(0)
+    log.roll(0)
+    assert isinstance(log.files, CrashFiles)
+    log.files.sync_dir("/data")
+    log.files.sync_dir("/")
+    for files in log.files.after_crash(ordered=False):
+        sealed = make_log(files, recovery_point=3).segments.first
+        assert sealed.offset_index.entry_count == 2
 
 
 def test_one_flush_covers_what_was_appended_before_it_began() -> None:
