@@ -46,10 +46,10 @@ class Connections:
 
     async def accept_on(self, node: Node, listener: Listener, nursery: trio.Nursery) -> None:
         """Accept on `listener` until it is closed; connections run in `nursery`."""
-        while listener.socket is not None:
+        while (listening := listener.socket) is not None:
             try:
-                await trio.lowlevel.wait_readable(listener.socket)
-                sock, address = listener.socket.accept()
+                await trio.lowlevel.wait_readable(listening)
+                sock, address = listening.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 continue
             except trio.ClosedResourceError:
@@ -59,6 +59,8 @@ class Connections:
                     log.warning("cannot accept on %s:%d: %s", listener.host, listener.port, error)
                     await trio.sleep(SCARCE_WAIT_S)
                     continue
+                if listener.socket is None:
+                    return  # Closed after a client had been announced.
                 raise
             self._admit(sock, address, node, listener, nursery)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from ..storage.catalog import Catalog
-from ..storage.config import LogConfig
+from ..storage.config import ConfigError, LogConfig
 from ..storage.files import Files, OsFiles
 from ..storage.log import AppendInfo, Log
 from ..storage.manager import LogManager
@@ -34,6 +34,7 @@ from .handlers import Handlers
 from .housekeeping import Housekeeping
 from .internal_topics import OFFSETS_TOPIC
 from .nodes import Listener, Node, close_all
+from .nursery import open_plain_nursery
 from .opening import open_store
 from .producer_ids import ProducerIds
 from .topic_admin import TopicAdmin
@@ -103,9 +104,16 @@ class Broker:
             OSError, DirectoryLockedError, CatalogError, DataDirectoryError: One clear line each.
         """
         self.logs, self.catalog = open_store(self)
-        for node in (CLUSTER_DEFAULT, *map(str, self.live_node_ids())):
-            for problem in usable(self.catalog.broker_configs(node))[1]:
-                log.warning("%s", problem)
+        try:
+            self._set_up()
+        except BaseException:
+            self.logs.close(self.clock.now_ms())
+            raise
+
+    def _set_up(self) -> None:
+        """Everything that stands on the open store."""
+        for problem in dict.fromkeys(line for each in self.live_node_ids() for line in self._resolve_config(each)[1]):
+            log.warning("%s", problem)
         self._apply_dynamic_configs()
         self.admin = TopicAdmin(self, self.rng)
         self.producer_ids = ProducerIds(self.catalog)
@@ -142,6 +150,8 @@ class Broker:
         if self._groups is None:
             self._tasks.start_soon(self._make_groups().run)
             assert self._groups is not None
+            if self.stopping:
+                self._groups.close()
         return self._groups
 
     def _make_groups(self) -> GroupService:
@@ -214,10 +224,23 @@ class Broker:
         self.cleaning.reconfigure()
 
     def config_of(self, node_id: int) -> BrokerConfig:
-        """What the node with this id runs with; stored values that this version refuses do not count."""
-        cluster, _ = usable(self.catalog.broker_configs(CLUSTER_DEFAULT))
-        own, _ = usable(self.catalog.broker_configs(str(node_id)))
-        return self.static.node(node_id, cluster_dynamic=cluster, node_dynamic=own)
+        """What the node with this id runs with; stored values that this version refuses do not count.
+
+        Nor do any where they are at odds with each other or with the static ones, which may be others than when the
+        dynamic ones were set.
+        """
+        return self._resolve_config(node_id)[0]
+
+    def _resolve_config(self, node_id: int) -> tuple[BrokerConfig, list[str]]:
+        """What the node runs with, and a line on each stored value that does not count."""
+        cluster, problems = usable(self.catalog.broker_configs(CLUSTER_DEFAULT))
+        own, own_problems = usable(self.catalog.broker_configs(str(node_id)))
+        problems = problems + own_problems
+        try:
+            return self.static.node(node_id, cluster_dynamic=cluster, node_dynamic=own), problems
+        except ConfigError as error:
+            at_odds = f"stored broker configs of node {node_id} ignored: {error}"
+            return self.static.node(node_id), [*problems, at_odds]
 
     def _apply_dynamic_configs(self) -> None:
         self.config = self.config_of(self.nodes[0].node_id)
@@ -274,7 +297,7 @@ async def run_broker(
 @asynccontextmanager
 async def _serving(broker: Broker) -> AsyncIterator[None]:
     """Tasks and connections, from the first to the last one."""
-    async with trio.open_nursery() as nursery:
+    async with open_plain_nursery() as nursery:
         broker._tasks = nursery
         if broker.topics.get(OFFSETS_TOPIC) is not None:
             # Small groups are loaded before the first request, so that no client is told to wait.

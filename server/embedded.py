@@ -18,9 +18,10 @@ from typing import Any, Self, TypeVar
 import trio
 import trio.from_thread
 
+from ..storage.files import OsFiles
 from . import broker as server
 from .clock import Clock
-from .config import static_config
+from .opening import static_config_with_stored_id
 
 T = TypeVar("T")
 
@@ -55,7 +56,9 @@ async def open_broker(
     directory = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir
     flags = {"listeners": f"PLAINTEXT://{host}:{port}", "log.dirs": directory}
     try:
-        static = static_config(profile=profile, flags=flags, overrides=overrides or {}, nodes=nodes)
+        static = static_config_with_stored_id(
+            OsFiles(), profile=profile, flags=flags, overrides=overrides or {}, nodes=nodes
+        )
         async with server.run_broker(static, clock=clock, rng=rng) as broker:
             yield broker
     finally:

@@ -26,7 +26,8 @@ from ..storage.config import LogConfig
 from ..storage.files import Files
 from ..storage.manager import DataDirectoryError, LogManager
 from ..storage.paths import TopicPartition
-from .config import BrokerConfig
+from .config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, static_config
+from .properties import Properties
 from .topics import Partition, Topic
 
 if TYPE_CHECKING:
@@ -73,7 +74,35 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
     return logs, catalog
 
 
-def stored_node_id(files: Files, data_dir: str) -> int | None:
+def static_config_with_stored_id(
+    files: Files,
+    *,
+    profile: str,
+    file: Properties | None = None,
+    flags: Texts = NO_TEXTS,
+    overrides: Texts = NO_TEXTS,
+    nodes: int | None = None,
+) -> StaticConfig:
+    """As `static_config`; where no source names a node id, the one that the data directory belongs to.
+
+    So that a directory of another broker, Apache Kafka's for example, is served without looking its id up first.
+
+    Raises:
+        ConfigError: as `static_config`.
+    """
+    config = static_config(profile=profile, file=file, flags=flags, overrides=overrides, nodes=nodes)
+    named = [*flags, *overrides, *(file.values if file else ())]
+    if "node.id" not in named and "broker.id" not in named:
+        first = config.node(config.node_ids[0])
+        stored = [_stored_node_id(files, data_dir) for data_dir in first.data_dirs]
+        adopted = next((node_id for node_id in stored if node_id is not None), first.node_id)
+        if adopted != first.node_id:
+            flags = {**flags, "node.id": str(adopted)}
+            return static_config(profile=profile, file=file, flags=flags, overrides=overrides, nodes=nodes)
+    return config
+
+
+def _stored_node_id(files: Files, data_dir: str) -> int | None:
     """The node id that `data_dir` belongs to; None for a new directory, or one that cannot be read."""
     try:
         identity = read_meta_properties(files, data_dir)

@@ -12,10 +12,11 @@ import trio
 
 from ..storage.catalog import CatalogError
 from ..storage.config import ConfigError
-from ..storage.files import DirectoryLockedError
+from ..storage.files import DirectoryLockedError, OsFiles
 from ..storage.manager import DataDirectoryError
 from .broker import run_broker
-from .config import StaticConfig, static_config
+from .config import StaticConfig
+from .opening import static_config_with_stored_id
 from .properties import Properties, parse_server_properties
 
 log = logging.getLogger("ottla")
@@ -68,7 +69,8 @@ def _configuration(options: argparse.Namespace) -> StaticConfig:
         if not separator or not name:
             raise ConfigError(f"Invalid value {text} for --override: must be NAME=VALUE")
         overrides[name.strip()] = value
-    return static_config(
+    return static_config_with_stored_id(
+        OsFiles(),
         profile=options.profile,
         file=_file(options.config) if options.config else None,
         flags=flags,
