@@ -591,7 +591,7 @@ def test_a_roll_behind_a_flush_leaves_indexes_that_survive() -> None:
     log.files.sync_dir("/data")
     log.files.sync_dir("/")
     for files in log.files.after_crash(ordered=False):
-        sealed = make_log(files, recovery_point=3).segments.first
+        sealed = make_log(files, recovery_point=3, index_interval_bytes=0).segments.first
         assert sealed.offset_index.entry_count == 2
 
 
