@@ -57,6 +57,9 @@ def load_producers(
 
     Snapshots that are damaged, beyond `log_end_offset` or not above `log_start_offset` are removed.
     Batches are not checked again, and their transaction index entries are taken to be there.
+
+    Args:
+        segments: In order; they end at `log_end_offset`.
     """
     producer_snapshots.load_newest(
         files,
@@ -74,8 +77,6 @@ def load_producers(
         if following is not None and following.base_offset <= known_up_to:
             continue
         for position, batch in segment.headers(segment.floor_position(known_up_to)):
-            if batch.base_offset >= log_end_offset:
-                break
             if batch.last_offset < known_up_to or not batch.has_producer:
                 continue
             if batch.is_control and not batch.is_whole:

@@ -551,6 +551,17 @@ def test_a_disk_error_while_rolling_loses_nothing(operation: str) -> None:
     assert log_contents(log) == [(0, b"k", b"v"), (1, b"k2", b"v")]
 
 
+def test_a_file_that_cannot_be_read_takes_the_log_offline() -> None:
+    for look in (lambda log: read(log, 1), lambda log: log.offset_for_timestamp(5)):
+        log = make_log()
+        append(log, ("k", "v"), ("l", "v"))
+        log = reopen(log)
+        log.segments.active.log_file.close()
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+            look(log)
+        assert log.failure is not None
+
+
 def test_a_disk_error_while_flushing_leaves_the_recovery_point() -> None:
     log = make_log()
     append(log, ("k", "v"))
@@ -776,6 +787,23 @@ def test_a_second_swap_of_the_same_base_does_not_lose_its_files_to_the_first() -
     log.delete_due_files(90_000)
     assert names(log, ".deleted") == []
     assert [at for at, _, _ in log_contents(reopen(log))] == [2, 3, 4]
+
+
+def test_an_old_segment_with_a_damaged_index_is_read_on_during_a_swap() -> None:
+    log = make_log(index_interval_bytes=0)
+    put_many(log, 9, timestamp=5)
+    log.roll(0)
+    append(log, ("k", "v"))
+    log.close(0)
+    index = log.files.open(f"{log.directory}/{0:020}.index")
+    data = bytearray(index.read_at(0, index.size()))
+    data[8:16] = bytes(8)  # the second entry: neither end of the file tells
+    index.truncate(0)
+    index.append(data)
+    log = reopen(log)
+    new = LogSegment.create(log.files, log.directory, 0, log.config, 0, paths.CLEANED)
+    log.prepare_swap([new], [log.segments.first])
+    assert [at for at, _, _ in contents(read(log, 5).read())] == [5, 6, 7, 8]
 
 
 def test_appends_between_the_halves_of_a_swap_are_kept() -> None:

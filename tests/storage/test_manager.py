@@ -1,6 +1,7 @@
 """All logs of a broker: data directories, their locks and identities, creation, deletion, checkpoints, stops."""
 
 import errno
+import random
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -92,6 +93,19 @@ def test_every_directory_has_an_id_of_its_own() -> None:
     opened(files, "/d", "/e")
     identities = [read_meta_properties(files, path) for path in ("/d", "/e")]
     assert len({identity.directory_id for identity in identities if identity}) == 2
+
+
+def test_the_id_of_a_directory_never_looks_like_an_option() -> None:
+    class Draws(random.Random):
+        def randbytes(self, n: int) -> bytes:
+            return drawn.pop(0)
+
+    drawn = [bytes([0xF8]) * 16, bytes([0xFB]) * 16, bytes([0xFC]) * 16]
+    files = CrashFiles()
+    manager = LogManager(files, ["/d"], rng=Draws())
+    manager.load(0, cluster_id=CLUSTER, config_for=lambda _: LogConfig())
+    identity = read_meta_properties(files, "/d")
+    assert identity is not None and identity.directory_id == bytes([0xFC]) * 16
 
 
 def test_a_second_manager_on_a_directory_is_refused() -> None:

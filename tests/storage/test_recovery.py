@@ -325,6 +325,15 @@ def test_transaction_indexes_are_rebuilt() -> None:
             assert load(copy, clean=clean).aborted_transactions(0, 9) == expected, (damage, clean)
 
 
+def test_a_segment_whose_index_is_rebuilt_is_cut_where_it_is_damaged() -> None:
+    files = written()
+    files.remove(f"{DIRECTORY}/{3:020}.index")
+    change(files, log_name(3), lambda data: data.__delitem__(-1))
+    notes: list[str] = []
+    assert offsets(load(files, clean=True, notes=notes)) == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert len(notes) == 2 and "cut off" in notes[1]
+
+
 def test_index_files_without_a_log_are_removed() -> None:
     files = written()
     make(files, "00000000000000000777.index", "00000000000000000777.timeindex", "00000000000000000777.txnindex")
@@ -374,6 +383,20 @@ def test_a_damaged_snapshot_is_made_up_for_by_the_log(damaged: list[int]) -> Non
         change(files, f"{offset:020}.snapshot", lambda data: data.__setitem__(-1, data[-1] ^ 1))
     state = load(files, clean=True).producers.get(1)
     assert state is not None and (state.last_sequence, state.last_data_offset) == (6, 6)
+
+
+@pytest.mark.parametrize("size", range(3_900, 4_100, 20))
+def test_a_marker_is_replayed_wherever_it_lies_in_the_file(size: int) -> None:
+    """Headers are read in chunks; a marker may lie across the end of one."""
+    files = CrashFiles()
+    log = make_log(files)
+    append(log, ("k", "v" * size), producer_id=1, transactional=True)
+    append_marker(log, ABORT, 1)
+    log.close(0)
+    for offset in snapshots(files):
+        files.remove(f"{DIRECTORY}/{offset:020}.snapshot")
+    log = load(files, clean=True)
+    assert log.last_stable_offset == 2 and len(log.producers) == 1
 
 
 def test_snapshots_beyond_the_end_of_a_cut_log_go() -> None:
