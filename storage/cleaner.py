@@ -240,7 +240,7 @@ def group_segments(segments: Sequence[LogSegment], upper_offset: int, config: Lo
     ends = [segment.base_offset for segment in segments[1:]] + [upper_offset]
     groups: list[list[LogSegment]] = []
     log_bytes = offset_index_bytes = time_index_bytes = 0
-    for segment, end in zip(segments, ends, strict=True):
+    for segment, end in zip(segments, ends, strict=False):  # no segment, one end
         log_bytes += segment.size_bytes
         offset_index_bytes += segment.offset_index.size_bytes
         time_index_bytes += segment.time_index.size_bytes

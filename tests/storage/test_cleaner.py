@@ -221,6 +221,16 @@ def test_a_tombstone_with_headers_is_one_and_live_neighbours_keep_their_timestam
     assert left.delete_horizon_ms == 5_000
 
 
+def test_a_tombstone_beyond_the_map_stays_though_its_batch_is_past_the_horizon() -> None:
+    made = batch(("a", None), ("b", None), ("c", None), ("d", "1"), delete_horizon_ms=10)
+    log = log_with_holes((0, [made]), (4, []))
+    end, stats = clean(log, now_ms=1_000, max_entries=2)
+    assert (end, stats.removed.tombstones) == (2, 2)
+    assert [record.key for record in data_records(all_batches(log))] == [b"c", b"d"]
+    (left,) = all_batches(log)
+    assert left.delete_horizon_ms == 10
+
+
 # How a rewritten batch looks
 
 

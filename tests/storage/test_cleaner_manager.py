@@ -1,0 +1,357 @@
+"""Choosing logs and keeping off them. Numbers in brackets: scenarios of Apache Kafka's LogCleanerManagerTest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from ottla.storage.cleaner_manager import CleanerManager, MeasuringError, StateError
+from ottla.storage.dirtiness import LogToClean
+from ottla.storage.files import Files
+from ottla.storage.log import Log
+from ottla.storage.paths import TopicPartition
+from support.crash_files import CrashFiles
+from support.make_log import append, clean, make_log
+
+DIRTY = TopicPartition("dirty", 0)
+CLEANER = TopicPartition("cleaner", 0)
+CLEANEST = TopicPartition("cleanest", 0)
+CHECKPOINT = "/data/cleaner-offset-checkpoint"
+
+
+def grown_log(files: Files, tp: TopicPartition, segments: int = 4, **config: Any) -> Log:
+    """`segments` sealed segments of one record each, all as large."""
+    log = make_log(files, tp=tp, **config)
+    for number in range(segments):
+        append(log, ("k", str(number)), roll=True)
+    return log
+
+
+class World:
+    """Three compacted logs, dirty from offsets 0, 1 and 2 of 4 on, and their manager."""
+
+    def __init__(self) -> None:
+        self.files = CrashFiles()
+        names = (CLEANER, DIRTY, CLEANEST)
+        self.logs = {tp: grown_log(self.files, tp, min_cleanable_dirty_ratio=0.1) for tp in names}
+        self.manager = CleanerManager(self.files, self.logs)
+        self.write({CLEANER: 1, CLEANEST: 2})
+
+    def write(self, offsets: dict[TopicPartition, int]) -> None:
+        OffsetCheckpoint(self.files, CHECKPOINT).write(offsets)
+
+    def checkpoint(self) -> dict[TopicPartition, int]:
+        return OffsetCheckpoint(self.files, CHECKPOINT).read()
+
+    def chosen(self) -> LogToClean:
+        found = self.manager.filthiest(5_000)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def nobody_waits() -> None:
+    raise AssertionError("nothing was running")
+
+
+# Choosing
+
+
+def test_the_dirtiest_log_comes_first_and_is_in_progress_then(world: World) -> None:
+    """[52] [54] [55]"""
+    order = []
+    while (found := world.manager.filthiest(5_000)) is not None:
+        order.append((found.log.topic_partition, found.first_dirty_offset, found.upper_offset))
+    assert order == [(DIRTY, 0, 4), (CLEANER, 1, 4), (CLEANEST, 2, 4)]
+    assert world.manager.state_name(DIRTY) == "in progress"
+    assert world.manager.last_selection_ms == 5_000
+
+
+def test_uncleanable_partitions_are_not_chosen(world: World) -> None:
+    """[53] [55]"""
+    world.manager.mark_uncleanable(DIRTY, "unreadable")
+    assert world.chosen().log.topic_partition == CLEANER
+    world.manager.mark_uncleanable(CLEANEST, "unreadable")
+    assert world.manager.filthiest(5_000) is None
+    size_bytes = world.logs[DIRTY].segments.first.size_bytes
+    assert world.manager.uncleanable_bytes("/data", 5_000) == 4 * size_bytes + 2 * size_bytes
+    assert world.manager.uncleanable_bytes("/other", 5_000) == 0
+
+
+def test_logs_without_compaction_are_not_chosen(world: World) -> None:
+    for log in world.logs.values():
+        log.config = make_log(cleanup_policy=("delete",)).config
+    assert world.manager.filthiest(5_000) is None
+    assert world.manager.max_dirty_ratio == 0.0
+
+
+def test_a_log_on_a_failed_disk_is_not_chosen(world: World) -> None:
+    world.logs[DIRTY].fail(OSError("the disk is gone"))
+    assert world.chosen().log.topic_partition == CLEANER
+
+
+def test_a_log_that_waited_too_long_is_due_but_a_dirtier_one_comes_first(world: World) -> None:
+    lagging: dict[str, Any] = {"min_cleanable_dirty_ratio": 1.0, "max_compaction_lag_ms": 10}
+    world.logs[CLEANEST].config = make_log(**lagging).config
+    assert world.chosen().log.topic_partition == DIRTY
+    assert world.chosen().log.topic_partition == CLEANER
+    assert world.chosen().log.topic_partition == CLEANEST
+    assert world.manager.max_lag_overdue_ms == 5_000 - 10 - 1_000
+
+
+def test_the_largest_ratio_is_known_whether_or_not_it_is_due(world: World) -> None:
+    for log in world.logs.values():
+        log.config = make_log(min_cleanable_dirty_ratio=1.0).config
+    assert world.manager.filthiest(5_000) is None
+    assert world.manager.max_dirty_ratio == 1.0
+
+
+def test_a_wrong_checkpoint_is_corrected_although_another_log_is_chosen(world: World) -> None:
+    """[56] [57] [80] [81]"""
+    world.write({CLEANER: 200, CLEANEST: 1})
+    world.logs[CLEANEST].advance_log_start(3)
+    world.chosen()
+    assert world.checkpoint() == {CLEANER: 0, CLEANEST: 3}
+
+
+def test_a_wrong_checkpoint_is_corrected_although_nothing_is_dirty() -> None:
+    """[80]"""
+    files = CrashFiles()
+    log = make_log(files)
+    append(log, ("a", "1"))
+    manager = CleanerManager(files, {log.topic_partition: log})
+    OffsetCheckpoint(files, CHECKPOINT).write({log.topic_partition: 20})
+    assert manager.filthiest(0) is None
+    assert OffsetCheckpoint(files, CHECKPOINT).read() == {log.topic_partition: 0}
+
+
+def test_a_log_that_cannot_be_measured_is_named_and_spoils_one_round_only(world: World) -> None:
+    """[51] KAFKA-8725"""
+    segment = world.logs[DIRTY].segments.first
+    segment.log_file.truncate(30)
+    world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
+    with pytest.raises(MeasuringError, match="dirty-0"):
+        world.manager.filthiest(5_000)
+    assert DIRTY in world.manager.uncleanable
+    assert world.chosen().log.topic_partition == CLEANER
+
+
+def test_an_unreadable_checkpoint_is_an_error_of_its_directory(world: World) -> None:
+    file = world.files.open(CHECKPOINT, truncate=True)
+    file.append(b"0\n1\ndirty 0 many\n")
+    with pytest.raises(CorruptCheckpointError, match="not a number"):
+        world.manager.filthiest(5_000)
+
+
+def test_each_data_directory_has_its_own_checkpoint() -> None:
+    files = CrashFiles()
+    logs = {tp: grown_log(files, tp, data_dir=f"/{tp.topic}") for tp in (DIRTY, CLEANER)}
+    manager = CleanerManager(files, logs)
+    for _ in logs:
+        found = manager.filthiest(0)
+        assert found is not None
+        manager.save_end_offset(found, 4)
+        manager.done_cleaning(found)
+    for tp in logs:
+        assert OffsetCheckpoint(files, f"/{tp.topic}/cleaner-offset-checkpoint").read() == {tp: 4}
+
+
+# A pass and its end
+
+
+def test_a_pass_and_its_checkpoint(world: World) -> None:
+    """[65]"""
+    found = world.chosen()
+    end, _ = clean(found.log, found.first_dirty_offset)
+    world.manager.save_end_offset(found, end)
+    world.manager.done_cleaning(found)
+    assert world.checkpoint() == {DIRTY: 4, CLEANER: 1, CLEANEST: 2}
+    assert world.manager.state_name(DIRTY) == "not held"
+    assert world.chosen().log.topic_partition == CLEANER
+
+
+def test_a_checkpoint_forgets_partitions_that_are_gone(world: World) -> None:
+    world.write({TopicPartition("gone", 3): 7, CLEANER: 1})
+    found = world.chosen()
+    world.manager.save_end_offset(found, 2)
+    assert world.checkpoint() == {DIRTY: 2, CLEANER: 1}
+
+
+def test_a_pass_that_was_given_up_writes_no_checkpoint(world: World) -> None:
+    """[78]"""
+    found, told = world.chosen(), []
+    assert not world.manager.is_aborting(DIRTY)
+    assert not world.manager.abort_and_pause(DIRTY, lambda: told.append("paused"))
+    assert world.manager.is_aborting(DIRTY) and world.manager.is_busy(DIRTY)
+    world.manager.save_end_offset(found, 4)
+    assert (world.checkpoint(), told) == ({CLEANER: 1, CLEANEST: 2}, [])
+    world.manager.done_cleaning(found)
+    assert told == ["paused"]
+    assert world.manager.state_name(DIRTY) == "paused"
+    assert not world.manager.is_busy(DIRTY)
+
+
+# States
+
+
+def test_pauses_add_up(world: World) -> None:
+    for _ in range(3):
+        assert world.manager.abort_and_pause(DIRTY, nobody_waits)
+    assert world.manager.state_name(DIRTY) == "paused 3 times"
+    for _ in range(2):
+        world.manager.resume([DIRTY])
+    assert world.chosen().log.topic_partition == CLEANER
+    world.manager.resume([DIRTY])
+    assert world.chosen().log.topic_partition == DIRTY
+
+
+def test_a_pause_in_the_midst_of_a_pass_adds_up_with_later_ones(world: World) -> None:
+    """[70] [71]"""
+    found = world.chosen()
+    world.manager.abort_and_pause(DIRTY, lambda: None)
+    world.manager.done_cleaning(found)
+    assert world.manager.abort_and_pause(DIRTY, nobody_waits)
+    world.manager.resume([DIRTY])
+    world.manager.resume([DIRTY])
+    assert world.manager.state_name(DIRTY) == "not held"
+
+
+def in_state(world: World, state: str) -> LogToClean:
+    """Bring DIRTY into a state by the ways that lead there."""
+    found = world.chosen()
+    if state == "aborting":
+        world.manager.abort_and_pause(DIRTY, lambda: None)
+    elif state != "in progress":
+        world.manager.done_cleaning(found)
+        if state == "paused":
+            world.manager.abort_and_pause(DIRTY, nobody_waits)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [
+        ("not held", "done cleaning"),
+        ("not held", "done deleting"),
+        ("not held", "resume"),
+        ("paused", "done cleaning"),
+        ("paused", "done deleting"),
+        ("in progress", "resume"),
+        ("aborting", "resume"),
+        ("aborting", "pause"),
+    ],
+)
+def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: World, state: str, event: str) -> None:
+    """[78] [79] KAFKA-3123"""
+    found = in_state(world, state)
+    before = world.manager.state_name(DIRTY)
+    steps: dict[str, Callable[[], object]] = {
+        "done cleaning": lambda: world.manager.done_cleaning(found),
+        "done deleting": lambda: world.manager.done_deleting([DIRTY]),
+        "resume": lambda: world.manager.resume([DIRTY]),
+        "pause": lambda: world.manager.abort_and_pause(DIRTY, nobody_waits),
+    }
+    with pytest.raises(StateError, match="dirty-0"):
+        steps[event]()
+    assert world.manager.state_name(DIRTY) == before
+
+
+# Deletion and retention
+
+
+@pytest.mark.parametrize(
+    ("policy", "for_deletion", "for_retention"),
+    [(("compact",), 1, 0), (("compact", "delete"), 1, 0), (("delete",), 0, 1), ((), 0, 1)],
+)
+def test_compacted_logs_get_their_retention_from_the_cleaner(
+    policy: tuple[str, ...], for_deletion: int, for_retention: int
+) -> None:
+    """[60] [61] [62]"""
+    log = make_log(cleanup_policy=policy)
+    manager = CleanerManager(log.files, {log.topic_partition: log})
+    deleting, retaining = manager.begin_deletion(), manager.begin_retention()
+    assert (len(deleting), len(retaining)) == (for_deletion, for_retention)
+    assert manager.begin_deletion() == manager.begin_retention() == []
+    manager.done_deleting([each.topic_partition for each in deleting])
+    manager.resume([each.topic_partition for each in retaining])
+    assert manager.state_name(log.topic_partition) == "not held"
+
+
+def test_uncleanable_logs_get_no_retention_either() -> None:
+    """[63]"""
+    log = make_log()
+    manager = CleanerManager(log.files, {log.topic_partition: log})
+    manager.mark_uncleanable(log.topic_partition, "unreadable")
+    assert manager.begin_deletion() == []
+
+
+def test_a_policy_that_changes_does_not_bring_cleaner_and_retention_together(world: World) -> None:
+    """[64]"""
+    compacted, deleted = world.logs[DIRTY].config, make_log(cleanup_policy=("delete",)).config
+    world.logs[DIRTY].config = deleted
+    assert [log.topic_partition for log in world.manager.begin_retention()] == [DIRTY]
+    world.logs[DIRTY].config = compacted
+    assert world.chosen().log.topic_partition == CLEANER
+    world.manager.resume([DIRTY])
+    assert world.chosen().log.topic_partition == DIRTY
+    world.logs[DIRTY].config = deleted
+    assert world.manager.begin_retention() == []
+
+
+def test_deletion_and_cleaning_exclude_each_other(world: World) -> None:
+    """[4]"""
+    found = world.chosen()
+    assert {log.topic_partition for log in world.manager.begin_deletion()} == {CLEANER, CLEANEST}
+    assert world.manager.filthiest(5_000) is None
+    world.manager.done_cleaning(found)
+    assert [log.topic_partition for log in world.manager.begin_deletion()] == [DIRTY]
+
+
+# Partitions that come and go
+
+
+def test_a_deleted_partition_leaves_neither_checkpoint_nor_mark(world: World) -> None:
+    """[66] [71]"""
+    world.manager.mark_uncleanable(CLEANER, "unreadable")
+    del world.logs[CLEANER]
+    world.manager.forget(CLEANER, "/data")
+    assert world.checkpoint() == {CLEANEST: 2}
+    assert world.manager.uncleanable == {}
+
+
+def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
+    """[82]"""
+    world.manager.mark_uncleanable(CLEANER, "unreadable")
+    world.manager.mark_uncleanable(DIRTY, "unreadable")
+    del world.logs[CLEANER]
+    world.manager.forget_missing()
+    assert set(world.manager.uncleanable) == {DIRTY}
+
+
+@pytest.mark.parametrize(("checkpoint", "cut_at", "want"), [(1, 3, 1), (4, 2, 2), (2, 2, 2)])
+def test_truncation_lowers_the_checkpoint_only_where_it_is_higher(
+    world: World, checkpoint: int, cut_at: int, want: int
+) -> None:
+    """[68]"""
+    log = world.logs[CLEANER]
+    world.write({CLEANER: checkpoint})
+    world.manager.abort_and_pause(CLEANER, nobody_waits)
+    log.truncate_to(cut_at, 0)
+    world.manager.truncated(log)
+    assert world.checkpoint() == {CLEANER: want}
+
+
+def test_truncation_does_not_concern_logs_without_compaction(world: World) -> None:
+    log = world.logs[CLEANER]
+    log.config = make_log(cleanup_policy=("delete",)).config
+    world.write({CLEANER: 4})
+    log.truncate_to(1, 0)
+    world.manager.truncated(log)
+    assert world.checkpoint() == {CLEANER: 4}
