@@ -453,3 +453,8 @@ class Log(LogReader):
                 producer_snapshots.take(self.files, self.directory, self.producers, sync=True)
             self.files.sync_dir(self.directory)
         self.recovery_point = self.log_end_offset
+
+    def release_files(self) -> None:
+        """Give the file handles back; reading is over. For the end of the broker, after `close` or instead of it."""
+        for segment in self.segments:
+            segment.log_file.close()

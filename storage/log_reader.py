@@ -216,7 +216,8 @@ class LogReader:
         Args:
             from_offset: Where the fetch began.
             up_to: The end of what it may hold (exclusive).
-            records: What `read` gave for it; transactions that begin behind it are left out.
+            records: What `read` gave for it. Transactions that begin behind are left out, so that reading through a log
+                does not tell all that is to come with every fetch. None: everything up to `up_to`.
 
         Returns:
             The aborted transactions that overlap this range.

@@ -386,6 +386,8 @@ class LogManager:
         self.release()
 
     def release(self) -> None:
-        """Unlock the directories and nothing more: what is left of a start that failed, or of a crash in tests."""
+        """Give files and locks back and nothing more: for a start that failed. The next start recovers."""
+        for log in self.logs.values():
+            log.release_files()
         for data_dir in self._dirs:
             data_dir.release()

@@ -157,7 +157,7 @@ def _read(partition: Partition, item: FetchItem, left_bytes: int, first: bool, c
     if committed:
         aborted = tuple(
             AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-            for txn in (log.aborted_transactions(item.fetch_offset, up_to) if records else ())
+            for txn in (log.aborted_transactions(item.fetch_offset, up_to, records) if records else ())
         )
     return PartitionData(
         partition_index=item.partition,

@@ -594,3 +594,14 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
     manager.delete_all([A], 0)
     manager.close(0)
     assert opened(files).was_clean
+
+
+def test_after_a_stop_no_file_is_held_open() -> None:
+    files = CrashFiles()
+    manager = opened(files)
+    (log,) = create(manager)
+    append(log, ("k", "v"), roll=True)
+    manager.close(0)
+    for segment in log.segments:
+        with pytest.raises((OSError, ValueError)):
+            segment.log_file.read_at(0, 1)
