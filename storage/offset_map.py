@@ -11,7 +11,7 @@ With these bits the dirty part is copied without looking at a key again, and a b
 alive without looking at its records at all. Below the dirty part a record is superseded exactly if its key is in
 the table, whatever the offsets are.
 
-Memory: at most `max_entries` entries of at most about 220 bytes (dict slot, key, number), whatever the keys are, and
+Memory: at most `max_entries` entries of at most about 200 bytes (dict slot, key, number), whatever the keys are, and
 two bits for each record of the dirty part.
 """
 
