@@ -24,7 +24,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        return self.median(OTTLA) / self.median(KAFKA)
+        return self.median(OTTLA) / (self.median(KAFKA) or float("nan"))
 
     def meets(self, bound: float) -> bool:
         return self.ratio >= bound if self.more_is_better else self.ratio <= bound

@@ -57,7 +57,7 @@ class BrokerProcess:
         self.keep = keep
         self.addresses: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
-        self.starts = 0
+        self.thread_nanoseconds: dict[tuple[str, str], int] = {}  # (thread id, its start) -> time on a CPU
 
     # -- what the two kinds fill in
 
@@ -72,7 +72,7 @@ class BrokerProcess:
     def start(self) -> Self:
         """Start, or start again, and return when it serves. RuntimeError with the end of its output if it does not."""
         assert self.process is None, "already running"
-        self.starts += 1
+        self.thread_nanoseconds.clear()
         command = self.command()
         with open(self.output_path, "ab") as output:
             self.process = subprocess.Popen(
@@ -145,17 +145,21 @@ class BrokerProcess:
         return "\n".join(self.output_path.read_text(errors="replace").splitlines()[-lines:])
 
     def cpu_seconds(self) -> float:
-        """Time that the process was on a CPU since it started; on Linux to the microsecond, of its living threads."""
+        """Time that the process was on a CPU since it started; on Linux to the microsecond.
+
+        Of a thread that has ended, what was seen of it at an earlier call counts on.
+        """
         assert self.process is not None
         threads = Path(f"/proc/{self.process.pid}/task")
-        if threads.exists():
-            nanoseconds = 0
-            for thread in threads.iterdir():
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    nanoseconds += int((thread / "schedstat").read_text().split()[0])
-            return nanoseconds / 1e9
-        times = psutil.Process(self.process.pid).cpu_times()
-        return float(times.user + times.system)
+        if not threads.exists():
+            times = psutil.Process(self.process.pid).cpu_times()
+            return float(times.user + times.system)
+        for thread in threads.iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                started = (thread / "stat").read_text().rpartition(")")[2].split()[19]
+                nanoseconds = int((thread / "schedstat").read_text().split()[0])
+                self.thread_nanoseconds[thread.name, started] = nanoseconds
+        return sum(self.thread_nanoseconds.values()) / 1e9
 
     def resident_bytes(self) -> int:
         assert self.process is not None

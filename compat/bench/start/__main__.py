@@ -74,7 +74,7 @@ def measure(rows: dict[str, Row], broker: BrokerProcess, rest_s: float) -> None:
         time.sleep(rest_s)
         before_s = broker.cpu_seconds()
         time.sleep(rest_s)
-        rows["cpu"].values[broker.kind].append((broker.cpu_seconds() - before_s) / rest_s * 100 + 0.001)
+        rows["cpu"].values[broker.kind].append((broker.cpu_seconds() - before_s) / rest_s * 100)
         rows["rss"].values[broker.kind].append(broker.resident_bytes() / 1e6)
         stopping_s = time.perf_counter()
         broker.stop()
