@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,11 +40,11 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
     """Lock and load the data directories, and fill `broker.topics`. Blocks; for a worker thread.
 
     Raises:
-        DataDirectoryError, CatalogError: One clear line. The directories are unlocked, nothing was written
-            but what makes them ours.
+        DataDirectoryError, CatalogError: One clear line. The directories are unlocked and as they were.
         OSError: The disk refused.
     """
     config, files, now_ms = broker.config, broker.files, broker.clock.now_ms()
+    _look_first(files, config)
     logs = LogManager(
         files,
         config.data_dirs,
@@ -54,7 +54,7 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         note=lambda line: log.warning("%s", line),
     )
     try:
-        home = logs.data_dirs[0]
+        home = _home(files, logs.data_dirs)
         catalog = Catalog.load(files, home)
         state = catalog.state if catalog else _first_state(broker, logs)
         if catalog:
@@ -72,6 +72,36 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         logs.release()
         raise
     return logs, catalog
+
+
+def _look_first(files: Files, config: BrokerConfig) -> None:
+    """Refuse what cannot be served before anything is made in any of the data directories.
+
+    A glance without their locks: opening them looks again.
+    """
+    catalog = Catalog.load(files, _home(files, config.data_dirs))
+    for data_dir in config.data_dirs:
+        try:
+            identity = read_meta_properties(files, data_dir)
+        except OSError as error:
+            raise DataDirectoryError(f"data directory {data_dir}: {error}") from error
+        if identity is None:
+            continue
+        if identity.node_id != config.node_id:
+            raise DataDirectoryError(
+                f"data directory {data_dir} belongs to node {identity.node_id}, node.id is {config.node_id}"
+            )
+        if catalog is not None and identity.cluster_id != catalog.cluster_id:
+            raise DataDirectoryError(
+                f"data directory {data_dir} belongs to cluster {identity.cluster_id}, {paths.CATALOG_FILE} is of"
+                f" cluster {catalog.cluster_id}"
+            )
+
+
+def _home(files: Files, data_dirs: Sequence[str]) -> str:
+    """The data directory that holds the catalog: the first, unless one was put before it since."""
+    holds = (data_dir for data_dir in data_dirs if files.exists(paths.join(data_dir, paths.CATALOG_FILE)))
+    return next(holds, data_dirs[0])
 
 
 def static_config_with_stored_id(
