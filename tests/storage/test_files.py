@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,21 @@ def path(tmp_path: Path) -> str:
     return f"{tmp_path}/file"
 
 
-@pytest.fixture
-def file_size_limit() -> Iterator[int]:
-    """Make the kernel refuse to let a file grow beyond so many bytes: what a full disk does, without one."""
-    limit = 1000
+FILE_SIZE_LIMIT = 1000
+
+
+@contextmanager
+def files_that_cannot_grow() -> Iterator[None]:
+    """Make the kernel refuse to let any file grow beyond FILE_SIZE_LIMIT: what a full disk does, without one.
+
+    For single calls only: the limit is the whole process's, and the tests' own output may go to a file.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE_LIMIT, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_appends_follow_each_other_and_survive_reopening(path: str) -> None:
@@ -60,34 +68,34 @@ def test_an_append_is_one_system_call(path: str, monkeypatch: pytest.MonkeyPatch
     assert calls == ["pwrite"]
 
 
-def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(path: str, file_size_limit: int) -> None:
+def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(path: str) -> None:
     file = FILES.open(path, create=True)
-    file.append(b"x" * (file_size_limit - 10))
-    with pytest.raises(OSError) as refusal:
+    file.append(b"x" * (FILE_SIZE_LIMIT - 10))
+    with files_that_cannot_grow(), pytest.raises(OSError) as refusal:
         file.append(b"y" * 11)  # ten bytes of it are written before the kernel says no
     assert refusal.value.errno == errno.EFBIG
-    assert file.size() == file_size_limit - 10
-    assert os.stat(path).st_size == file_size_limit - 10
+    assert file.size() == FILE_SIZE_LIMIT - 10
+    assert os.stat(path).st_size == FILE_SIZE_LIMIT - 10
     file.append(b"z" * 10)
-    assert file.read_at(file_size_limit - 11, 100) == b"x" + b"z" * 10
+    assert file.read_at(FILE_SIZE_LIMIT - 11, 100) == b"x" + b"z" * 10
 
 
 def test_an_append_whose_repair_fails_too_is_written_over_by_the_next(
-    path: str, monkeypatch: pytest.MonkeyPatch, file_size_limit: int
+    path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = FILES.open(path, create=True)
-    file.append(b"x" * (file_size_limit - 10))
+    file.append(b"x" * (FILE_SIZE_LIMIT - 10))
 
     def broken(descriptor: int, size_bytes: int) -> None:
         raise OSError(errno.EIO, "input/output error")
 
-    with monkeypatch.context() as patch, pytest.raises(OSError):
+    with monkeypatch.context() as patch, files_that_cannot_grow(), pytest.raises(OSError):
         patch.setattr(os, "ftruncate", broken)
         file.append(b"y" * 11)
-    assert file.size() == file_size_limit - 10
-    assert file.read_at(file_size_limit - 10, 10) == b""
+    assert file.size() == FILE_SIZE_LIMIT - 10
+    assert file.read_at(FILE_SIZE_LIMIT - 10, 10) == b""
     file.append(b"z")
-    assert file.read_at(file_size_limit - 10, 10) == b"z"
+    assert file.read_at(FILE_SIZE_LIMIT - 10, 10) == b"z"
 
 
 def test_a_write_in_parts_is_finished(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
