@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from .clean_kernel import MapKey, ScannedKeys
 
-BYTES_PER_SLOT = 16
-"""What a slot counts against `log.cleaner.dedupe.buffer.size`."""
+BYTES_PER_SLOT = 200
+"""What an entry counts against `log.cleaner.dedupe.buffer.size`: its real cost, so that the option bounds memory."""
 
 _INVERTED = bytes(255 - byte for byte in range(256))
 
