@@ -9,6 +9,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from typing import NoReturn, TypeAlias
 
 from .. import __version__
 
@@ -33,6 +34,16 @@ SIGTERM and SIGINT stop the broker cleanly, with exit code 0.
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; what would be right stands in the help."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     parser = _parser()
@@ -50,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="ottla",
         description="A Kafka-compatible broker in Python whose log compaction can be trusted.",
         epilog=EXAMPLES,
@@ -66,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_serve(commands: Commands) -> None:
     serve = commands.add_parser(
         "serve",
         help="run a broker",
@@ -112,7 +123,7 @@ def _serve(options: argparse.Namespace) -> int:
         return 2
 
 
-def _add_topics(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_topics(commands: Commands) -> None:
     topics = commands.add_parser("topics", help="list, describe, create and delete topics of a running broker")
     topics.add_argument("--bootstrap", metavar="HOST:PORT", default="localhost:9092", help="default: localhost:9092")
     actions = topics.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -140,7 +151,7 @@ def _topics(options: argparse.Namespace) -> int:
     return run(options)
 
 
-def _add_dump_log(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_dump_log(commands: Commands) -> None:
     dump = commands.add_parser("dump-log", help="show what is in log, index, snapshot and checkpoint files")
     dump.add_argument("files", metavar="FILE", nargs="+")
     dump.add_argument("--deep", action="store_true", help="look at every record, not only at batches")
@@ -154,7 +165,7 @@ def _dump_log(options: argparse.Namespace) -> int:
     return run(options)
 
 
-def _add_describe_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_describe_config(commands: Commands) -> None:
     describe = commands.add_parser("describe-config", help="what options there are, their defaults and bounds")
     describe.add_argument("name", nargs="?", help="one option; without it, all")
     describe.add_argument("--scope", choices=("topic", "broker"), help="only these")

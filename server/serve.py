@@ -7,6 +7,7 @@ import logging
 import resource
 import signal
 import sys
+from contextlib import suppress
 
 import trio
 
@@ -97,7 +98,8 @@ def _prepare_process() -> None:
     """What a broker with a process of its own may ask of it; inside another program it is not ours to change."""
     # Every segment and every connection holds a descriptor.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with suppress(OSError, ValueError):  # Not every system lets a process have all that its limit says.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # A clean pass is Python in another thread; clients must not wait the default 5 ms for it to let go.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 

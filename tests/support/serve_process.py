@@ -1,0 +1,71 @@
+"""`ottla serve` in a process of its own, as a user or another program starts it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PATIENCE_S = 60
+"""Nothing here takes a second; a machine under load gets this long before a test fails instead of hanging."""
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "ottla.server", *map(str, arguments)]
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+class ServeProcess:
+    """A running `ottla serve`; killed at the end of the block unless it was stopped.
+
+    Its standard input is at its end from the start.
+    """
+
+    def __init__(self, *arguments: str | Path) -> None:
+        self._process = subprocess.Popen(
+            command("serve", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.first_line = self._process.stdout.readline()
+        self.stderr = ""
+
+    def __enter__(self) -> Self:
+        if not self.first_line:
+            self.kill()
+            raise AssertionError(f"ottla serve ended with {self._process.returncode}: {self.stderr}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self.kill()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each node, as the `ready` line says."""
+        texts = self.first_line.removeprefix("ready ").strip().split(",")
+        return [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; returns the exit code and what else was printed. `stderr` is complete then."""
+        self._process.send_signal(number)
+        output, self.stderr = self._process.communicate(timeout=PATIENCE_S)
+        return self._process.returncode, output
+
+    def kill(self) -> None:
+        """As a power loss, but for the page cache."""
+        self.stop(signal.SIGKILL)
