@@ -99,10 +99,11 @@ class Connections:
         for connection in self._open:
             connection.shrink()
 
-    def close_idle(self, idle_before_ms: int) -> None:
-        """Close connections that have waited for a request since before `idle_before_ms`."""
+    def close_idle(self, max_idle_ms: int) -> None:
+        """Close connections that have waited for a request for longer than `max_idle_ms`."""
+        idle_before_s = trio.current_time() - max_idle_ms / 1000
         for connection in tuple(self._open):
-            if not connection.busy and connection.idle_since_ms < idle_before_ms:
+            if not connection.busy and connection.idle_since_s < idle_before_s:
                 log.info("closing %s: idle longer than connections.max.idle.ms", connection.peer)
                 connection.close()
 

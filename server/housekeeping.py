@@ -68,7 +68,7 @@ class Housekeeping:
         await broker.flusher.flush_sealed(broker.logs.logs.values())
         idle_ms = broker.config.connections_max_idle_ms
         if idle_ms >= 0:
-            broker.connections.close_idle(now_ms - idle_ms)
+            broker.connections.close_idle(idle_ms)
 
     async def retain(self) -> None:
         """Retention by size, time and log start of every log without compaction that nobody holds."""
