@@ -1,0 +1,116 @@
+"""What is shipped and what loads when. That the built wheel serves is judged by `compat.wheel`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = ("protocol", "storage", "server", "pipeline")
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a fresh interpreter."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_every_package_is_shipped() -> None:
+    """A folder with code that pyproject.toml does not list would be missing from the wheel."""
+    present = {
+        ".".join(("ottla", *path.parent.relative_to(ROOT).parts))
+        for floor in FLOORS
+        for path in (ROOT / floor).rglob("*.py")
+    }
+    assert present | {"ottla"} == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    without = {
+        str(path.parent.relative_to(ROOT))
+        for floor in FLOORS
+        for path in (ROOT / floor).rglob("*.py")
+        if not (path.parent / "__init__.py").exists()
+    }
+    assert without == set()
+
+
+def test_the_root_has_no_module_but_the_package_itself() -> None:
+    """Any other one would be shipped as ottla.NAME."""
+    assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
+
+
+def test_type_checkers_see_every_floor_through_a_link() -> None:
+    links = {path.name: path.readlink() for path in (ROOT / "typings" / "ottla").iterdir()}
+    assert links == {name: Path("../..", name) for name in ("__init__.py", *FLOORS)}
+    assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["ottla"] and (ROOT / "py.typed").exists()
+
+
+def test_the_console_command_is_the_one_of_the_server() -> None:
+    assert PROJECT["project"]["scripts"] == {"ottla": "ottla.server.cli:main"}
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.server", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("ottla ")
+
+
+HEAVY = ("trio", "asyncio", "ssl", "json", "argparse", "logging", "lz4", "zstandard", "cramjam", "crc32c")
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    done = python(f"import sys, ottla; print(sorted(set(sys.modules) & set({HEAVY})), ottla.__version__)")
+    assert (done.stdout, done.stderr) == (f"[] {version()}\n", "")
+
+
+def version() -> str:
+    return python("import ottla; print(ottla.__version__)").stdout.strip()
+
+
+@pytest.mark.parametrize("name", ["Broker", "open_broker"])
+def test_public_names_load_on_first_use(name: str) -> None:
+    done = python(f"import sys; from ottla import {name}; print({name}.__name__, 'trio' in sys.modules)")
+    assert (done.stdout, done.stderr) == (f"{name} True\n", "")
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    done = python("import ottla; print(hasattr(ottla, 'Brokr'))")
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for unwanted in {unwanted}:
+    sys.modules[unwanted] = None  # Importing it fails.
+def import_all(name):
+    for found in pkgutil.iter_modules(importlib.import_module(name).__path__, name + "."):
+        if found.ispkg:
+            import_all(found.name)
+        elif not found.name.endswith(".__main__"):
+            importlib.import_module(found.name)
+for floor in {floors}:
+    import_all("ottla." + floor)
+print("ok")
+"""
+
+
+@pytest.mark.parametrize(
+    ("floors", "unwanted"),
+    [
+        (["protocol"], ["trio", "ottla.storage", "ottla.server", "ottla.pipeline"]),
+        (["protocol", "storage"], ["trio", "ottla.server", "ottla.pipeline"]),
+        (["protocol", "storage", "pipeline"], ["trio", "ottla.server"]),
+        (
+            ["protocol", "storage", "server"],
+            ["pytest", "hypothesis", "kafka", "kio", "psutil", "confluent_kafka", "aiokafka", "isal", "snappy"],
+        ),
+    ],
+    ids=["protocol", "storage", "pipeline", "server"],
+)
+def test_a_floor_loads_without_what_it_does_not_stand_on(floors: list[str], unwanted: list[str]) -> None:
+    done = python(IMPORT_ALL.format(floors=floors, unwanted=unwanted))
+    assert (done.stdout, done.stderr) == ("ok\n", "")
