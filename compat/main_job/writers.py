@@ -105,6 +105,7 @@ class KafkaPythonWriter(Writer):
                 compression_type=None if codec == "none" else codec,
                 linger_ms=5,
                 batch_size=100_000,
+                max_block_ms=10_000,  # how long a dead broker can hold a round up
             )
             for codec in CODECS
         }
