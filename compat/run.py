@@ -24,6 +24,7 @@ SUITES = (
     "nodes",
     "fuzz",
     "apache_kafka",
+    "wheel",
     "docker_image",
     "bench.start",
     "bench.wire",

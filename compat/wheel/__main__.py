@@ -1,0 +1,122 @@
+"""The built wheel in an empty environment: what is in it, what it brings along, and that it serves.
+
+Builds from a copy of the source tree, so the checkout stays clean, and installs with nothing but pip and the package
+index. The clients run in our own environment, the broker in the empty one.
+"""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from confluent_kafka import Producer
+
+from ..support.clients import CODECS, create_topic, read_partitions
+from ..support.ottla_process import OttlaProcess
+from ..support.suite import NotRunError, Options, Suite, run_suite
+
+ROOT = Path(__file__).parents[2]
+NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "data", "*.egg-info", "__pycache__")
+IN_A_THREAD = "import ottla\nwith ottla.Broker() as broker: print(broker.bootstrap)"
+
+
+class InstalledOttla(OttlaProcess):
+    """The console command of another environment."""
+
+    def __init__(self, ottla: Path) -> None:
+        super().__init__()
+        self.ottla = ottla
+
+    def command(self) -> list[str]:
+        return [str(self.ottla), *super().command()[1:]]
+
+
+def body(suite: Suite, options: Options) -> None:
+    with TemporaryDirectory(prefix="compat-wheel-") as name:
+        folder = Path(name)
+        python = empty_environment(folder / "venv")
+        wheel = build(suite, python, folder)
+        if wheel is None:
+            return
+        contents(suite, wheel)
+        if not install(suite, python, wheel):
+            return
+        done = run([python, "-c", IN_A_THREAD], cwd=folder)
+        suite.check("a broker in a thread", done.returncode == 0 and ":" in done.stdout, done.stderr[-300:])
+        with InstalledOttla(python.with_name("ottla")) as broker:
+            produce_and_consume(suite, broker.bootstrap)
+            done = run([python.with_name("ottla"), "topics", "--bootstrap", broker.bootstrap, "list"], cwd=folder)
+            suite.check("ottla topics list", "t\tpartitions=5" in done.stdout, done.stdout + done.stderr)
+            suite.equal("SIGTERM stops it cleanly", 0, broker.stop())
+
+
+def run(command: list[str | Path], cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def empty_environment(folder: Path) -> Path:
+    """A virtual environment with pip alone; returns its Python."""
+    venv.create(folder, with_pip=True)
+    return folder / "bin" / "python"
+
+
+def pip(python: Path, *arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run([python, "-m", "pip", "--disable-pip-version-check", "-q", *arguments], cwd)
+
+
+def build(suite: Suite, python: Path, folder: Path) -> Path | None:
+    """The wheel, built by pip in an environment of its own. NotRunError without the package index."""
+    if pip(python, "download", "--no-deps", "-d", folder / "probe", "setuptools>=77", cwd=folder).returncode:
+        raise NotRunError("the package index")
+    source = folder / "source"
+    shutil.copytree(ROOT, source, symlinks=True, ignore=NOT_SOURCE)
+    done = pip(python, "wheel", "--no-deps", "-w", folder, source, cwd=folder)
+    suite.check("pip builds a wheel", done.returncode == 0, done.stderr[-300:])
+    return next(folder.glob("ottla-*-py3-none-any.whl"), None)
+
+
+def contents(suite: Suite, wheel: Path) -> None:
+    """Every module of every package, nothing else."""
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    expected = {"ottla/py.typed"}
+    for package in packages:
+        folder = ROOT.joinpath(*package.split(".")[1:])
+        expected |= {f"{package.replace('.', '/')}/{path.name}" for path in folder.glob("*.py")}
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+    suite.equal("modules that are missing in the wheel", set(), expected - found)
+    suite.equal("files that are too much in the wheel", set(), found - expected)
+
+
+def install(suite: Suite, python: Path, wheel: Path) -> bool:
+    before = installed(python)
+    done = pip(python, "install", wheel, cwd=wheel.parent)
+    suite.check("pip installs it", done.returncode == 0, done.stderr[-300:])
+    suite.note(f"brings along: {', '.join(sorted(installed(python) - before - {'ottla'}))}")
+    return done.returncode == 0
+
+
+def installed(python: Path) -> set[str]:
+    listed = run([python, "-m", "pip", "--disable-pip-version-check", "freeze", "--all"], cwd=python.parent).stdout
+    return {line.partition(" ")[0].partition("==")[0] for line in listed.splitlines()}
+
+
+def produce_and_consume(suite: Suite, bootstrap: str) -> None:
+    create_topic(bootstrap, "t", partitions=len(CODECS))
+    for partition, codec in enumerate(CODECS):
+        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "log_level": 4})
+        for number in range(100):
+            producer.produce("t", key=f"k{number}", value=b"v" * 100, partition=partition)
+        producer.flush(30)
+    found = read_partitions(bootstrap, [("t", partition) for partition in range(len(CODECS))])
+    for partition, codec in enumerate(CODECS):
+        keys = [record.key for record in found["t", partition]]
+        suite.equal(f"100 records in {codec} come back", [f"k{number}".encode() for number in range(100)], keys)
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("wheel", body, doc=__doc__))
