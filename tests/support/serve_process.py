@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,11 +32,13 @@ class ServeProcess:
     """
 
     def __init__(self, *arguments: str | Path) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the process has ended
         self._process = subprocess.Popen(
             command("serve", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            # A file, so that neither stream can fill up while we read the other.
+            stderr=self._errors,
             text=True,
         )
         assert self._process.stdout is not None
@@ -63,8 +66,15 @@ class ServeProcess:
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; returns the exit code and what else was printed. `stderr` is complete then."""
         self._process.send_signal(number)
-        output, self.stderr = self._process.communicate(timeout=PATIENCE_S)
-        return self._process.returncode, output
+        assert self._process.stdout is not None
+        # Not `communicate`, which would pass by what `readline` has read ahead.
+        with self._process.stdout as stdout:
+            output = stdout.read()
+        code = self._process.wait(PATIENCE_S)
+        self._errors.seek(0)
+        self.stderr = self._errors.read()
+        self._errors.close()
+        return code, output
 
     def kill(self) -> None:
         """As a power loss, but for the page cache."""
