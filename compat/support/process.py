@@ -169,7 +169,11 @@ class BrokerProcess:
         return self.data / f"{topic}-{partition}"
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.dispose()
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self.process is not None:
