@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
 
-.PHONY: run test check format compat-quick nightly docs clean help
+.PHONY: run test check format schemas compat-quick nightly docs clean help
 
 help:
 	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
 	@echo "make test          all tests"
 	@echo "make check         format, lint, types, import contracts, tests"
+	@echo "make schemas       fetch Apache Kafka's message definitions, which a test compares ours with (needs Maven)"
 	@echo "make compat-quick  other programs judge us, 10 minutes at most"
 	@echo "make nightly       all of that, at full length"
 
@@ -40,6 +41,12 @@ check: $(BIN)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest
+
+# The messages are compared with the definitions in these jars; without them that test is skipped.
+schemas:
+	@command -v mvn >/dev/null || { echo "make schemas needs Maven (mvn)" >&2; exit 1; }
+	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-clients:4.3.1
+	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-group-coordinator:4.3.1
 
 format: $(BIN)/.ready
 	$(BIN)/ruff format .
