@@ -32,12 +32,8 @@ VALUE = "v" * 600
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
-    """Its retention and cleaner run only when a test asks for them, and a moved clock closes no connection."""
-    overrides = {
-        "log.retention.check.interval.ms": str(10**12),
-        "log.cleaner.backoff.ms": str(10**12),
-        "connections.max.idle.ms": "-1",
-    }
+    """Its retention and cleaner run only when a test asks for them."""
+    overrides = {"log.retention.check.interval.ms": str(10**12), "log.cleaner.backoff.ms": str(10**12)}
     with ottla.Broker(str(tmp_path), overrides=overrides) as running:
         yield running
 
@@ -143,11 +139,7 @@ def test_a_new_limit_holds_from_the_next_run_on(broker: ottla.Broker, client: Ra
 
 
 def test_retention_runs_by_itself_when_it_is_due(tmp_path: Path) -> None:
-    overrides = {
-        "log.retention.check.interval.ms": str(HOUR_MS),
-        "log.initial.task.delay.ms": str(HOUR_MS),
-        "connections.max.idle.ms": "-1",
-    }
+    overrides = {"log.retention.check.interval.ms": str(HOUR_MS), "log.initial.task.delay.ms": str(HOUR_MS)}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", retention_ms=MINUTE_MS)
         produce(client, "t", ("k", "v"))
