@@ -26,14 +26,18 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.server.broker import Broker
 from ottla.server.config_resources import ResourceType
 from ottla.storage.catalog import CatalogError
 from ottla.storage.config import ConfigError
+from ottla.storage.files import OsFile, OsFiles
 from ottla.storage.manager import DataDirectoryError
 from support.admin import create, delete_records, metadata, topic_names, wanted
 from support.conversation import address, create_topic, fetch, fetch_request, list_offset, produce, records_of
 from support.raw_client import RawClient
+from support.served import serving
 
+PATIENCE_S = 60
 STOP_SOON_S = 3.0
 """Far below the deadline that requests in progress get when the broker stops."""
 
@@ -276,18 +280,43 @@ def test_a_stop_closes_clients_that_wait_for_nothing(broker: ottla.Broker) -> No
         client.close()
 
 
-def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) -> None:
-    """The pass is held at the clock of the throttle: with one byte a second it would take days."""
-    overrides = {"log.cleaner.backoff.ms": "1", "log.cleaner.io.max.bytes.per.second": "1.0"}
-    broker = ottla.Broker(str(tmp_path), overrides=overrides)
-    with broker, RawClient(*address(broker)) as client:
-        create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000, min_cleanable_dirty_ratio=0)
-        for number in range(50):
-            produce(client, "t", (f"k{number % 3}", "v" * 600))
-        assert stopped_soon(broker)
-    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
-        assert list_offset(client, "t", -1) == (ErrorCode.NONE, 50)
-        assert records_of(fetch(client, "t", 49)) == [(49, b"k1", b"v" * 600)]
+class GatedFiles(OsFiles):
+    """The real disk, but making a `.cleaned` segment waits for the test."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.gate = threading.Event()
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        if ".log.cleaned" in path:
+            self.reached.set()
+            self.gate.wait(PATIENCE_S)
+        return super().open(path, create=create, truncate=truncate)
+
+
+async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def release_once_it_stops(broker: Broker) -> None:
+        while not broker.stopping:
+            await trio.lowlevel.checkpoint()
+        files.gate.set()
+
+    async with trio.open_nursery() as nursery, serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:
+        await served.ask(
+            create_topic, "t", cleanup_policy="compact", internal_segment_bytes=1000, min_cleanable_dirty_ratio=0
+        )
+        for number in range(20):
+            await served.ask(produce, "t", (f"k{number % 3}", "v" * 600))
+        assert await trio.to_thread.run_sync(files.reached.wait, PATIENCE_S)
+        nursery.start_soon(release_once_it_stops, served.broker)
+    left = {path.suffix for path in (tmp_path / "t-0").iterdir()}
+    assert left.isdisjoint({".cleaned", ".swap", ".deleted"})
+    async with serving(tmp_path, files, log_cleaner_enable="false") as served:
+        found: list[int] = []
+        while records := records_of(await served.ask(fetch, "t", len(found))):
+            found += [offset for offset, _, _ in records]
+        assert found == list(range(20)), "the pass was given up before it had taken anything away"
 
 
 def test_a_stop_while_clients_come_is_as_clean_as_any(tmp_path: Path) -> None:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from ottla.server.broker import Broker, run_broker
-from ottla.server.config import static_config
 from ottla.server.config_resources import ResourceType
 from ottla.storage.files import OsFile, OsFiles
 from support.admin import create, delete, grow, growth, metadata, topic_names, wanted
-from support.conversation import address, create_topic, fetch, produce
+from support.conversation import create_topic, fetch, produce
 from support.raw_client import RawClient
+from support.served import serving
 
 
 class RefusingFiles(OsFiles):
@@ -53,26 +48,9 @@ class RefusingFiles(OsFiles):
         return super().disk_total_and_free(path)
 
 
-class Served:
-    """A broker on such a disk, and a client whose requests run in a thread beside it."""
-
-    def __init__(self, broker: Broker, disk: RefusingFiles, client: RawClient) -> None:
-        self.broker = broker
-        self.disk = disk
-        self._client = client
-
-    async def ask(self, request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        return await trio.to_thread.run_sync(partial(request, self._client, *arguments, **options))
-
-
-@asynccontextmanager
-async def serving(data_dir: Path) -> AsyncIterator[Served]:
-    disk = RefusingFiles()
-    static = static_config(profile="dev", flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)})
-    async with run_broker(static, files=disk) as broker:
-        client = await trio.to_thread.run_sync(RawClient, *address(broker))
-        with client:
-            yield Served(broker, disk, client)
+@pytest.fixture
+def disk() -> RefusingFiles:
+    return RefusingFiles()
 
 
 def is_catalog(path: str) -> bool:
@@ -110,62 +88,66 @@ REFUSALS: dict[str, Callable[[str], bool]] = {
 
 
 @pytest.mark.parametrize("refuses", REFUSALS.values(), ids=REFUSALS.keys())
-async def test_a_topic_that_the_disk_refuses_does_not_exist(tmp_path: Path, refuses: Callable[[str], bool]) -> None:
-    async with serving(tmp_path) as served:
-        served.disk.refuses = refuses
+async def test_a_topic_that_the_disk_refuses_does_not_exist(
+    tmp_path: Path, disk: RefusingFiles, refuses: Callable[[str], bool]
+) -> None:
+    async with serving(tmp_path, disk) as served:
+        disk.refuses = refuses
         (row,) = await served.ask(create, wanted("t", 3))
         assert (row.error_code, "No space left" in row.error_message) == (ErrorCode.KAFKA_STORAGE_ERROR, True)
         assert await served.ask(topic_names) == set()
         assert not served.broker.catalog.topics and not served.broker.logs.logs
-        served.disk.refuses = nothing
+        disk.refuses = nothing
         assert (await served.ask(create_topic, "t", partitions=3)).error_code == ErrorCode.NONE
         assert (await served.ask(produce, "t", ("k", "v"), partition=2)).base_offset == 0
 
 
 @pytest.mark.parametrize("refuses", [is_catalog, *list(REFUSALS.values())[2:]])
-async def test_a_topic_that_cannot_grow_stays_as_it_was(tmp_path: Path, refuses: Callable[[str], bool]) -> None:
-    async with serving(tmp_path) as served:
+async def test_a_topic_that_cannot_grow_stays_as_it_was(
+    tmp_path: Path, disk: RefusingFiles, refuses: Callable[[str], bool]
+) -> None:
+    async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
         await served.ask(produce, "t", ("k", "v"))
-        served.disk.refuses = refuses
+        disk.refuses = refuses
         (row,) = await served.ask(grow, growth("t", 4))
         assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert len((await served.ask(metadata, "t")).topics[0].partitions) == 1
-        served.disk.refuses = nothing
+        disk.refuses = nothing
         await served.ask(grow, growth("t", 3))
         assert len(served.broker.catalog.topics["t"].partitions) == 3
         assert (await served.ask(produce, "t", ("k", "v"), partition=2)).base_offset == 0
         assert (await served.ask(produce, "t", ("k", "v"))).base_offset == 1
 
 
-async def test_a_topic_that_the_catalog_cannot_forget_stays(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
+async def test_a_topic_that_the_catalog_cannot_forget_stays(tmp_path: Path, disk: RefusingFiles) -> None:
+    async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
-        served.disk.refuses = is_catalog
+        disk.refuses = is_catalog
         (row,) = await served.ask(delete, "t")
         assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await served.ask(produce, "t", ("k", "v"))).base_offset == 0
 
 
 async def test_a_topic_whose_directory_cannot_be_put_aside_is_gone_all_the_same(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, disk: RefusingFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(tmp_path) as served:
+    async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
-        served.disk.refuses = lambda path: path.endswith("-delete")
+        disk.refuses = lambda path: path.endswith("-delete")
         (row,) = await served.ask(delete, "t")
         assert row.error_code == ErrorCode.NONE
         assert (await served.ask(fetch, "t", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "cannot put deleted partitions aside" in caplog.text
-    async with serving(tmp_path) as served:
+    async with serving(tmp_path, disk) as served:
         assert await served.ask(topic_names) == set()
         assert [path.name[-6:] for path in tmp_path.glob("t*")] == ["-stray"]
 
 
-async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
+async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path, disk: RefusingFiles) -> None:
+    async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
-        served.disk.refuses = is_catalog
+        disk.refuses = is_catalog
         for kind, name in ((ResourceType.TOPIC, "t"), (ResourceType.BROKER, "")):
             change = AlterableConfig(name="max.message.bytes" if name else "message.max.bytes", value="100")
             resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=(change,))
@@ -174,19 +156,21 @@ async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path) -> 
         assert (await served.ask(produce, "t", ("k", "v" * 200))).error_code == ErrorCode.NONE
 
 
-async def test_without_a_record_of_it_no_producer_id_is_given(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        served.disk.refuses = is_catalog
+async def test_without_a_record_of_it_no_producer_id_is_given(tmp_path: Path, disk: RefusingFiles) -> None:
+    async with serving(tmp_path, disk) as served:
+        disk.refuses = is_catalog
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
         answer = await served.ask(RawClient.ask, request)
         assert (answer.error_code, answer.producer_id) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-        served.disk.refuses = nothing
+        disk.refuses = nothing
         answer = await served.ask(RawClient.ask, request)
         assert (answer.error_code, answer.producer_id) == (ErrorCode.NONE, 0)
 
 
-async def test_a_directory_whose_room_cannot_be_told_is_described_as_failed(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        served.disk.refuses = lambda path: path == str(tmp_path)
+async def test_a_directory_whose_room_cannot_be_told_is_described_as_failed(
+    tmp_path: Path, disk: RefusingFiles
+) -> None:
+    async with serving(tmp_path, disk) as served:
+        disk.refuses = lambda path: path == str(tmp_path)
         (row,) = (await served.ask(RawClient.ask, DescribeLogDirsRequest(topics=None))).results
         assert (row.error_code, row.log_dir) == (ErrorCode.KAFKA_STORAGE_ERROR, str(tmp_path))
