@@ -3,6 +3,10 @@
 Behaviour
 - The number of partitions only grows; existing ones keep their records, leaders and offsets.
 - A topic that stands twice in the request fails, with one row.
+
+Differs from Apache Kafka
+- The broker's own topics keep their number of partitions (INVALID_TOPIC_EXCEPTION): a group's offsets lie in the
+  partition that its name and that number give, and would not be found again.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ async def _grow(ctx: Context, wanted: CreatePartitionsTopic, validate_only: bool
     topic = ctx.broker.topics.get(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {wanted.name}")
+    if topic.is_internal:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
     assignments = None if wanted.assignments is None else [tuple(row.broker_ids) for row in wanted.assignments]
     replicas = ctx.broker.admin.plan_growth(topic, wanted.count, assignments)
     if not validate_only:

@@ -321,11 +321,13 @@ def test_with_delete_topic_enable_false_nothing_is_deleted(tmp_path: Path, versi
         assert topic_names(client) == {"t"}
 
 
-def test_the_topics_of_the_broker_itself_are_not_deleted(client: RawClient) -> None:
-    assert metadata(client, "__consumer_offsets", create=True).topics[0].is_internal
-    (row,) = delete(client, "__consumer_offsets")
-    assert (row.error_code, "belongs to the broker" in row.error_message) == (ErrorCode.INVALID_TOPIC_EXCEPTION, True)
-    assert topic_names(client) == {"__consumer_offsets"}
+def test_the_topics_of_the_broker_itself_are_neither_deleted_nor_grown(client: RawClient) -> None:
+    (before,) = metadata(client, "__consumer_offsets", create=True).topics
+    assert before.is_internal
+    for (row,) in (delete(client, "__consumer_offsets"), grow(client, growth("__consumer_offsets", 99))):
+        assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert row.error_message == "__consumer_offsets belongs to the broker"
+    assert metadata(client).topics == (before,)
 
 
 def test_a_new_topic_of_the_same_name_is_another_topic(client: RawClient) -> None:
