@@ -144,6 +144,11 @@ class BrokerProcess:
     def output_tail(self, lines: int = 15) -> str:
         return "\n".join(self.output_path.read_text(errors="replace").splitlines()[-lines:])
 
+    def kernel_seconds(self) -> float:
+        """Time in the kernel since it started, as sampled by its clock ticks."""
+        assert self.process is not None
+        return float(psutil.Process(self.process.pid).cpu_times().system)
+
     def cpu_seconds(self) -> float:
         """Time that the process was on a CPU since it started; on Linux to the microsecond.
 

@@ -60,7 +60,9 @@ def make_rows(codec: str, *, quick: bool) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for name in SIZES:
         rows[f"produce cpu {name}"] = Row(f"produce {name}: broker CPU", "s/GB", *((1.0, 0.4) if bounded else ()))
+        rows[f"produce kernel {name}"] = Row(f"produce {name}: of it in the kernel", "s/GB")
         rows[f"fetch cpu {name}"] = Row(f"fetch {name}: broker CPU", "s/GB", *((1.5, 1.0) if bounded else ()))
+        rows[f"fetch kernel {name}"] = Row(f"fetch {name}: of it in the kernel", "s/GB")
         bounds = (0.8, 1.0, True) if bounded and not quick else (None, None, True)
         rows[f"produce {name}"] = Row(f"produce {name}: throughput", "MB/s", *bounds)
         rows[f"fetch {name}"] = Row(f"fetch {name}: throughput", "MB/s", *bounds)
@@ -72,7 +74,9 @@ def make_rows(codec: str, *, quick: bool) -> dict[str, Row]:
 
 def note(rows: dict[str, Row], name: str, side: str, measured: Measured) -> None:
     rows[f"produce cpu {name}"].values[side].append(measured.produce_cpu_s_per_gb)
+    rows[f"produce kernel {name}"].values[side].append(measured.produce_kernel_s_per_gb)
     rows[f"fetch cpu {name}"].values[side].append(measured.fetch_cpu_s_per_gb)
+    rows[f"fetch kernel {name}"].values[side].append(measured.fetch_kernel_s_per_gb)
     rows[f"produce {name}"].values[side].append(measured.produce_mb_per_s)
     rows[f"fetch {name}"].values[side].append(measured.fetch_mb_per_s)
 
