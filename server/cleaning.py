@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,8 @@ class Cleaning:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.manager = CleanerManager(broker.files, broker.logs.logs)
+        self._waiting: dict[TopicPartition, list[Callable[[], None]]] = {}
+        """Who waits for a pass that is being given up."""
         self._restart = trio.CancelScope()
         self._restarting = False
         # Held while a worker thread writes a cleaner checkpoint, so that two never write one file.
@@ -154,15 +156,34 @@ class Cleaning:
         changed.config = config
         partition = changed.topic_partition
         if was_compact and not config.is_compact and self.manager.is_busy(partition):
-            resume = partial(self.resume, partition)
-            if self.manager.abort_and_pause(partition, resume):
-                resume()
+            self._pause_then(partition, partial(self.resume, partition))
 
     async def pause(self, partition: TopicPartition) -> None:
         """Return once no pass touches `partition`, and none will until `resume`."""
         paused = trio.Event()
-        if not self.manager.abort_and_pause(partition, paused.set):
-            await paused.wait()
+        self._pause_then(partition, paused.set)
+        await paused.wait()
+
+    def _pause_then(self, partition: TopicPartition, then: Callable[[], None]) -> None:
+        """Call `then` with the partition paused: at once, or when the pass that is running has been given up.
+
+        Any number of callers may want that of one pass: a change of policy, then a deletion.
+        """
+        waiting = self._waiting.get(partition)
+        if waiting is not None:
+            waiting.append(then)
+        elif self.manager.abort_and_pause(partition, partial(self._paused, partition)):
+            then()
+        else:
+            self._waiting[partition] = [then]
+
+    def _paused(self, partition: TopicPartition) -> None:
+        """The pass was given up: everyone who waited holds a pause of their own before the first may give theirs back."""
+        waiting = self._waiting.pop(partition)
+        for _ in waiting[1:]:
+            self.manager.abort_and_pause(partition, lambda: None)
+        for then in waiting:
+            then()
 
     def resume(self, partition: TopicPartition) -> None:
         """Take back one `pause`."""

@@ -232,8 +232,13 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
         async with self.lock:
             self._check_alive(topic)
-            await on_disk(broker.catalog.remove_topics, [topic.name])
+            # Unknown first: whoever finds a topic here also finds it in the catalog.
             broker.topics.remove(topic)
+            try:
+                await on_disk(broker.catalog.remove_topics, [topic.name])
+            except KafkaError:
+                broker.topics.add(topic)
+                raise
             for partition in topic.partitions:
                 broker.waits.changed(partition.topic_partition)
             await self._delete_logs([partition.topic_partition for partition in topic.partitions])

@@ -30,14 +30,13 @@ from ottla.server.broker import Broker
 from ottla.server.config_resources import ResourceType
 from ottla.storage.catalog import CatalogError
 from ottla.storage.config import ConfigError
-from ottla.storage.files import OsFile, OsFiles
 from ottla.storage.manager import DataDirectoryError
 from support.admin import create, delete_records, metadata, topic_names, wanted
 from support.conversation import address, create_topic, fetch, fetch_request, list_offset, produce, records_of
+from support.gated_files import GatedFiles
 from support.raw_client import RawClient
 from support.served import serving
 
-PATIENCE_S = 60
 STOP_SOON_S = 3.0
 """Far below the deadline that requests in progress get when the broker stops."""
 
@@ -280,27 +279,13 @@ def test_a_stop_closes_clients_that_wait_for_nothing(broker: ottla.Broker) -> No
         client.close()
 
 
-class GatedFiles(OsFiles):
-    """The real disk, but making a `.cleaned` segment waits for the test."""
-
-    def __init__(self) -> None:
-        self.reached = threading.Event()
-        self.gate = threading.Event()
-
-    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
-        if ".log.cleaned" in path:
-            self.reached.set()
-            self.gate.wait(PATIENCE_S)
-        return super().open(path, create=create, truncate=truncate)
-
-
 async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) -> None:
     files = GatedFiles()
 
     async def release_once_it_stops(broker: Broker) -> None:
         while not broker.stopping:
             await trio.lowlevel.checkpoint()
-        files.gate.set()
+        files.let_on()
 
     async with trio.open_nursery() as nursery, serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:
         await served.ask(
@@ -308,7 +293,7 @@ async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) 
         )
         for number in range(20):
             await served.ask(produce, "t", (f"k{number % 3}", "v" * 600))
-        assert await trio.to_thread.run_sync(files.reached.wait, PATIENCE_S)
+        await files.pass_reached()
         nursery.start_soon(release_once_it_stops, served.broker)
     left = {path.suffix for path in (tmp_path / "t-0").iterdir()}
     assert left.isdisjoint({".cleaned", ".swap", ".deleted"})
