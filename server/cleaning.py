@@ -44,8 +44,6 @@ class Cleaning:
         """Who waits for a pass that is being given up."""
         self._restart = trio.CancelScope()
         self._restarting = False
-        # Held while a worker thread writes a cleaner checkpoint, so that two never write one file.
-        self._checkpoint_lock = trio.Lock()
 
     async def run(self) -> None:
         """Clean until cancelled; `reconfigure` starts the threads anew with the options of that moment."""
@@ -191,11 +189,10 @@ class Cleaning:
 
     async def forget(self, partition: TopicPartition, data_dir: str) -> None:
         """A paused partition was deleted: its checkpoint entry and marks go."""
-        async with self._checkpoint_lock:
-            try:
-                await trio.to_thread.run_sync(self.manager.forget, partition, data_dir)
-            except OSError as error:
-                log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
+        try:
+            await trio.to_thread.run_sync(self.manager.forget, partition, data_dir)
+        except OSError as error:
+            log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
         self.manager.resume([partition])
 
 
