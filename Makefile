@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
 
-.PHONY: run test check format schemas compat-quick nightly docs clean help
+.PHONY: run test check format schemas compat-quick nightly clean help
 
 help:
 	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
