@@ -29,7 +29,7 @@ def body(suite: Suite, options: Options) -> None:
     rest_s = 2 if options.quick else 5
     rows = {
         "ready": Row("start to ready", "s"),
-        "produce": Row("start to first produce", "s", 0.25, 0.125),
+        "produce": Row("start to first produce", "s", *((0.25, 0.125) if not options.quick else ())),
         "rss": Row(f"resident memory idle, {rest_s} s after start", "MB", 0.125, 0.1),
         "cpu": Row("idle CPU", "%"),
         "stop": Row("stop", "s"),
@@ -39,17 +39,21 @@ def body(suite: Suite, options: Options) -> None:
             measure(rows, broker, rest_s)
             broker.dispose()
     print_table(suite, list(rows.values()))
-    slowest = max(rows["produce"].values[OTTLA])
-    what = f"start to first produce below {START_BOUND_S} s in each run"
-    if slowest >= START_BOUND_S and min(rows["produce"].values[KAFKA]) > KAFKA_ON_A_QUIET_MACHINE_S:
-        suite.skip(what, f"{slowest:.2f} s, on a machine so busy that Apache Kafka was slow as well")
-    else:
-        suite.check(what, slowest < START_BOUND_S, f"{slowest:.2f} s")
     most = max(rows["rss"].values[OTTLA])
     suite.check(
         f"resident memory idle below {MEMORY_BOUND_MB} MB in each run", most < MEMORY_BOUND_MB, f"{most:.1f} MB"
     )
     in_thread = sorted(start_in_a_thread() for _ in range(runs))
+    slowest = max(rows["produce"].values[OTTLA])
+    if options.quick:
+        # Two starts on a machine that does other things as well say nothing about seconds.
+        suite.note(f"slowest start to first produce {slowest:.2f} s; in a thread of the test process {in_thread} ms")
+        return
+    what = f"start to first produce below {START_BOUND_S} s in each run"
+    if slowest >= START_BOUND_S and min(rows["produce"].values[KAFKA]) > KAFKA_ON_A_QUIET_MACHINE_S:
+        suite.skip(what, f"{slowest:.2f} s, on a machine so busy that Apache Kafka was slow as well")
+    else:
+        suite.check(what, slowest < START_BOUND_S, f"{slowest:.2f} s")
     suite.check("started in a thread of the test process within 50 ms (median)", in_thread[runs // 2] < 50, in_thread)
 
 
