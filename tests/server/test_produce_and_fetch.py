@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -141,11 +139,15 @@ def test_a_fetch_at_the_end_waits_and_is_woken_by_a_produce(broker: ottla.Broker
     create_topic(client, "t")
     with RawClient(*address(broker)) as producer:
         client.send(fetch_request("t", 0, max_wait_ms=60_000), version=12)
-        threading.Timer(0.05, produce, (producer, "t", ("k", "v"))).start()
-        started = time.monotonic()
-        answer = client.receive()
-    assert records_of(answer.responses[0].partitions[0]) == [(0, b"k", b"v")]
-    assert time.monotonic() - started < 30
+        # Each look is a request, so the broker gets on between them.
+        assert any(list_offset(producer, "t", -1) and broker.run(parked_fetches, broker) for _ in range(1000))
+        produce(producer, "t", ("k", "v"))
+        # Unwoken it would come after a minute; the client waits ten seconds.
+        assert records_of(client.receive().responses[0].partitions[0]) == [(0, b"k", b"v")]
+
+
+async def parked_fetches(broker: ottla.Broker) -> int:
+    return len(broker.inner.waits.table)
 
 
 def test_a_fetch_waits_for_min_bytes_and_then_gets_all(broker: ottla.Broker, client: RawClient) -> None:
