@@ -23,7 +23,6 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records import HEADER_BYTES
-from ...storage.log import Log
 from ...storage.validation import InvalidRecordError
 from ..connection import Context
 from ..routing import NotLeaderError, endpoints, led_partition
@@ -42,22 +41,21 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     by_id = request.version >= TOPIC_IDS
     leaders: set[int] = set()
-    to_flush: list[Log] = []
-    responses = tuple(
+    responses = [
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=tuple(
-                _append(
-                    ctx, request.version, body.acks, topic.topic_id if by_id else topic.name, data, leaders, to_flush
-                )
-                for data in topic.partition_data
+                [
+                    await _append(
+                        ctx, request.version, body.acks, topic.topic_id if by_id else topic.name, data, leaders
+                    )
+                    for data in topic.partition_data
+                ]
             ),
         )
         for topic in body.topic_data
-    )
-    if to_flush:
-        await ctx.broker.flush(to_flush)
+    ]
     if body.acks == 0:
         for topic in responses:
             for partition in topic.partition_responses:
@@ -68,7 +66,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
                     )
         return None
     return ProduceResponse(
-        responses=responses,
+        responses=tuple(responses),
         node_endpoints=tuple(
             NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
             for node_id, host, port, rack in endpoints(ctx, leaders)
@@ -90,16 +88,10 @@ def _check_attributes(records: memoryview, version: int) -> None:
         )
 
 
-def _append(
-    ctx: Context,
-    version: int,
-    acks: int,
-    topic: str | bytes,
-    data: PartitionProduceData,
-    leaders: set[int],
-    to_flush: list[Log],
+async def _append(
+    ctx: Context, version: int, acks: int, topic: str | bytes, data: PartitionProduceData, leaders: set[int]
 ) -> PartitionProduceResponse:
-    """Append one partition's records; every refusal becomes that partition's error."""
+    """Append one partition's records, durably where the topic asks for it; every refusal becomes that partition's error."""
     broker = ctx.broker
     try:
         if acks not in (-1, 0, 1):
@@ -121,6 +113,10 @@ def _append(
             raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
         _check_attributes(records, version)
         done = log.append(records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch)
+        if not done.duplicate:
+            broker.waits.grew(partition.topic_partition, len(records))
+        if log.needs_flush:
+            await broker.flush([log])
     except InvalidRecordError as error:
         return PartitionProduceResponse(
             index=data.index,
@@ -147,10 +143,6 @@ def _append(
         return PartitionProduceResponse(
             index=data.index, error_code=error.code, base_offset=-1, error_message=error.message
         )
-    if not done.duplicate:
-        broker.waits.grew(partition.topic_partition, len(records))
-    if log.needs_flush:
-        to_flush.append(log)
     return PartitionProduceResponse(
         index=data.index,
         error_code=ErrorCode.NONE,

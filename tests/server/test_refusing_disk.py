@@ -43,6 +43,10 @@ class RefusingFiles(OsFiles):
         self._ask(new)
         super().rename(old, new)
 
+    def sync_dir(self, path: str) -> None:
+        self._ask(path)
+        super().sync_dir(path)
+
     def disk_total_and_free(self, path: str) -> tuple[int, int]:
         self._ask(path)
         return super().disk_total_and_free(path)
@@ -174,3 +178,14 @@ async def test_a_directory_whose_room_cannot_be_told_is_described_as_failed(
         disk.refuses = lambda path: path == str(tmp_path)
         (row,) = (await served.ask(RawClient.ask, DescribeLogDirsRequest(topics=None))).results
         assert (row.error_code, row.log_dir) == (ErrorCode.KAFKA_STORAGE_ERROR, str(tmp_path))
+
+
+async def test_what_cannot_be_made_durable_is_not_acknowledged_and_the_connection_goes_on(
+    tmp_path: Path, disk: RefusingFiles
+) -> None:
+    async with serving(tmp_path, disk) as served:
+        await served.ask(create_topic, "t", flush_messages=1)
+        disk.refuses = is_partition("t-0")
+        refused = await served.ask(produce, "t", ("k", "v"))
+        assert (refused.error_code, refused.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert await served.ask(topic_names) == {"t"}
