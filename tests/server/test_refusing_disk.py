@@ -185,7 +185,9 @@ async def test_what_cannot_be_made_durable_is_not_acknowledged_and_the_connectio
 ) -> None:
     async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t", flush_messages=1)
-        disk.refuses = is_partition("t-0")
+        syncs = iter((False, True))  # of the directory: the leader epoch's, then that of the flush
+        disk.refuses = lambda path: path.endswith("/t-0") and next(syncs)
         refused = await served.ask(produce, "t", ("k", "v"))
         assert (refused.error_code, refused.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        disk.refuses = nothing
         assert await served.ask(topic_names) == {"t"}
