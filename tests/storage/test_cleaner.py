@@ -1,4 +1,4 @@
-"""One pass over a log of plain and idempotent producers. Numbers in brackets: scenarios of Apache Kafka's LogCleanerTest."""
+"""One pass over a log of plain and idempotent producers."""
 
 from __future__ import annotations
 
@@ -110,8 +110,9 @@ def test_empty_keys_and_empty_values_are_keys_and_values() -> None:
     assert contents(log) == [(1, b"a", b""), (2, b"", b"2"), (3, b"b", b"")]
 
 
+@pytest.mark.scenario(32)
 def test_records_without_a_key_go() -> None:
-    """[32] They can only have been written before the topic became a compacted one."""
+    """They can only have been written before the topic became a compacted one."""
     log = log_of([(None, "x"), ("a", "1")], [(None, "y")], [(None, "z"), ("b", "1")], cleanup_policy=("delete",))
     _, stats = clean(log)
     assert keys(log) == ["a", "b"]
@@ -184,8 +185,8 @@ def test_a_stored_horizon_outlives_a_change_of_the_retention() -> None:
     assert batch_ends(log) == [1, 2]
 
 
+@pytest.mark.scenario(23)
 def test_a_tombstone_takes_the_older_value_with_it_at_once() -> None:
-    """[23]"""
     log = make_log()
     for number in range(20):
         append(log, (f"k{number}", "v"))
@@ -196,8 +197,9 @@ def test_a_tombstone_takes_the_older_value_with_it_at_once() -> None:
     assert keys(log) == [f"k{number}" for number in range(1, 20, 2)]
 
 
+@pytest.mark.scenario(46)
 def test_the_horizon_counts_from_the_pass_not_from_the_record() -> None:
-    """[46] An old tombstone after a value from the future."""
+    """An old tombstone after a value from the future."""
     log = make_log(delete_retention_ms=DAY_MS)
     append(log, ("a", "1"), timestamp=50 * DAY_MS, roll=True)
     append(log, ("a", None), timestamp=1, now_ms=50 * DAY_MS, roll=True)
@@ -272,8 +274,9 @@ def test_log_append_time_stays_the_time_of_every_record() -> None:
     assert found.max_timestamp == 9_000
 
 
+@pytest.mark.scenario(206)
 def test_the_codec_of_a_batch_outlives_the_topics() -> None:
-    """[206] Survivors keep what their producer chose."""
+    """Survivors keep what their producer chose."""
     log = make_log()
     append(log, ("a", "1"), ("b", "1"), codec=4)
     append(log, ("a", "2"), codec=0, roll=True)
@@ -295,8 +298,9 @@ def test_timestamps_beyond_64_bits_become_what_any_client_reads() -> None:
 # Headers that stay
 
 
+@pytest.mark.scenario(34)
 def test_the_last_batch_of_the_round_stays_as_a_bare_header() -> None:
-    """[34] Or the log would end earlier after a restart (KAFKA-17076)."""
+    """Or the log would end earlier after a restart (KAFKA-17076)."""
     log = make_log(cleanup_policy=("delete",))
     append(log, ("a", "1"))
     append(log, (None, "x"), (None, "y"), timestamp=7_000, roll=True)
@@ -309,8 +313,8 @@ def test_the_last_batch_of_the_round_stays_as_a_bare_header() -> None:
     assert reopen(log).log_end_offset == 3
 
 
+@pytest.mark.scenario(6)
 def test_the_last_batch_of_each_producer_stays_so_that_repetitions_are_recognised() -> None:
-    """[6]"""
     log = make_log()
     producers = [Producer(log, number) for number in (1, 2, 3)]
     sent = [
@@ -351,8 +355,8 @@ def test_an_emptied_batch_goes_once_its_producer_wrote_something_newer() -> None
     assert batch_ends(log) == [1, 2]
 
 
+@pytest.mark.scenario(25)
 def test_last_sequences_are_kept_for_each_producer() -> None:
-    """[25]"""
     log = make_log()
     append(log, ("0", "0"))
     producers = [Producer(log, number) for number in (1, 2, 3)]
@@ -369,9 +373,9 @@ def test_last_sequences_are_kept_for_each_producer() -> None:
 # A map that is too small
 
 
+@pytest.mark.scenario(28)
 @pytest.mark.parametrize(("first_dirty", "left"), [(2, [1, 2, 3, 4]), (3, [2, 3, 4]), (4, [3, 4])])
 def test_a_map_of_one_key_makes_progress_all_the_same(first_dirty: int, left: list[int]) -> None:
-    """[28]"""
     log = log_of(*singles("0", "1", "0", "1", "0"))
     for at in range(2, first_dirty + 1):
         clean(log, at, max_entries=1)
@@ -391,8 +395,9 @@ def test_the_map_may_fill_up_inside_a_batch() -> None:
     assert offsets(log) == [4, 5, 6]
 
 
+@pytest.mark.scenario(216)
 def test_a_map_much_smaller_than_the_keys_converges() -> None:
-    """[216] In small: 100 keys, a map of 10."""
+    """In small: 100 keys, a map of 10."""
     log = make_log()
     for number in range(400):
         append(log, (f"k{number * 7 % 100}", str(number)))
@@ -408,8 +413,8 @@ def test_a_map_much_smaller_than_the_keys_converges() -> None:
     assert len(contents(log)) == 100
 
 
+@pytest.mark.scenario(24)
 def test_statistics_of_a_partial_pass() -> None:
-    """[24]"""
     log = log_of(*singles("0", "1", "0", "1", "0"))
     size_bytes = log.segments.first.size_bytes
     end, stats = clean(log, 2, max_entries=3)
@@ -429,9 +434,10 @@ def test_a_first_dirty_offset_inside_a_batch_cuts_it_in_two() -> None:
 # Reading
 
 
+@pytest.mark.scenario(11, 19, 20, 90)
 @pytest.mark.parametrize("io_buffer_bytes", [0, 1, 200, 1 << 20])
 def test_batches_of_any_size_go_through_a_small_buffer(io_buffer_bytes: int) -> None:
-    """[11, 19, 20, 90] Also those that are larger than the topic allows today, also when all in a chunk are dropped."""
+    """Also those that are larger than the topic allows today, also when all in a chunk are dropped."""
     log = make_log(max_message_bytes=1 << 20)
     for at in range(3):
         append(log, ("a", "x" * 5_000 + str(at)), ("b", str(at)))
@@ -442,11 +448,11 @@ def test_batches_of_any_size_go_through_a_small_buffer(io_buffer_bytes: int) -> 
     assert offsets(log) == [6, 7, 8]
 
 
+@pytest.mark.scenario(21, 22, 82)
 @pytest.mark.parametrize(
     ("at", "byte", "what"), [(16, 1, "magic"), (8, 0x7F, "batch of"), (60, 9, "records"), (57, 0xFF, "counts")]
 )
 def test_damage_is_an_error_and_replaces_nothing(at: int, byte: int, what: str) -> None:
-    """[21, 22, 82]"""
     log = make_log()
     append(log, ("a", "1"), roll=True)
     append(log, ("a", "2"), roll=True)
@@ -462,8 +468,8 @@ def test_damage_is_an_error_and_replaces_nothing(at: int, byte: int, what: str) 
     assert segment.log_file.read_at(0, 1_000) == data
 
 
+@pytest.mark.scenario(22)
 def test_a_file_that_is_cut_short_is_an_error() -> None:
-    """[22]"""
     log = log_of([("a", "1" * 100)], [("b", "1" * 100)])
     segment = log.segments.first
     segment.log_file.truncate(segment.size_bytes - 10)
@@ -495,8 +501,8 @@ class StopAt:
         self.left -= 1
 
 
+@pytest.mark.scenario(33)
 def test_a_pass_stops_at_any_checkpoint_and_leaves_nothing_behind() -> None:
-    """[33]"""
     stopped = 0
     for call in range(100):
         log = make_log(segment_bytes=1_000)
@@ -537,8 +543,9 @@ def test_a_leftover_of_an_earlier_pass_does_no_harm() -> None:
 # Segments and files
 
 
+@pytest.mark.scenario(29)
 def test_the_end_of_the_cleaned_range_lies_between_segments() -> None:
-    """[29] What lies at or above it is untouched."""
+    """What lies at or above it is untouched."""
     log = make_log()
     for number in range(8):
         append(log, ("a", str(number)), roll=number % 2 == 1)
@@ -548,8 +555,9 @@ def test_the_end_of_the_cleaned_range_lies_between_segments() -> None:
     assert [bytes(each.view) for each in all_batches(log)] == before[3:]
 
 
+@pytest.mark.scenario(47)
 def test_holes_between_offsets_do_not_hold_a_pass_up() -> None:
-    """[47] KAFKA-8764"""
+    """KAFKA-8764"""
     log = log_with_holes(
         (0, [batch((f"{at}", "v"), base_offset=at) for at in range(10)]),
         (15, [batch((f"{at}", "v"), base_offset=at) for at in range(15, 25)]),
@@ -559,8 +567,8 @@ def test_holes_between_offsets_do_not_hold_a_pass_up() -> None:
     assert end == 30
 
 
+@pytest.mark.scenario(42)
 def test_offsets_far_apart_are_no_trouble_to_the_map() -> None:
-    """[42]"""
     far = 7_206_178
     log = log_with_holes(
         (0, [batch(("a", "v")), batch(("b", "v"), base_offset=far)]),
@@ -583,8 +591,8 @@ def test_the_new_segment_looks_as_old_as_the_last_one_it_was_made_from() -> None
     assert [files.mtime_ms(path) for path in segment.file_paths() if files.exists(path)] == [3_000] * 3
 
 
+@pytest.mark.scenario(5)
 def test_a_preallocated_segment_is_cut_to_its_size() -> None:
-    """[5]"""
     log = log_of([("a", "1")], [("a", "2")], preallocate=True, segment_bytes=1 << 16)
     clean(log)
     path = log.segments.first.file_paths()[0]

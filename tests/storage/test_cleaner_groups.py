@@ -1,4 +1,4 @@
-"""Which segments a pass puts together. Numbers in brackets: scenarios of Apache Kafka's LogCleanerTest."""
+"""Which segments a pass puts together."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def groups(log: Log, **limits: Any) -> list[list[int]]:
     return [[segment.base_offset for segment in group] for group in found]
 
 
+@pytest.mark.scenario(35)
 def test_within_the_limits_everything_becomes_one_segment() -> None:
-    """[35]"""
     assert groups(ten_segments()) == [list(range(0, 20, 2))]
 
 
+@pytest.mark.scenario(35)
 @pytest.mark.parametrize("limits", [{"segment_bytes": 1}, {"segment_index_bytes": 1}])
 def test_segments_that_break_a_limit_by_themselves_stay_alone(limits: dict[str, int]) -> None:
-    """[35]"""
     assert groups(ten_segments(), **limits) == [[base] for base in range(0, 20, 2)]
 
 
+@pytest.mark.scenario(35)
 @pytest.mark.parametrize("measure", ["log", "offset index", "time index"])
 def test_a_group_holds_as_many_segments_as_fit_in_order(measure: str) -> None:
-    """[35]"""
     log = ten_segments()
     first = log.segments.first
     limits = {
@@ -56,9 +56,10 @@ def test_a_group_holds_as_many_segments_as_fit_in_order(measure: str) -> None:
     assert found == [[0, 2, 4], [6, 8, 10], [12, 14, 16], [18]]
 
 
+@pytest.mark.scenario(37, 38)
 @pytest.mark.parametrize(("last_offset", "count"), [(MAX_INT, 1), (MAX_INT + 1, 2)])
 def test_a_group_spans_at_most_what_an_index_entry_can_say(last_offset: int, count: int) -> None:
-    """[37] [38] Also when no index has an entry that tells how far the segments reach."""
+    """Also when no index has an entry that tells how far the segments reach."""
     log = log_with_holes(
         (0, [batch(("a", "1"))]),
         (1_000, [batch(("b", "1"), base_offset=last_offset)]),
@@ -78,8 +79,8 @@ def test_a_segment_counts_as_reaching_to_the_next_ones_base() -> None:
     assert groups(log) == [[0], [5, MAX_INT + 2]]
 
 
+@pytest.mark.scenario(36)
 def test_emptied_segments_join_whatever_they_span() -> None:
-    """[36]"""
     bases = [0, MAX_INT + 10, 2 * MAX_INT + 20]
     log = log_with_holes(
         *[(base, [batch(("k", "v"), base_offset=base)]) for base in bases],

@@ -1,4 +1,4 @@
-"""Choosing logs and keeping off them. Numbers in brackets: scenarios of Apache Kafka's LogCleanerManagerTest."""
+"""Choosing logs and keeping off them."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def nobody_waits() -> None:
 # Choosing
 
 
+@pytest.mark.scenario(52, 54, 55)
 def test_the_dirtiest_log_comes_first_and_is_in_progress_then(world: World) -> None:
-    """[52] [54] [55]"""
     order = []
     while (found := world.manager.filthiest(5_000)) is not None:
         order.append((found.log.topic_partition, found.first_dirty_offset, found.upper_offset))
@@ -74,8 +74,8 @@ def test_the_dirtiest_log_comes_first_and_is_in_progress_then(world: World) -> N
     assert world.manager.last_selection_ms == 5_000
 
 
+@pytest.mark.scenario(53, 55)
 def test_uncleanable_partitions_are_not_chosen(world: World) -> None:
-    """[53] [55]"""
     world.manager.mark_uncleanable(DIRTY, "unreadable")
     assert world.chosen().log.topic_partition == CLEANER
     world.manager.mark_uncleanable(CLEANEST, "unreadable")
@@ -113,16 +113,16 @@ def test_the_largest_ratio_is_known_whether_or_not_it_is_due(world: World) -> No
     assert world.manager.max_dirty_ratio == 1.0
 
 
+@pytest.mark.scenario(56, 57, 80, 81)
 def test_a_wrong_checkpoint_is_corrected_although_another_log_is_chosen(world: World) -> None:
-    """[56] [57] [80] [81]"""
     world.write({CLEANER: 200, CLEANEST: 1})
     world.logs[CLEANEST].advance_log_start(3)
     world.chosen()
     assert world.checkpoint() == {CLEANER: 0, CLEANEST: 3}
 
 
+@pytest.mark.scenario(80)
 def test_a_wrong_checkpoint_is_corrected_although_nothing_is_dirty() -> None:
-    """[80]"""
     files = CrashFiles()
     log = make_log(files)
     append(log, ("a", "1"))
@@ -132,8 +132,9 @@ def test_a_wrong_checkpoint_is_corrected_although_nothing_is_dirty() -> None:
     assert OffsetCheckpoint(files, CHECKPOINT).read() == {log.topic_partition: 0}
 
 
+@pytest.mark.scenario(51)
 def test_a_log_that_cannot_be_measured_is_named_and_spoils_one_round_only(world: World) -> None:
-    """[51] KAFKA-8725"""
+    """KAFKA-8725"""
     segment = world.logs[DIRTY].segments.first
     segment.log_file.truncate(30)
     world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
@@ -166,8 +167,8 @@ def test_each_data_directory_has_its_own_checkpoint() -> None:
 # A pass and its end
 
 
+@pytest.mark.scenario(65)
 def test_a_pass_and_its_checkpoint(world: World) -> None:
-    """[65]"""
     found = world.chosen()
     end, _ = clean(found.log, found.first_dirty_offset)
     world.manager.save_end_offset(found, end)
@@ -184,8 +185,8 @@ def test_a_checkpoint_forgets_partitions_that_are_gone(world: World) -> None:
     assert world.checkpoint() == {DIRTY: 2, CLEANER: 1}
 
 
+@pytest.mark.scenario(78)
 def test_a_pass_that_was_given_up_writes_no_checkpoint(world: World) -> None:
-    """[78]"""
     found, told = world.chosen(), []
     assert not world.manager.is_aborting(DIRTY)
     assert not world.manager.abort_and_pause(DIRTY, lambda: told.append("paused"))
@@ -212,8 +213,8 @@ def test_pauses_add_up(world: World) -> None:
     assert world.chosen().log.topic_partition == DIRTY
 
 
+@pytest.mark.scenario(70, 71)
 def test_a_pause_in_the_midst_of_a_pass_adds_up_with_later_ones(world: World) -> None:
-    """[70] [71]"""
     found = world.chosen()
     world.manager.abort_and_pause(DIRTY, lambda: None)
     world.manager.done_cleaning(found)
@@ -235,6 +236,7 @@ def in_state(world: World, state: str) -> LogToClean:
     return found
 
 
+@pytest.mark.scenario(78, 79)
 @pytest.mark.parametrize(
     ("state", "event"),
     [
@@ -249,7 +251,7 @@ def in_state(world: World, state: str) -> LogToClean:
     ],
 )
 def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: World, state: str, event: str) -> None:
-    """[78] [79] KAFKA-3123"""
+    """KAFKA-3123"""
     found = in_state(world, state)
     before = world.manager.state_name(DIRTY)
     steps: dict[str, Callable[[], object]] = {
@@ -266,6 +268,7 @@ def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: 
 # Deletion and retention
 
 
+@pytest.mark.scenario(60, 61, 62)
 @pytest.mark.parametrize(
     ("policy", "for_deletion", "for_retention"),
     [(("compact",), 1, 0), (("compact", "delete"), 1, 0), (("delete",), 0, 1), ((), 0, 1)],
@@ -273,7 +276,6 @@ def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: 
 def test_compacted_logs_get_their_retention_from_the_cleaner(
     policy: tuple[str, ...], for_deletion: int, for_retention: int
 ) -> None:
-    """[60] [61] [62]"""
     log = make_log(cleanup_policy=policy)
     manager = CleanerManager(log.files, {log.topic_partition: log})
     deleting, retaining = manager.begin_deletion(), manager.begin_retention()
@@ -284,16 +286,16 @@ def test_compacted_logs_get_their_retention_from_the_cleaner(
     assert manager.state_name(log.topic_partition) == "not held"
 
 
+@pytest.mark.scenario(63)
 def test_uncleanable_logs_get_no_retention_either() -> None:
-    """[63]"""
     log = make_log()
     manager = CleanerManager(log.files, {log.topic_partition: log})
     manager.mark_uncleanable(log.topic_partition, "unreadable")
     assert manager.begin_deletion() == []
 
 
+@pytest.mark.scenario(64)
 def test_a_policy_that_changes_does_not_bring_cleaner_and_retention_together(world: World) -> None:
-    """[64]"""
     compacted, deleted = world.logs[DIRTY].config, make_log(cleanup_policy=("delete",)).config
     world.logs[DIRTY].config = deleted
     assert [log.topic_partition for log in world.manager.begin_retention()] == [DIRTY]
@@ -305,8 +307,8 @@ def test_a_policy_that_changes_does_not_bring_cleaner_and_retention_together(wor
     assert world.manager.begin_retention() == []
 
 
+@pytest.mark.scenario(4)
 def test_deletion_and_cleaning_exclude_each_other(world: World) -> None:
-    """[4]"""
     found = world.chosen()
     assert {log.topic_partition for log in world.manager.begin_deletion()} == {CLEANER, CLEANEST}
     assert world.manager.filthiest(5_000) is None
@@ -317,8 +319,8 @@ def test_deletion_and_cleaning_exclude_each_other(world: World) -> None:
 # Partitions that come and go
 
 
+@pytest.mark.scenario(66, 71)
 def test_a_deleted_partition_leaves_neither_checkpoint_nor_mark(world: World) -> None:
-    """[66] [71]"""
     world.manager.mark_uncleanable(CLEANER, "unreadable")
     del world.logs[CLEANER]
     world.manager.forget(CLEANER, "/data")
@@ -326,8 +328,8 @@ def test_a_deleted_partition_leaves_neither_checkpoint_nor_mark(world: World) ->
     assert world.manager.uncleanable == {}
 
 
+@pytest.mark.scenario(82)
 def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
-    """[82]"""
     world.manager.mark_uncleanable(CLEANER, "unreadable")
     world.manager.mark_uncleanable(DIRTY, "unreadable")
     del world.logs[CLEANER]
@@ -335,11 +337,11 @@ def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
     assert set(world.manager.uncleanable) == {DIRTY}
 
 
+@pytest.mark.scenario(68)
 @pytest.mark.parametrize(("checkpoint", "cut_at", "want"), [(1, 3, 1), (4, 2, 2), (2, 2, 2)])
 def test_truncation_lowers_the_checkpoint_only_where_it_is_higher(
     world: World, checkpoint: int, cut_at: int, want: int
 ) -> None:
-    """[68]"""
     log = world.logs[CLEANER]
     world.write({CLEANER: checkpoint})
     world.manager.abort_and_pause(CLEANER, nobody_waits)

@@ -1,4 +1,4 @@
-"""Passes over logs with transactions. Numbers in brackets: scenarios of Apache Kafka's LogCleanerTest."""
+"""Passes over logs with transactions."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def clean_twice(log: Log, first_dirty: int) -> int:
     return clean_at(log, first_dirty, LATER_MS)
 
 
+@pytest.mark.scenario(8)
 def test_aborted_data_goes_at_once_and_supersedes_nothing() -> None:
-    """[8]"""
     log = make_log()
     one, two = transactional(log, 1, 2)
     one.write("1", "2")
@@ -72,8 +72,8 @@ def test_aborted_data_goes_at_once_and_supersedes_nothing() -> None:
     assert (stats.removed.aborted, stats.removed.superseded) == (4, 1)
 
 
+@pytest.mark.scenario(7)
 def test_several_passes_with_a_small_map() -> None:
-    """[7]"""
     log = make_log(delete_retention_ms=50_000)
     one, two = transactional(log, 1, 2)
     one.write("1", "2")
@@ -109,8 +109,8 @@ def test_several_passes_with_a_small_map() -> None:
     assert stats.removed.markers == 2
 
 
+@pytest.mark.scenario(9)
 def test_nothing_undecided_is_cleaned_and_transactions_may_span_segments() -> None:
-    """[9]"""
     log = make_log()
     one, two, three = transactional(log, 1, 2, 3)
     one.write("1", "2")
@@ -136,8 +136,8 @@ def test_nothing_undecided_is_cleaned_and_transactions_may_span_segments() -> No
     assert keys(log) == ["2", "3", "6", "7", "8", "9", "11", "12"]
 
 
+@pytest.mark.scenario(10)
 def test_a_commit_marker_goes_after_its_data_and_its_horizon() -> None:
-    """[10]"""
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -164,8 +164,8 @@ def test_a_commit_marker_goes_after_its_data_and_its_horizon() -> None:
     assert offsets(log) == [4, 5, 6, 7, 8]
 
 
+@pytest.mark.scenario(11, 16)
 def test_markers_without_data_go_too() -> None:
-    """[11] [16]"""
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -180,8 +180,8 @@ def test_markers_without_data_go_too() -> None:
     assert offsets(log) == [3, 4]
 
 
+@pytest.mark.scenario(12)
 def test_an_emptied_batch_pins_its_commit_marker() -> None:
-    """[12]"""
     log = make_log()
     one, two = transactional(log, 1, 2)
     one.write("2", "3")
@@ -207,8 +207,8 @@ def test_an_emptied_batch_pins_its_commit_marker() -> None:
     assert batch_ends(log) == [1, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.scenario(13)
 def test_a_lone_marker_stays_as_a_bare_header_for_its_producers_epoch() -> None:
-    """[13]"""
     log = make_log()
     append_marker(log, COMMIT, 1)
     append(log, ("2", "2"))
@@ -224,9 +224,9 @@ def test_a_lone_marker_stays_as_a_bare_header_for_its_producers_epoch() -> None:
     assert log.last_stable_offset == log.log_end_offset
 
 
+@pytest.mark.scenario(14, 15)
 @pytest.mark.parametrize(("kind", "left"), [(COMMIT, [0, 1]), (ABORT, [1])])
 def test_a_transaction_may_have_its_marker_in_a_later_segment(kind: int, left: list[int]) -> None:
-    """[14] [15]"""
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -239,8 +239,8 @@ def test_a_transaction_may_have_its_marker_in_a_later_segment(kind: int, left: l
     assert (offsets(log), batch_ends(log)) == (left, [0, 1])
 
 
+@pytest.mark.scenario(16)
 def test_an_abort_marker_stays_while_a_pass_still_met_its_data() -> None:
-    """[16]"""
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -255,8 +255,8 @@ def test_an_abort_marker_stays_while_a_pass_still_met_its_data() -> None:
     assert offsets(log) == [4, 5]
 
 
+@pytest.mark.scenario(18)
 def test_an_emptied_batch_pins_its_abort_marker_and_index_entry() -> None:
-    """[18]"""
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("2", "3")
@@ -275,8 +275,8 @@ def test_an_emptied_batch_pins_its_abort_marker_and_index_entry() -> None:
     assert (aborted(log), offsets(log), batch_ends(log)) == ([], [3, 4], [3, 4])
 
 
+@pytest.mark.scenario(26)
 def test_the_last_batch_of_an_aborted_transaction_keeps_its_sequence() -> None:
-    """[26]"""
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -294,8 +294,9 @@ def test_the_last_batch_of_an_aborted_transaction_keeps_its_sequence() -> None:
     assert (batch_ends(log), offsets(log)) == ([3, 5, 6], [3, 4, 5, 6])
 
 
+@pytest.mark.scenario(17)
 def test_a_producer_that_begins_its_sequence_anew_keeps_only_its_last_batch() -> None:
-    """[17] As a group coordinator did; sequence numbers cannot tell its batches apart (KAFKA-8335)."""
+    """As a group coordinator did; sequence numbers cannot tell its batches apart (KAFKA-8335)."""
     log = make_log()
     for _ in range(2):
         made = batch(("1", "x"), producer_id=1, base_sequence=0, transactional=True)
@@ -310,8 +311,9 @@ def test_a_producer_that_begins_its_sequence_anew_keeps_only_its_last_batch() ->
     assert (offsets(log), batch_ends(log)) == ([3, 4, 5], [2, 3, 4, 5])
 
 
+@pytest.mark.scenario(27)
 def test_a_users_key_that_looks_like_a_markers_removes_no_marker() -> None:
-    """[27] KAFKA-14055"""
+    """KAFKA-14055"""
     log = make_log()
     one, two = transactional(log, 1, 2)
     one.write("1")

@@ -1,4 +1,4 @@
-"""How dirty a log is. Numbers in brackets: scenarios of Apache Kafka's LogCleanerTest and LogCleanerManagerTest."""
+"""How dirty a log is."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def segments_of_two(count: int, *, timestamp: int = 1_000, log: Log | None = Non
 # First dirty offset
 
 
+@pytest.mark.scenario(56, 57, 76)
 @pytest.mark.parametrize(
     ("log_start", "checkpoint", "want"),
     [
@@ -44,7 +45,6 @@ def segments_of_two(count: int, *, timestamp: int = 1_000, log: Log | None = Non
 def test_the_checkpoint_counts_where_it_can_be_right(
     log_start: int, checkpoint: int | None, want: tuple[int, bool]
 ) -> None:
-    """[56] [57] [76]"""
     log = segments_of_two(10)
     log.advance_log_start(log_start)
     assert first_dirty_offset(log, checkpoint) == want
@@ -53,15 +53,15 @@ def test_the_checkpoint_counts_where_it_can_be_right(
 # First uncleanable offset
 
 
+@pytest.mark.scenario(73)
 def test_the_active_segment_bounds_what_may_be_cleaned() -> None:
-    """[73]"""
     log = segments_of_two(3)
     append(log, ("k", "v"))
     assert first_uncleanable_offset(log, 0, 0) == 6
 
 
+@pytest.mark.scenario(72, 77)
 def test_an_open_transaction_bounds_what_may_be_cleaned() -> None:
-    """[72] [77]"""
     log = segments_of_two(2, timestamp=1_000, min_compaction_lag_ms=HOUR_MS)
     producer = Producer(log, 1, transactional=True)
     producer.write("a")
@@ -76,8 +76,8 @@ def test_an_open_transaction_bounds_what_may_be_cleaned() -> None:
     assert first_uncleanable_offset(log, 0, much_later + HOUR_MS) == 7
 
 
+@pytest.mark.scenario(74)
 def test_young_segments_are_left_alone_and_all_after_them() -> None:
-    """[74]"""
     log = segments_of_two(4, timestamp=1_000, min_compaction_lag_ms=HOUR_MS)
     segments_of_two(4, timestamp=1_000 + HOUR_MS, log=log)
     segments_of_two(1, timestamp=1, log=log)
@@ -87,8 +87,8 @@ def test_young_segments_are_left_alone_and_all_after_them() -> None:
     assert first_uncleanable_offset(log, 0, now_ms - 1) == 0
 
 
+@pytest.mark.scenario(75)
 def test_without_young_segments_the_lag_bounds_nothing() -> None:
-    """[75]"""
     log = segments_of_two(4, timestamp=1_000, min_compaction_lag_ms=HOUR_MS)
     assert first_uncleanable_offset(log, 0, 1_000 + HOUR_MS) == 8
 
@@ -105,8 +105,8 @@ def test_a_segment_without_timestamps_is_as_young_as_its_file() -> None:
 # Bytes and ratio
 
 
+@pytest.mark.scenario(30)
 def test_clean_and_cleanable_bytes_leave_out_the_active_segment() -> None:
-    """[30]"""
     log = segments_of_two(3)
     append(log, ("k", "v"))
     sizes = [segment.size_bytes for segment in log.segments]
@@ -115,8 +115,8 @@ def test_clean_and_cleanable_bytes_leave_out_the_active_segment() -> None:
     assert whole.total_bytes == log.size_bytes - log.segments.active.size_bytes
 
 
+@pytest.mark.scenario(31)
 def test_young_segments_count_nowhere() -> None:
-    """[31]"""
     log = make_log(min_compaction_lag_ms=500)
     for number in range(6):
         append(log, ("k", str(number)), timestamp=900 if number < 4 else 1_000, roll=number % 2 == 1)
@@ -134,8 +134,8 @@ def test_a_segment_that_is_partly_clean_counts_on_both_sides() -> None:
     assert (found.clean_bytes, found.cleanable_bytes) == (2 * size_bytes, 2 * size_bytes)
 
 
+@pytest.mark.scenario(29)
 def test_a_bound_inside_a_segment_is_rounded_down_to_its_base() -> None:
-    """[29]"""
     log = segments_of_two(2)
     append(log, ("k", "v"))
     Producer(log, 1, transactional=True).write("a")
@@ -144,9 +144,9 @@ def test_a_bound_inside_a_segment_is_rounded_down_to_its_base() -> None:
     assert measure(log, 0, 1_000).upper_offset == 4
 
 
+@pytest.mark.scenario(58, 59)
 @pytest.mark.parametrize("first_dirty", [4, 5, 6])
 def test_nothing_is_cleanable_when_the_clean_part_reaches_into_the_active_segment(first_dirty: int) -> None:
-    """[58] [59]"""
     log = segments_of_two(2)
     append(log, ("k", "v"))
     append(log, ("k", "v"))
@@ -174,8 +174,8 @@ def test_a_ratio_of_one_or_zero_is_never_above_those_thresholds() -> None:
 # Longest wait
 
 
+@pytest.mark.scenario(83)
 def test_a_log_that_waited_too_long_is_due_whatever_its_ratio() -> None:
-    """[83]"""
     log = segments_of_two(2, timestamp=HOUR_MS, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=6 * HOUR_MS)
     at_limit, later = measure(log, 0, 7 * HOUR_MS), measure(log, 0, 7 * HOUR_MS + 5)
     assert (at_limit.max_lag_overdue_ms, at_limit.is_due) == (0, False)
