@@ -10,6 +10,8 @@ Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
 
 from .log import Log
 from .producers import LastRecord
@@ -68,20 +70,40 @@ def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, bool]:
     return checkpoint, False
 
 
-def first_uncleanable_offset(log: Log, dirty_from: int, now_ms: int) -> int:
+class BoundBy(StrEnum):
+    """What may end the part of a log that can be cleaned now."""
+
+    ACTIVE_SEGMENT = "active_segment"
+    OPEN_TRANSACTION = "open_transaction"
+    MIN_COMPACTION_LAG = "min_compaction_lag"
+
+
+class Bound(NamedTuple):
+    """The end of what may be cleaned, and why it is there."""
+
+    offset: int
+    """The first that must stay as it is."""
+    by: BoundBy
+    over_at_ms: int | None = None
+    """When a young segment will be old enough; None for the others, which time does not move."""
+
+
+def find_bound(log: Log, dirty_from: int, now_ms: int) -> Bound:
     """The end of what may be cleaned: undecided transactions, the active segment and young segments stay as they are.
 
     `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range.
     """
-    active = log.segments.active
-    bound = min(log.last_stable_offset, active.base_offset)
+    found = Bound(log.segments.active.base_offset, BoundBy.ACTIVE_SEGMENT)
+    if log.last_stable_offset < found.offset:
+        found = Bound(log.last_stable_offset, BoundBy.OPEN_TRANSACTION)
     min_lag_ms = log.config.min_compaction_lag_ms
     if min_lag_ms > 0:
-        for segment in log.segments.between(dirty_from, bound):
+        for segment in log.segments.between(dirty_from, found.offset):
             if segment.largest_timestamp_ms > now_ms - min_lag_ms:
-                bound = min(bound, segment.base_offset)
+                over_at_ms = segment.largest_timestamp_ms + min_lag_ms
+                found = Bound(segment.base_offset, BoundBy.MIN_COMPACTION_LAG, over_at_ms)
                 break
-    return max(dirty_from, bound)
+    return found._replace(offset=max(dirty_from, found.offset))
 
 
 def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
@@ -89,7 +111,7 @@ def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
     sealed = log.segments.non_active()
     active_base = log.segments.active.base_offset
     # A pass ends between two segments, never in one.
-    uncleanable = min(first_uncleanable_offset(log, dirty_from, now_ms), active_base)
+    uncleanable = min(find_bound(log, dirty_from, now_ms).offset, active_base)
     floor = log.segments.floor(uncleanable)
     upper = uncleanable if floor is None else floor.base_offset
     dirty_floor = log.segments.floor(min(dirty_from, upper))
@@ -106,11 +128,18 @@ def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
 
 
 def _max_lag_overdue_ms(log: Log, dirty_from: int, now_ms: int) -> int:
-    """An estimate by each dirty segment's first batch, whether or not it may be cleaned now."""
-    latest_fine_ms = now_ms - log.config.max_compaction_lag_ms
-    firsts = [
+    oldest_ms = oldest_dirty_ms(log, dirty_from)
+    return 0 if oldest_ms is None else max(0, now_ms - log.config.max_compaction_lag_ms - oldest_ms)
+
+
+def oldest_dirty_ms(log: Log, dirty_from: int) -> int | None:
+    """Since when the dirty part waits, or None: an estimate by each of its segments' first batch.
+
+    Segments that may not be cleaned now count too; the active one does not, nor do batches without a time.
+    """
+    firsts = (
         segment.first_batch_timestamp_ms
         for segment in log.segments.between(dirty_from, log.segments.active.base_offset)
         if segment.first_batch_timestamp_ms > 0
-    ]
-    return max(0, latest_fine_ms - min(firsts)) if firsts else 0
+    )
+    return min(firsts, default=None)
