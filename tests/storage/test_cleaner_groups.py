@@ -58,7 +58,7 @@ def test_a_group_holds_as_many_segments_as_fit_in_order(measure: str) -> None:
 
 @pytest.mark.scenario(37, 38)
 @pytest.mark.parametrize(("last_offset", "count"), [(MAX_INT, 1), (MAX_INT + 1, 2)])
-def test_a_group_spans_at_most_what_an_index_entry_can_say(last_offset: int, count: int) -> None:
+def test_kafka_6264_a_group_spans_at_most_what_an_index_entry_can_say(last_offset: int, count: int) -> None:
     """Also when no index has an entry that tells how far the segments reach."""
     log = log_with_holes(
         (0, [batch(("a", "1"))]),
@@ -97,6 +97,7 @@ def test_emptied_segments_join_whatever_they_span() -> None:
     assert [segment.base_offset for segment in log.segments.non_active()] == [0, 3 * MAX_INT + 30]
 
 
+@pytest.mark.scenario(146)
 def test_each_group_is_one_new_segment_named_after_its_first() -> None:
     log = ten_segments()
     log.config = replace(log.config, segment_bytes=4 * log.segments.first.size_bytes)

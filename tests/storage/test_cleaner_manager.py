@@ -133,8 +133,7 @@ def test_a_wrong_checkpoint_is_corrected_although_nothing_is_dirty() -> None:
 
 
 @pytest.mark.scenario(51)
-def test_a_log_that_cannot_be_measured_is_named_and_spoils_one_round_only(world: World) -> None:
-    """KAFKA-8725"""
+def test_kafka_8725_a_log_that_cannot_be_measured_is_named_and_spoils_one_round_only(world: World) -> None:
     segment = world.logs[DIRTY].segments.first
     segment.log_file.truncate(30)
     world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
@@ -251,7 +250,6 @@ def in_state(world: World, state: str) -> LogToClean:
     ],
 )
 def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: World, state: str, event: str) -> None:
-    """KAFKA-3123"""
     found = in_state(world, state)
     before = world.manager.state_name(DIRTY)
     steps: dict[str, Callable[[], object]] = {
@@ -268,7 +266,7 @@ def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: 
 # Deletion and retention
 
 
-@pytest.mark.scenario(60, 61, 62)
+@pytest.mark.scenario(60, 61, 62, 170, 171)
 @pytest.mark.parametrize(
     ("policy", "for_deletion", "for_retention"),
     [(("compact",), 1, 0), (("compact", "delete"), 1, 0), (("delete",), 0, 1), ((), 0, 1)],

@@ -166,6 +166,7 @@ def test_a_log_is_due_when_its_ratio_is_above_the_threshold(threshold: float, du
     assert (found.dirty_ratio, found.is_due) == (0.5, due)
 
 
+@pytest.mark.scenario(50)
 def test_a_ratio_of_one_or_zero_is_never_above_those_thresholds() -> None:
     assert not measure(segments_of_two(2, min_cleanable_dirty_ratio=1.0), 0, 0).is_due
     assert not measure(segments_of_two(2, min_cleanable_dirty_ratio=0.0), 4, 0).is_due
@@ -175,7 +176,7 @@ def test_a_ratio_of_one_or_zero_is_never_above_those_thresholds() -> None:
 
 
 @pytest.mark.scenario(83)
-def test_a_log_that_waited_too_long_is_due_whatever_its_ratio() -> None:
+def test_kafka_7321_a_log_that_waited_too_long_is_due_whatever_its_ratio() -> None:
     log = segments_of_two(2, timestamp=HOUR_MS, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=6 * HOUR_MS)
     at_limit, later = measure(log, 0, 7 * HOUR_MS), measure(log, 0, 7 * HOUR_MS + 5)
     assert (at_limit.max_lag_overdue_ms, at_limit.is_due) == (0, False)
