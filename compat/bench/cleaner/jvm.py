@@ -1,0 +1,63 @@
+"""Apache Kafka's own cleaner in a JVM of its own: `CleanPasses.java` is compiled now and asked for one pass at a time."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ...support.apache_kafka import jars
+from ...support.suite import NotRunError
+from .generate import CONFIG
+from .passes import DEDUPE_BUFFER_BYTES, IO_BUFFER_BYTES, LOAD_FACTOR, Pass
+
+SOURCE = Path(__file__).with_name("CleanPasses.java")
+HEAP = "1g"
+
+
+class KafkaCleaner:
+    """A context manager. Its buffers are those of a broker's single cleaner thread with the same options."""
+
+    def __init__(self, work: Path) -> None:
+        """`work` is a directory for the compiled classes. NotRunError without a JDK."""
+        folder = jars()
+        if not shutil.which("javac"):
+            raise NotRunError("a JDK")
+        compiling = ["javac", "-d", str(work), "-cp", f"{folder}/*", str(SOURCE)]
+        done = subprocess.run(compiling, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{SOURCE.name} does not compile:\n{done.stderr}")
+        self.command = [
+            "java",
+            f"-Xmx{HEAP}",
+            "-XX:+UseG1GC",
+            "-cp",
+            f"{work}:{folder}/*",
+            SOURCE.stem,
+            str(DEDUPE_BUFFER_BYTES),
+            str(LOAD_FACTOR),
+            str(IO_BUFFER_BYTES // 2),
+        ]
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def clean(self, directory: Path, first_dirty_offset: int, now_ms: int) -> Pass:
+        """One pass, as `passes.clean_with_ottla`."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        fields = (directory, first_dirty_offset, now_ms, CONFIG.segment_bytes)
+        print(*fields, sep="\t", file=self.process.stdin, flush=True)
+        for line in self.process.stdout:  # its logger may have something to say, too
+            word, *numbers = line.rstrip().split("\t")
+            if word == "pass":
+                cpu_ns, *counts = map(int, numbers)
+                return Pass(cpu_ns / 1e9, *counts)
+        raise RuntimeError("the JVM ended in the middle of a pass")
