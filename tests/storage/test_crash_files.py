@@ -205,7 +205,7 @@ def test_a_scenario_loses_power_before_each_of_its_operations_and_after_the_last
     found = [files.snapshot() for files in power_losses(scenario, ordered=True)]
     before_create: list[dict[str, bytes]] = [{}]
     before_append: list[dict[str, bytes]] = [{}, {"/a": b""}]
-    before_sync: list[dict[str, bytes]] = [{}, {"/a": b""}, {"/a": b"x"}, {"/a": b"\0"}]
+    before_sync: list[dict[str, bytes]] = [{}, {"/a": b""}, {"/a": b"\0"}, {"/a": b"x"}]
     before_sync_dir: list[dict[str, bytes]] = [{}, {"/a": b"x"}]
     at_end = [{"/a": b"x"}]
     assert before_create + before_append + before_sync + before_sync_dir + at_end == found

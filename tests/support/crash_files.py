@@ -20,14 +20,20 @@ How it is used:
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import combinations, product
+from math import prod
 
 from ottla.storage.files import Buffer, DirectoryLockedError
 
 CHANGES_MAX = 14
 """More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
+
+COMBINATIONS_MAX = 256
+"""Where the contents of all files with unsynced bytes combine in more ways, they vary one at a time."""
 
 
 class PowerLoss(BaseException):
@@ -123,7 +129,9 @@ class CrashFile:
     def sync(self) -> None:
         self._check_open()
         self._files.step("sync", self._path)
-        self._inode.sync()
+        if not self._files.is_skipped("sync"):
+            self._files.contents_changed()
+            self._inode.sync()
 
     def size(self) -> int:
         return self._size
@@ -137,6 +145,7 @@ class CrashFile:
     def _change(self, operation: str, at: int, written: bytes | None) -> None:
         self._check_open()
         self._files.step(operation, self._path, len(written or b""))
+        self._files.contents_changed()
         self._inode.change(at, written)
         self._inode.mtime_ms = self._files.now_ms
 
@@ -160,14 +169,18 @@ class CrashFiles:
 
     Attributes:
         fail_at: Before the operation of this number the power goes: it and every later one raise PowerLoss.
+        before_step: Called before each operation; may look at the disk, with `after_crash`, but not change it.
         refuse: Called before each operation with its name, its path and the bytes it adds; may raise OSError.
+        skipped: Asked before each `sync` and `sync_dir`, with its name; True makes it do nothing.
         now_ms: The clock of modification times.
         free_bytes: Space left; an append beyond it is ENOSPC.
     """
 
     def __init__(self, *, fail_at: int | None = None) -> None:
         self.fail_at = fail_at
+        self.before_step: Callable[[], None] | None = None
         self.refuse: Callable[[str, str, int], None] | None = None
+        self.skipped: Callable[[str], bool] | None = None
         self.operations: list[tuple[str, str]] = []
         self.now_ms = 0
         self.free_bytes = 1 << 40
@@ -175,18 +188,31 @@ class CrashFiles:
         self._steps: list[Step] = []  # those that may not be on the disk, oldest first
         self._held: set[str] = set()
         self._is_powerless = False
+        self._content_version = 0
+        # As of the last search with digests of known disks: those, the content version, the steps.
+        self._searched: tuple[set[int] | None, int, Sequence[Step]] = (None, -1, ())
 
     def step(self, operation: str, path: str, added_bytes: int = 0) -> None:
         """Count an operation that is about to happen; raise if it must not."""
         if self._is_powerless or len(self.operations) == self.fail_at:
             self._is_powerless = True
             raise PowerLoss
+        if self.before_step is not None:
+            self.before_step()
         if added_bytes > self.free_bytes:
             raise OSError(errno.ENOSPC, f"{path}: no space left for {added_bytes} bytes")
         if self.refuse is not None:
             self.refuse(operation, path, added_bytes)
         self.operations.append((operation, path))
         self.free_bytes -= added_bytes
+
+    def contents_changed(self) -> None:
+        """For its files: what they hold, in memory or on the disk, is about to change."""
+        self._content_version += 1
+
+    def is_skipped(self, operation: str) -> bool:
+        """Whether a sync is to do nothing."""
+        return self.skipped is not None and self.skipped(operation)
 
     # Files
 
@@ -203,6 +229,7 @@ class CrashFiles:
             self._do((directory, None, name, node))
         elif truncate and node.data:
             self.step("truncate", path)
+            self.contents_changed()
             node.change(0, None)
         return CrashFile(self, path, node)
 
@@ -274,6 +301,8 @@ class CrashFiles:
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
         self.step("sync_dir", path)
+        if self.is_skipped("sync_dir"):
+            return
         for step in self._steps:
             if step[0] is directory:
                 _rename(directory.durable, *step[1:])
@@ -311,29 +340,47 @@ class CrashFiles:
         self._steps.clear()
         self.operations.clear()
 
-    def after_crash(self, *, ordered: bool, every_cut: bool = False) -> Iterator[CrashFiles]:
+    def after_crash(
+        self, *, ordered: bool, every_cut: bool = False, seen: set[int] | None = None
+    ) -> Iterator[CrashFiles]:
         """Every disk that a restart may find, as files of its own; at this moment or after a PowerLoss.
 
         Args:
             ordered: The directory model; see the module's text.
             every_cut: Unsynced writes are cut at each byte, not only near their ends and in the middle.
+            seen: Digests of disks that are known and not given again; those given are added. What the last search
+                with the same set must have come across is not even looked at.
 
-        For one state of the directories the files vary one at a time, while the others are as last synced or as in
-        memory; not in all combinations. A disk that looks like an earlier one is left out.
+        For one state of the directories the files' contents come in all combinations, up to COMBINATIONS_MAX; if there
+        are more, the files vary one at a time, while the others are as last synced or as in memory. A disk that looks
+        like an earlier one is left out.
         """
-        seen: set[frozenset[tuple[str, bytes | None]]] = set()
-        for kept in self._surviving_steps(ordered):
+        known_steps: Sequence[Step] = ()
+        if seen is None:
+            seen = set()
+        else:
+            if self._searched[0] is seen and self._searched[1] == self._content_version:
+                known_steps = self._searched[2]
+            self._searched = (seen, self._content_version, list(self._steps))
+        for kept in self._surviving_steps(ordered, known_steps):
             names = self._names_after(kept)
             found = dict(_tree(self._root, names))
-            changed = [node for node in set(found.values()) if isinstance(node, Inode) and node.changes]
-            for contents in _contents(changed, every_cut):
-                look = frozenset(
+            nodes = dict.fromkeys(node for node in found.values() if isinstance(node, Inode) and node.changes)
+            for contents in _contents(list(nodes), every_cut):
+                look = _digest(
                     (path, contents.get(node, node.durable) if isinstance(node, Inode) else None)
                     for path, node in found.items()
                 )
                 if look not in seen:
                     seen.add(look)
                     yield self._restarted(found, contents)
+
+    def digest(self) -> int:
+        """What tells this disk, as a program sees it now, from others: by all names and contents."""
+        return _digest(
+            (path, bytes(node.data) if isinstance(node, Inode) else None)
+            for path, node in _tree(self._root, {each: each.names for each in self._directories()})
+        )
 
     def copy(self, *, fail_at: int | None = None) -> CrashFiles:
         """The same disk, all of it durable, as files of its own."""
@@ -348,13 +395,21 @@ class CrashFiles:
         tree = _tree(self._root, {directory: directory.names for directory in self._directories()})
         return {path: bytes(node.data) for path, node in tree if isinstance(node, Inode)}
 
-    def _surviving_steps(self, ordered: bool) -> Sequence[Sequence[Step]]:
+    def _surviving_steps(self, ordered: bool, known: Sequence[Step]) -> Iterator[Sequence[Step]]:
+        """Which steps may be on the disk; not those sets again that consist of `known` ones."""
         steps = self._steps
+        is_new = [not any(step is other for other in known) for step in steps]
+        if known and not any(is_new):
+            return
         if ordered:
-            return [steps[:count] for count in range(len(steps) + 1)]
+            yield from (steps[:count] for count in range(len(steps) + 1) if not known or any(is_new[:count]))
+            return
         if len(steps) > CHANGES_MAX:
             raise ValueError(f"{len(steps)} unsynced directory operations have too many subsets: sync more, or do less")
-        return [some for count in range(len(steps) + 1) for some in combinations(steps, count)]
+        for count in range(len(steps) + 1):
+            for some in combinations(range(len(steps)), count):
+                if not known or any(is_new[at] for at in some):
+                    yield [steps[at] for at in some]
 
     def _names_after(self, kept: Sequence[Step]) -> dict[Directory, dict[str, Node]]:
         names: dict[Directory, dict[str, Node]] = {}
@@ -464,8 +519,22 @@ def _tree(root: Directory, names: dict[Directory, dict[str, Node]], above: str =
             yield from _tree(node, names, path)
 
 
+def _digest(entries: Iterable[tuple[str, bytes | None]]) -> int:
+    # Marks of single files are worth keeping: most disks differ in one or two.
+    return sum(_mark(path, content) for path, content in entries) & (1 << 128) - 1
+
+
+@lru_cache(maxsize=1 << 16)
+def _mark(path: str, content: bytes | None) -> int:
+    told = path.encode() + (b"/" if content is None else b"\0" + content)
+    return int.from_bytes(blake2b(told, digest_size=16).digest())
+
+
 def _contents(changed: list[Inode], every_cut: bool) -> Iterator[dict[Inode, bytes]]:
     versions = {inode: inode.versions(every_cut=every_cut) for inode in changed}
+    if prod(map(len, versions.values())) <= COMBINATIONS_MAX:
+        yield from (dict(zip(versions, each, strict=True)) for each in product(*versions.values()))
+        return
     oldest = {inode: choices[0] for inode, choices in versions.items()}
     newest = {inode: choices[-1] for inode, choices in versions.items()}
     yield oldest
