@@ -72,6 +72,7 @@ def test_profiles_are_valid_and_of_options_that_count(profile: str) -> None:
 # What topics inherit
 
 
+@pytest.mark.scenario(187)
 @pytest.mark.parametrize(
     ("texts", "attribute", "value"),
     [
@@ -98,6 +99,7 @@ def test_kafkas_topic_defaults_come_out_of_kafkas_broker_defaults() -> None:
     assert BrokerConfig.from_texts().log_defaults == LogConfig()
 
 
+@pytest.mark.scenario(187)
 def test_a_stronger_unit_wins_whatever_its_source() -> None:
     config = BrokerConfig.from_texts({"log.retention.ms": "5"}, node_dynamic={"log.retention.hours": "1"})
     assert config.log_defaults.retention_ms == 5
@@ -125,6 +127,7 @@ def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
 # What is refused
 
 
+@pytest.mark.scenario(186)
 @pytest.mark.parametrize(
     ("texts", "parts"),
     [

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
 
 from ottla.server.broker import Broker
@@ -50,6 +51,7 @@ async def offsets(served: Served) -> list[int]:
     return found
 
 
+@pytest.mark.scenario(174)
 async def test_a_topic_that_is_no_longer_compacted_keeps_its_records(tmp_path: Path) -> None:
     async with in_a_pass(tmp_path) as (served, files):
         await set_policy(served.broker, "delete")

@@ -270,6 +270,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
 # DeleteRecords
 
 
+@pytest.mark.scenario(167, 198)
 @pytest.mark.parametrize(
     ("offset", "expected"),
     [
@@ -334,6 +335,7 @@ def test_records_of_what_is_not_there_or_the_brokers_own_are_not_deleted(client:
     assert delete_records(client, "__consumer_offsets", 0) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
 
+@pytest.mark.scenario(180, 198)
 def test_a_moved_log_start_is_still_there_after_a_stop(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")

@@ -69,6 +69,7 @@ def test_a_topic_config_holds_for_the_next_produce_without_a_restart(client: Raw
     assert produce(client, "t", ("k", "v" * 100)).error_code == ErrorCode.NONE
 
 
+@pytest.mark.scenario(176)
 def test_a_broker_config_holds_at_once_for_topics_that_do_not_override_it(client: RawClient) -> None:
     create_topic(client, "plain")
     create_topic(client, "own", max_message_bytes="1000000")

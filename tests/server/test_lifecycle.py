@@ -173,6 +173,7 @@ def test_a_directory_without_its_topic_is_put_aside(
     assert f"{stray} belongs to no topic of the catalog" in caplog.text
 
 
+@pytest.mark.scenario(197)
 def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside(tmp_path: Path) -> None:
     """As a deletion leaves it that was cut off between the catalog and the directory, with the topic made anew."""
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:

@@ -64,6 +64,7 @@ def alter(client: RawClient, topic: str, **configs: Any) -> None:
 # By time
 
 
+@pytest.mark.scenario(172)
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_segments_whose_records_are_too_old_go(
     broker: ottla.Broker, client: RawClient, tmp_path: Path, policy: str
@@ -162,6 +163,7 @@ def test_a_segment_is_closed_when_its_time_is_over(broker: ottla.Broker, client:
 # By size
 
 
+@pytest.mark.scenario(173)
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_the_oldest_segments_go_until_the_rest_fits(broker: ottla.Broker, client: RawClient, policy: str) -> None:
     create_topic(client, "t", **SEGMENT)
@@ -225,6 +227,7 @@ def test_a_topic_made_anew_has_nothing_of_the_old_one(tmp_path: Path) -> None:
 # Deleted records
 
 
+@pytest.mark.scenario(159)
 @pytest.mark.parametrize("policy", ["delete", "compact,delete", ""])
 def test_segments_below_the_log_start_go_with_the_next_run(
     broker: ottla.Broker, client: RawClient, tmp_path: Path, policy: str

@@ -76,6 +76,7 @@ offsets = st.dictionaries(
 )
 
 
+@pytest.mark.scenario(196)
 @given(offsets)
 def test_an_offset_checkpoint_reads_back(expected: dict[TopicPartition, int]) -> None:
     checkpoint = OffsetCheckpoint(CrashFiles(), "recovery-point-offset-checkpoint")
@@ -89,6 +90,7 @@ def test_an_offset_checkpoint_has_kafkas_text() -> None:
     assert files.snapshot() == {"/x": b"0\n2\norders 0 4711\nb 12 0\n"}
 
 
+@pytest.mark.scenario(196)
 @pytest.mark.parametrize("content", [None, b"", b"0\n0\n", b"0\n0"])
 def test_a_missing_or_empty_checkpoint_has_no_entries(content: bytes | None) -> None:
     files = CrashFiles() if content is None else disk_with("x", content)
@@ -99,6 +101,7 @@ def test_a_checkpoint_without_a_last_line_end_reads() -> None:
     assert OffsetCheckpoint(disk_with("x", b"0\n1\na 0 5"), "x").read() == {TopicPartition("a", 0): 5}
 
 
+@pytest.mark.scenario(196)
 @pytest.mark.parametrize(
     ("content", "line"),
     [
@@ -161,6 +164,7 @@ def test_other_texts_are_no_ids(text: str) -> None:
         checkpoints.parse_uuid(text)
 
 
+@pytest.mark.scenario(197)
 def test_partition_metadata_has_kafkas_text_and_reads_back() -> None:
     files = CrashFiles()
     files.make_dir("a-0")

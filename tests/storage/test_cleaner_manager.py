@@ -331,7 +331,7 @@ def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
     world.manager.mark_uncleanable(CLEANER, "unreadable")
     world.manager.mark_uncleanable(DIRTY, "unreadable")
     del world.logs[CLEANER]
-    world.manager.forget_missing()
+    world.manager.review_marks()
     assert set(world.manager.uncleanable) == {DIRTY}
 
 

@@ -38,6 +38,7 @@ def test_a_text_means_a_value(name: str, text: str, value: object) -> None:
     assert parse_value(name, text) == value
 
 
+@pytest.mark.scenario(183)
 @pytest.mark.parametrize(
     ("name", "text", "bound"),
     [
@@ -154,6 +155,7 @@ def test_the_hidden_segment_size_wins_and_may_be_small() -> None:
     assert config.segment_bytes == 1000
 
 
+@pytest.mark.scenario(184, 185)
 @pytest.mark.parametrize(
     ("texts", "parts"),
     [

@@ -58,6 +58,7 @@ def content(files: CrashFiles) -> bytes:
 # What all three do
 
 
+@pytest.mark.scenario(192, 193, 194)
 @EACH
 @given(numbers=st.lists(st.integers(1, 9), unique=True).map(sorted), flushed=st.integers(0, 9))
 def test_entries_read_back_whether_written_at_once_or_piece_by_piece(
@@ -142,6 +143,7 @@ def test_synced_entries_survive_a_power_loss(make: Callable[[CrashFiles], Offset
     assert [after.snapshot() for after in files.after_crash(ordered=False)] == [files.snapshot()]
 
 
+@pytest.mark.scenario(192, 193, 194)
 @EACH
 @pytest.mark.parametrize("kept", [0, 1, 2, 5])
 @pytest.mark.parametrize("is_flushed", [True, False])
@@ -177,6 +179,7 @@ def test_a_reset_index_is_empty_whatever_the_file_held(make: Callable[[CrashFile
     assert make(files).entries() == index.entries()
 
 
+@pytest.mark.scenario(194)
 @EACH
 def test_renaming_takes_the_file_along_if_there_is_one(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = CrashFiles()
@@ -191,6 +194,7 @@ def test_renaming_takes_the_file_along_if_there_is_one(make: Callable[[CrashFile
     assert len(index.entries()) == 1
 
 
+@pytest.mark.scenario(192)
 @EACH
 def test_a_missing_file_is_an_empty_index(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     index = make(CrashFiles())
@@ -233,6 +237,7 @@ def test_a_flush_that_the_disk_refuses_is_made_up_for_by_the_next(make: Callable
 # By offset
 
 
+@pytest.mark.scenario(192)
 @pytest.mark.parametrize(
     ("offset", "expected"),
     [
@@ -273,6 +278,7 @@ def test_the_offset_index_file_has_kafkas_bytes() -> None:
     assert content(files).hex() == "000000010000012c" + "7fffffff7fffffff"
 
 
+@pytest.mark.scenario(192)
 @pytest.mark.parametrize("offset", [BASE + 4, BASE + 3, BASE - 1, BASE + RELATIVE_OFFSET_MAX + 1])
 def test_an_offset_entry_must_lie_above_the_last_and_within_31_bits(offset: int) -> None:
     index = offset_index()
@@ -282,6 +288,7 @@ def test_an_offset_entry_must_lie_above_the_last_and_within_31_bits(offset: int)
     assert index.last_entry == (BASE + 4, 40)
 
 
+@pytest.mark.scenario(192)
 def test_an_offset_index_is_full_without_room_for_one_more() -> None:
     index = offset_index(max_bytes=23)  # two entries and seven bytes
     assert not index.is_full
@@ -333,6 +340,7 @@ def test_a_lost_disk_sector_is_noticed_in_a_long_index_too(damage: int) -> None:
 # By time
 
 
+@pytest.mark.scenario(193)
 @pytest.mark.parametrize(
     ("timestamp", "expected"),
     [
@@ -359,6 +367,7 @@ def test_the_time_index_file_has_kafkas_bytes() -> None:
     assert content(files).hex() == "010203040506070801020304" + "7fffffffffffffff7fffffff"
 
 
+@pytest.mark.scenario(193)
 @pytest.mark.parametrize(
     ("timestamp", "offset"), [(5003, BASE + 9), (5009, BASE + 3), (5009, BASE + RELATIVE_OFFSET_MAX + 1)]
 )
@@ -390,6 +399,7 @@ def test_later_timestamps_may_share_an_offset() -> None:
     assert time_index(files).entries() == [(1, BASE + 4), (2, BASE + 4)]
 
 
+@pytest.mark.scenario(193)
 def test_a_time_index_keeps_a_place_for_the_entry_that_closes_it() -> None:
     index = time_index(max_bytes=3 * 12)
     add(index, 1)
@@ -423,6 +433,7 @@ def txn_index(*txns: AbortedTxn, files: CrashFiles | None = None) -> Transaction
     return index
 
 
+@pytest.mark.scenario(194)
 @pytest.mark.parametrize(
     ("from_offset", "upper_offset", "expected", "is_complete"),
     [
@@ -443,6 +454,7 @@ def test_aborted_transactions_are_those_that_overlap_the_range(
     assert txn_index(*TXNS).collect_aborted(from_offset, upper_offset) == (expected, is_complete)
 
 
+@pytest.mark.scenario(194)
 @pytest.mark.parametrize("last_offset", [10, 9])
 def test_markers_come_in_the_order_of_their_offsets(last_offset: int) -> None:
     index = txn_index(TXNS[0])
@@ -470,6 +482,7 @@ def test_without_aborted_transactions_there_is_no_file_but_a_file_that_was_there
     assert files.snapshot() == {"/x": b""}
 
 
+@pytest.mark.scenario(194)
 @pytest.mark.parametrize(
     ("base_offset", "entries"),
     [

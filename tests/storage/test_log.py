@@ -316,6 +316,7 @@ def replace_with(log: Log, old: list[LogSegment], *kept: bytearray, now_ms: int 
     return new
 
 
+@pytest.mark.scenario(150)
 def test_a_read_in_a_gap_gives_what_follows_it_in_later_segments_too() -> None:
     log = three_segments()
     first, second, _ = log.segments
@@ -396,6 +397,7 @@ def test_a_time_that_only_an_emptied_batch_reached_is_not_found() -> None:
 # Producers
 
 
+@pytest.mark.scenario(165)
 def test_a_batch_sent_again_is_answered_as_the_first_time() -> None:
     log = make_log()
     for sequence in range(5):
@@ -406,6 +408,7 @@ def test_a_batch_sent_again_is_answered_as_the_first_time() -> None:
     assert log.log_end_offset == 5
 
 
+@pytest.mark.scenario(165)
 def test_a_batch_older_than_the_last_five_is_out_of_order() -> None:
     log = make_log()
     for sequence in range(6):
@@ -436,6 +439,7 @@ def test_a_duplicate_neither_rolls_nor_wakes_anything() -> None:
 # Transactions
 
 
+@pytest.mark.scenario(163)
 def test_an_open_transaction_holds_the_last_stable_offset() -> None:
     log = make_log()
     append(log, ("plain", "v"))
@@ -452,6 +456,7 @@ def test_an_open_transaction_holds_the_last_stable_offset() -> None:
     assert log.last_stable_offset == log.log_end_offset == 6
 
 
+@pytest.mark.scenario(163)
 def test_the_last_stable_offset_never_lies_below_the_log_start() -> None:
     log = make_log()
     append(log, ("k", "v"), producer_id=1, transactional=True)
@@ -460,6 +465,7 @@ def test_the_last_stable_offset_never_lies_below_the_log_start() -> None:
     assert log.last_stable_offset == 2
 
 
+@pytest.mark.scenario(164)
 def test_aborted_transactions_are_told_for_the_range_they_touch_across_segments() -> None:
     log = make_log()
     append(log, ("k", "v"), producer_id=1, transactional=True, roll=True)
@@ -660,6 +666,7 @@ def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
 # Log start and truncation
 
 
+@pytest.mark.scenario(167)
 def test_the_log_start_moves_forward_only_and_never_above_the_high_watermark() -> None:
     log = three_segments()
     log.advance_log_start(5)
@@ -671,6 +678,7 @@ def test_the_log_start_moves_forward_only_and_never_above_the_high_watermark() -
     assert log.log_start_offset == log.log_end_offset == 10
 
 
+@pytest.mark.scenario(122)
 @pytest.mark.parametrize(
     "offset, end, expected_bases",
     [(20, 10, [0, 4, 8]), (10, 10, [0, 4, 8]), (9, 8, [0, 4, 8]), (8, 8, [0, 4, 8]), (6, 6, [0, 4]), (4, 4, [0, 4])],
@@ -831,6 +839,7 @@ def test_a_disk_error_in_a_swap_takes_the_log_offline_with_one_of_the_two_on_dis
 # Stopping
 
 
+@pytest.mark.scenario(117)
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_reopened_log_is_the_same(clean: bool) -> None:
     log = three_segments()

@@ -108,6 +108,7 @@ def test_the_id_of_a_directory_never_looks_like_an_option() -> None:
     assert identity is not None and identity.directory_id == bytes([0xFC]) * 16
 
 
+@pytest.mark.scenario(178)
 def test_a_second_manager_on_a_directory_is_refused() -> None:
     files = CrashFiles()
     manager = opened(files)
@@ -173,6 +174,7 @@ def test_a_directory_that_cannot_be_made_is_one_clear_line() -> None:
         locked(files)
 
 
+@pytest.mark.scenario(179)
 @pytest.mark.parametrize("path", ["/d", "/d/", "d", "./d//", "/x/../d/"])
 def test_paths_may_be_relative_or_end_with_a_slash(path: str) -> None:
     files = CrashFiles()
@@ -219,6 +221,7 @@ def test_every_log_runs_with_its_topics_configuration() -> None:
     assert (manager.logs[A].config.segment_ms, manager.logs[C].config.segment_ms) == (1, 2)
 
 
+@pytest.mark.scenario(110, 179)
 def test_after_a_crash_recovery_starts_at_the_checkpointed_recovery_points() -> None:
     files = CrashFiles()
     manager = opened(files)
@@ -399,6 +402,7 @@ def test_a_partition_made_anew_inherits_nothing() -> None:
     assert contents(killed(files).logs[A]) == [(0, b"new", b"v")]
 
 
+@pytest.mark.scenario(181)
 def test_overlong_topic_names_can_be_created_and_deleted() -> None:
     files = CrashFiles()
     manager = opened(files)
@@ -478,6 +482,7 @@ def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_bac
     assert done and checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == {B: 1}
 
 
+@pytest.mark.scenario(180)
 def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
     files = CrashFiles()
     manager = opened(files)
@@ -491,6 +496,7 @@ def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
     assert {tp: log.log_start_offset for tp, log in killed(files).logs.items()} == {A: 0, B: 1, C: 2}
 
 
+@pytest.mark.scenario(166)
 def test_idle_producers_are_forgotten() -> None:
     manager = opened(CrashFiles())
     (log,) = create(manager)
@@ -512,6 +518,7 @@ def test_a_checkpoint_that_says_the_same_is_not_written_again() -> None:
 # Failing disks
 
 
+@pytest.mark.scenario(110)
 def test_a_disk_error_takes_all_logs_of_that_directory_offline_and_no_others() -> None:
     files = CrashFiles()
     manager = opened(files, "/d", "/e")
@@ -555,6 +562,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> No
 # Stopping
 
 
+@pytest.mark.scenario(110, 177)
 def test_the_mark_of_a_clean_stop_is_written_at_the_end_and_taken_at_the_start() -> None:
     files = CrashFiles()
     manager = opened(files)
@@ -565,6 +573,7 @@ def test_the_mark_of_a_clean_stop_is_written_at_the_end_and_taken_at_the_start()
     assert not files.exists("/d/.kafka_cleanshutdown")
 
 
+@pytest.mark.scenario(177)
 def test_a_stop_before_all_logs_were_loaded_marks_nothing() -> None:
     files = CrashFiles()
     manager = locked(files)
@@ -585,6 +594,7 @@ def test_a_stop_that_the_disk_refuses_is_told_and_marks_nothing() -> None:
     assert opened(files).logs[A].log_end_offset == 1
 
 
+@pytest.mark.scenario(182)
 def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
     files = CrashFiles()
     manager = opened(files)
@@ -596,6 +606,7 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
     assert opened(files).was_clean
 
 
+@pytest.mark.scenario(182)
 def test_after_a_stop_no_file_is_held_open() -> None:
     files = CrashFiles()
     manager = opened(files)

@@ -56,6 +56,7 @@ def test_other_names_are_no_segment_files(name: str) -> None:
     assert paths.parse_segment_name(name) is None
 
 
+@pytest.mark.scenario(199)
 @given(topics, partitions)
 def test_a_partition_directory_reads_back(topic: str, partition: int) -> None:
     name = paths.partition_dir_name(topic, partition)
@@ -63,6 +64,7 @@ def test_a_partition_directory_reads_back(topic: str, partition: int) -> None:
     assert str(TopicPartition(topic, partition)) == name
 
 
+@pytest.mark.scenario(199)
 @given(topics, partitions)
 def test_a_deleted_directory_reads_back_with_its_topic_cut_to_what_file_systems_allow(
     topic: str, partition: int
@@ -76,6 +78,7 @@ def test_a_deleted_directory_reads_back_with_its_topic_cut_to_what_file_systems_
     assert moved.topic_partition.topic == topic or len(name) == 255
 
 
+@pytest.mark.scenario(199)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -93,6 +96,7 @@ def test_partition_directories_and_those_on_their_way(name: str, expected: objec
     assert paths.parse_partition_dir(name) == expected
 
 
+@pytest.mark.scenario(199)
 @pytest.mark.parametrize(
     "name",
     [

@@ -96,6 +96,7 @@ def test_only_the_newest_batch_of_a_producer_is_kept() -> None:
     assert [batch.last_offset for batch in state.batches] == [6]
 
 
+@pytest.mark.scenario(195)
 @pytest.mark.parametrize("length", range(len(FROM_KAFKA)))
 def test_a_snapshot_cut_short_anywhere_is_corrupt(length: int) -> None:
     with pytest.raises(CorruptSnapshotError):
@@ -158,6 +159,7 @@ def load(files: Files, *, log_start_offset: int = 0, log_end_offset: int = 100, 
     return producers
 
 
+@pytest.mark.scenario(112)
 def test_the_newest_snapshot_is_loaded_and_says_where_to_replay_from() -> None:
     files = disk(10, 20, 30)
     found = load(files)
@@ -181,6 +183,7 @@ def test_what_was_known_before_is_forgotten() -> None:
     assert (len(producers), producers.first_unstable_offset) == (0, None)
 
 
+@pytest.mark.scenario(149)
 def test_snapshots_outside_of_the_log_are_removed() -> None:
     files = disk(10, 20, 30)
     found = load(files, log_start_offset=10, log_end_offset=29)
@@ -189,6 +192,7 @@ def test_snapshots_outside_of_the_log_are_removed() -> None:
     assert producer_snapshots.offsets(files, DIRECTORY) == [20]
 
 
+@pytest.mark.scenario(195)
 def test_a_damaged_snapshot_is_removed_and_the_next_older_one_used() -> None:
     files = disk(10, 20)
     damage(files, 30)
@@ -211,6 +215,7 @@ def test_expired_producers_are_left_out() -> None:
     assert len(load(disk(10, 20), now_ms=10**12)) == 0
 
 
+@pytest.mark.scenario(195)
 def test_open_transactions_are_found_again_in_order() -> None:
     files = disk()
     producers = ProducerStates(end_offset=9)
@@ -249,6 +254,7 @@ def test_files_of_other_kinds_are_no_snapshots() -> None:
     assert producer_snapshots.offsets(files, DIRECTORY) == [10]
 
 
+@pytest.mark.scenario(195)
 @pytest.mark.parametrize(
     ("segments", "left"),
     [

@@ -89,6 +89,7 @@ def test_the_next_batch_continues_the_sequence(sequence: int, expected: ErrorCod
     assert code(knowing(data(10, 3)), data(sequence, at=3)) == expected
 
 
+@pytest.mark.scenario(195)
 def test_the_sequence_continues_at_zero_after_the_largest_int() -> None:
     assert code(knowing(data(SEQUENCE_MAX)), data(0, at=1)) == ErrorCode.NONE
     assert code(knowing(data(SEQUENCE_MAX - 1, 2)), data(0, at=2)) == ErrorCode.NONE
@@ -138,6 +139,7 @@ def test_a_new_epoch_begins_at_sequence_0() -> None:
     assert code(producers, data(6, epoch=3, at=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+@pytest.mark.scenario(195)
 def test_a_marker_with_a_higher_epoch_begins_that_epoch_without_data() -> None:
     producers = knowing(data(0, transactional=True), ending(COMMIT, at=1, epoch=1))
 
@@ -157,6 +159,7 @@ def test_a_marker_of_the_same_epoch_leaves_the_sequence_as_it_was() -> None:
 # --- duplicates -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(165)
 def test_each_of_the_last_five_batches_is_recognised_and_the_sixth_is_not() -> None:
     batches = [data(2 * at, 2, at=2 * at, timestamp=at) for at in range(6)]
     producers = knowing(*batches)
@@ -166,6 +169,7 @@ def test_each_of_the_last_five_batches_is_recognised_and_the_sixth_is_not() -> N
     assert code(producers, data(0, 2, at=12)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+@pytest.mark.scenario(165)
 def test_a_duplicate_has_the_same_range_of_sequences_and_the_same_epoch() -> None:
     producers = knowing(data(4, 2, epoch=1))
 
@@ -248,6 +252,7 @@ def test_a_transaction_that_ends_behind_an_older_open_one_leaves_the_last_stable
     assert producers.first_unstable_offset == 0
 
 
+@pytest.mark.scenario(195)
 def test_a_marker_without_data_completes_nothing() -> None:
     producers = knowing(data(0))
 
@@ -270,6 +275,7 @@ def test_plain_writes_into_an_open_transaction_are_refused() -> None:
     assert code(producers, data(1, at=1, transactional=True)) == ErrorCode.NONE
 
 
+@pytest.mark.scenario(195)
 def test_a_marker_of_a_replaced_coordinator_is_fenced() -> None:
     producers = knowing(data(0, transactional=True), ending(ABORT, at=1, coordinator_epoch=5))
 
@@ -281,6 +287,7 @@ def test_a_marker_of_a_replaced_coordinator_is_fenced() -> None:
         assert code(producers, ending(ABORT, at=2, coordinator_epoch=coordinator_epoch), COORDINATOR) == expected
 
 
+@pytest.mark.scenario(195)
 def test_an_emptied_marker_says_nothing() -> None:
     producers = knowing(data(0, transactional=True))
     emptied = RecordBatch(
@@ -320,6 +327,7 @@ def test_a_marker_that_is_none_is_corrupt_and_changes_nothing(key: bytes | None,
 # --- forgetting -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(166, 195)
 def test_idle_producers_are_forgotten_unless_a_transaction_is_open() -> None:
     producers = knowing(
         data(0, timestamp=100), data(0, producer_id=2, timestamp=101), data(0, producer_id=3, transactional=True)

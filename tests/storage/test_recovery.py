@@ -128,6 +128,7 @@ SWAPS: list[tuple[str, list[str], list[str]]] = [
 ]
 
 
+@pytest.mark.scenario(41, 123)
 @pytest.mark.parametrize("before, after", [case[1:] for case in SWAPS], ids=[case[0] for case in SWAPS])
 def test_a_half_done_swap_is_finished_or_undone(before: list[str], after: list[str]) -> None:
     files = CrashFiles()
@@ -171,6 +172,7 @@ def test_a_swap_is_finished_with_the_range_that_its_log_tells() -> None:
 # Scanning
 
 
+@pytest.mark.scenario(110, 134)
 def test_after_a_clean_stop_nothing_is_scanned() -> None:
     files = written()
     change(files, log_name(0), lambda data: data.__setitem__(-1, data[-1] ^ 1))
@@ -179,6 +181,7 @@ def test_after_a_clean_stop_nothing_is_scanned() -> None:
     assert notes == []
 
 
+@pytest.mark.scenario(190)
 def test_after_a_crash_the_log_ends_before_the_first_damaged_byte() -> None:
     for at in (8, 16, 17, 21, 60, -1):
         files = written()
@@ -202,6 +205,7 @@ def test_a_torn_tail_is_cut_off_wherever_it_ends() -> None:
         assert (log.log_end_offset, log.segments.active.size_bytes) == (3, 0)
 
 
+@pytest.mark.scenario(137)
 def test_what_lies_below_the_recovery_point_is_not_scanned() -> None:
     def damaged() -> CrashFiles:
         files = written()
@@ -221,6 +225,7 @@ def test_the_recovery_point_stays_until_something_is_flushed() -> None:
     assert log.recovery_point == 9
 
 
+@pytest.mark.scenario(124)
 @pytest.mark.parametrize("seed", range(10))
 def test_garbage_behind_the_log_and_in_the_indexes_is_cleared_away(seed: int) -> None:
     rng = random.Random(seed)
@@ -235,6 +240,7 @@ def test_garbage_behind_the_log_and_in_the_indexes_is_cleared_away(seed: int) ->
         segment.sanity_check()
 
 
+@pytest.mark.scenario(143, 144, 145)
 def test_batches_with_gaps_and_emptied_batches_are_valid() -> None:
     files = CrashFiles()
     files.make_dir(DIRECTORY)
@@ -269,6 +275,7 @@ INDEX_DAMAGE: list[tuple[str, Callable[[bytearray], object]]] = [
 ]
 
 
+@pytest.mark.scenario(120, 190)
 @pytest.mark.parametrize("edit", [case[1] for case in INDEX_DAMAGE], ids=[case[0] for case in INDEX_DAMAGE])
 @pytest.mark.parametrize("kind", [paths.INDEX, paths.TIME_INDEX])
 def test_a_damaged_index_is_as_before_after_recovery(kind: str, edit: Callable[[bytearray], object]) -> None:
@@ -283,6 +290,7 @@ def test_a_damaged_index_is_as_before_after_recovery(kind: str, edit: Callable[[
     }
 
 
+@pytest.mark.scenario(118)
 @pytest.mark.parametrize("clean", [True, False])
 def test_missing_indexes_are_rebuilt(clean: bool) -> None:
     files = written()
@@ -300,6 +308,7 @@ def test_missing_indexes_are_rebuilt(clean: bool) -> None:
     assert [segment.read(segment.base_offset, max_bytes=1) is not None for segment in log.segments][:3] == [True] * 3
 
 
+@pytest.mark.scenario(190)
 def test_transaction_indexes_are_rebuilt() -> None:
     files = CrashFiles()
     log = make_log(files)
@@ -334,6 +343,7 @@ def test_a_segment_whose_index_is_rebuilt_is_cut_where_it_is_damaged() -> None:
     assert len(notes) == 2 and "cut off" in notes[1]
 
 
+@pytest.mark.scenario(121)
 def test_index_files_without_a_log_are_removed() -> None:
     files = written()
     make(files, "00000000000000000777.index", "00000000000000000777.timeindex", "00000000000000000777.txnindex")
@@ -357,6 +367,7 @@ def snapshots(files: CrashFiles) -> list[int]:
     return [int(name[:20]) for name in names(files, ".snapshot")]
 
 
+@pytest.mark.scenario(116)
 def test_snapshots_that_belong_to_no_segment_go_but_for_the_newest() -> None:
     files = written(producer_id=1, every=3, count=0)
     log = make_log(files)
@@ -399,6 +410,7 @@ def test_a_marker_is_replayed_wherever_it_lies_in_the_file(size: int) -> None:
     assert log.last_stable_offset == 2 and len(log.producers) == 1
 
 
+@pytest.mark.scenario(149)
 def test_snapshots_beyond_the_end_of_a_cut_log_go() -> None:
     files = CrashFiles()
     log = make_log(files)
@@ -413,6 +425,7 @@ def test_snapshots_beyond_the_end_of_a_cut_log_go() -> None:
     assert state is not None and state.last_sequence == 4
 
 
+@pytest.mark.scenario(114)
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_log_start_within_a_segment_keeps_the_producers_below_it(clean: bool) -> None:
     files = CrashFiles()
@@ -454,6 +467,7 @@ def test_an_empty_directory_with_a_log_start_begins_there() -> None:
     assert append(log, ("k", "v")) == 40
 
 
+@pytest.mark.scenario(139)
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_log_that_ends_below_its_start_begins_anew_at_its_start(clean: bool) -> None:
     files = written(producer_id=1, count=0)
@@ -479,6 +493,7 @@ def test_the_log_start_is_the_checkpoint_or_the_first_segment_whichever_is_highe
     assert load(files.copy(), log_start_offset=7).log_start_offset == 7
 
 
+@pytest.mark.scenario(141)
 def test_an_empty_active_segment_is_gone_on_with() -> None:
     files = written(every=3, count=3)
     log = load(files, clean=True)
@@ -495,6 +510,7 @@ def epochs(files: CrashFiles) -> Log:
     return log
 
 
+@pytest.mark.scenario(135)
 def test_leader_epochs_are_cut_to_the_log() -> None:
     files = CrashFiles()
     epochs(files)
@@ -502,6 +518,7 @@ def test_leader_epochs_are_cut_to_the_log() -> None:
     assert load(files, log_start_offset=2).leader_epochs.entries == ((2, 2), (3, 3))
 
 
+@pytest.mark.scenario(135, 190)
 def test_broken_leader_epochs_are_made_anew_from_what_is_scanned() -> None:
     files = CrashFiles()
     epochs(files).close(0)

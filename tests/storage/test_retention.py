@@ -30,6 +30,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
+@pytest.mark.scenario(152, 153, 154, 155, 156, 157, 158)
 @pytest.mark.parametrize(
     "config, log_start_offset, now_ms, deleted",
     [
@@ -89,6 +90,7 @@ def test_without_timestamps_the_files_age_counts() -> None:
     assert log.delete_old_segments(1_101) == 1
 
 
+@pytest.mark.scenario(161)
 def test_offsets_go_on_after_everything_was_deleted() -> None:
     log = filled(retention_ms=50)
     assert log.delete_old_segments(10**6) == 10
@@ -99,6 +101,7 @@ def test_offsets_go_on_after_everything_was_deleted() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (10, 11)
 
 
+@pytest.mark.scenario(162)
 def test_an_empty_active_segment_is_never_deleted() -> None:
     log = filled(retention_ms=50)
     log.roll(OLD_MS)
@@ -134,6 +137,7 @@ def test_deleted_files_stay_for_their_delay() -> None:
     assert not [name for name in log.files.list(log.directory) if name.endswith(".deleted")]
 
 
+@pytest.mark.scenario(147)
 def test_snapshots_go_with_their_segments() -> None:
     log = filled(retention_ms=50)
     assert len([name for name in log.files.list(log.directory) if "snapshot" in name]) == 9
@@ -141,6 +145,7 @@ def test_snapshots_go_with_their_segments() -> None:
     assert [name for name in log.files.list(log.directory) if "snapshot" in name] == [f"{10:020}.snapshot"]
 
 
+@pytest.mark.scenario(166)
 def test_producers_are_remembered_although_their_records_are_gone() -> None:
     log = make_log(cleanup_policy=DELETE, retention_ms=10)
     append(log, ("k", "v"), producer_id=5, roll=True)

@@ -101,6 +101,7 @@ def exhaust(result: object) -> None:
 # Reading
 
 
+@pytest.mark.scenario(189)
 def test_an_empty_segment_has_nothing_to_read() -> None:
     segment = create()
     assert segment.read(BASE, max_bytes=1000) is None
@@ -109,6 +110,7 @@ def test_an_empty_segment_has_nothing_to_read() -> None:
     assert list(segment.headers()) == []
 
 
+@pytest.mark.scenario(189)
 @pytest.mark.parametrize("config", [EVERY_BATCH, LogConfig(), LogConfig(index_interval_bytes=200)])
 @pytest.mark.parametrize("is_reopened", [False, True])
 def test_a_read_begins_with_the_batch_that_ends_at_or_above_the_offset(config: LogConfig, is_reopened: bool) -> None:
@@ -327,6 +329,7 @@ def test_the_largest_timestamp_is_that_of_the_first_batch_that_has_it() -> None:
     assert again.largest_timestamp_ms == 9
 
 
+@pytest.mark.scenario(119)
 def test_without_timestamps_a_segment_is_as_late_as_its_file() -> None:
     files = new_disk()
     files.now_ms = 777
@@ -353,6 +356,7 @@ def test_the_first_timestamp_is_that_of_the_first_append_and_after_a_restart_of_
     assert reopen(segment).first_batch_timestamp_ms == 5
 
 
+@pytest.mark.scenario(189)
 def test_the_largest_timestamp_is_found_although_the_index_ends_before_it() -> None:
     """As after a flush in mid-segment: the final entry is written at roll and close only."""
     segment = create(config=LogConfig(index_interval_bytes=250))
@@ -382,6 +386,7 @@ def test_a_time_index_that_was_written_in_part_does_not_hide_the_largest_timesta
     assert (again.max_timestamp_ms, again.max_timestamp_offset) == (90, BASE + 3)
 
 
+@pytest.mark.scenario(189)
 @pytest.mark.parametrize(
     ("timestamp", "starting_offset", "expected"),
     [
@@ -441,6 +446,7 @@ def test_under_log_append_time_the_first_record_of_the_batch_is_the_one() -> Non
 # Truncation
 
 
+@pytest.mark.scenario(189)
 @pytest.mark.parametrize("offset", range(BASE - 1, BASE + 30))
 @pytest.mark.parametrize("is_reopened", [False, True])
 def test_truncation_removes_every_batch_that_reaches_the_offset(offset: int, is_reopened: bool) -> None:
@@ -511,6 +517,7 @@ def test_opening_reads_nothing() -> None:
     assert reopen(segment).size_bytes == segment.log_file.size()
 
 
+@pytest.mark.scenario(189)
 def test_a_suffix_change_renames_the_files_in_the_order_of_a_swap() -> None:
     files = new_disk()
     segment = create(files, suffix=paths.CLEANED)
@@ -564,6 +571,7 @@ def test_a_flushed_segment_survives_a_power_loss_names_and_all() -> None:
     assert [after.snapshot() for after in files.after_crash(ordered=False)] == [files.snapshot()]
 
 
+@pytest.mark.scenario(191)
 def test_a_preallocated_segment_takes_its_space_at_once_and_gives_back_the_rest(tmp_path: object) -> None:
     files, directory = OsFiles(), str(tmp_path)
     config = LogConfig(preallocate=True, segment_bytes=1 << 20)
@@ -578,6 +586,7 @@ def test_a_preallocated_segment_takes_its_space_at_once_and_gives_back_the_rest(
             assert files.size(path) == sum(len(each.data) for each in batches)
 
 
+@pytest.mark.scenario(191)
 def test_a_crashed_preallocated_segment_is_cut_to_its_batches() -> None:
     files = new_disk()
     segment = create(files, LogConfig(preallocate=True, segment_bytes=4096))
@@ -727,6 +736,7 @@ def test_recovery_knows_no_append_only_batches() -> None:
     assert segment.first_batch_timestamp_ms == 5
 
 
+@pytest.mark.scenario(190)
 def test_recovery_learns_leader_epochs_from_the_batches() -> None:
     segment = create()
     for offset, epoch in ((BASE, -1), (BASE + 1, 3), (BASE + 2, 3), (BASE + 3, 7), (BASE + 4, 5)):
@@ -754,6 +764,7 @@ DAMAGES: dict[str, Callable[[bytes, bytes], bytes]] = {
 }
 
 
+@pytest.mark.scenario(190)
 @pytest.mark.parametrize("kept", [0, 1, 5])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_recovery_cuts_at_the_first_bad_batch(kept: int, damage: str) -> None:

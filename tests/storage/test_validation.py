@@ -223,6 +223,7 @@ def test_codecs_that_do_not_exist_are_refused_at_once(codec: int) -> None:
 KEYLESS = "Compacted topic cannot accept message without key in topic partition t-0"
 
 
+@pytest.mark.scenario(151)
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("policy", [("compact",), ("compact", "delete")])
 def test_a_compacted_topic_refuses_the_batch_and_names_each_record_without_key(
