@@ -24,6 +24,7 @@ SUITES = (
     "nodes",
     "fuzz",
     "apache_kafka",
+    "apache_kafka.md5_keys",
     "wheel",
     "docker_image",
     "bench.start",

@@ -4,6 +4,7 @@ import time
 
 from confluent_kafka import Producer
 
+from ..support.cleaning import wait_until_cleaned
 from ..support.clients import ReadRecord, read_partitions, set_topic_configs
 from ..support.process import BrokerProcess
 from ..support.segment_files import base_offset, cleaner_checkpoint, segments
@@ -28,7 +29,7 @@ def judge_cleaning(suite: Suite, when: str, broker: BrokerProcess) -> None:
     newest = newest_values(read_compacted(broker))
     set_topic_configs(broker.bootstrap, fill.COMPACTED, min_compaction_lag_ms="0")
     fill_a_segment(broker.bootstrap)
-    fill.wait_for_checkpoint(broker)
+    wait_until_cleaned(broker, fill.COMPACTED)
     after = read_compacted(broker)
     kept = {r.offset for r in after}
     twice = [r.offset for r in before if (r.key or b"").startswith(b"twice-") and r.offset < moved]

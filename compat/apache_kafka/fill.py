@@ -15,9 +15,9 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
+from ..support.cleaning import wait_until_cleaned
 from ..support.clients import CODECS, create_topic, set_topic_configs
 from ..support.process import BrokerProcess
-from ..support.segment_files import base_offset, cleaner_checkpoint, segments
 
 COMPACTED, TRANSACTIONAL, GROUP = "compacted", "transactional", "readers"
 KEYS, TWICE = 2_000, 500
@@ -138,7 +138,7 @@ def compacted(broker: BrokerProcess) -> None:
             value = None if key % 50 == round_number else b"%d-%d " % (round_number, key) + bytes(range(256))
             chosen.produce(COMPACTED, value, b"key-%d" % key, partition=0)
         assert chosen.flush(30) == 0
-    wait_for_checkpoint(broker)
+    wait_until_cleaned(broker, COMPACTED)
     set_topic_configs(broker.bootstrap, COMPACTED, min_compaction_lag_ms="360000000")
     time.sleep(2)  # a pass that was under way may end; the lag holds back the next
     for repeat in range(2):
@@ -147,14 +147,3 @@ def compacted(broker: BrokerProcess) -> None:
     for key in range(KEYS):
         plain.produce(COMPACTED, b"later %d " % key + bytes(2_000), b"key-%d" % key, partition=0)
     assert plain.flush(30) == 0
-
-
-def wait_for_checkpoint(broker: BrokerProcess, timeout_s: float = 60) -> None:
-    """Until the cleaner has written a checkpoint for the compacted topic and has gone as far as it may."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        active = base_offset(segments(broker.partition_dir(COMPACTED))[-1])
-        if (cleaner_checkpoint(broker.data, COMPACTED) or 0) >= active > 0:
-            return
-        time.sleep(0.2)
-    raise TimeoutError("the cleaner did not come to the active segment")
