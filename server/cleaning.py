@@ -74,7 +74,7 @@ class Cleaning:
                     cleaner = cleaner or _cleaner(config)
                     cleaned = await self._clean_one(cleaner, chosen)
                 self.delete_from_compacted_logs()
-                self.manager.forget_missing()
+                self.manager.review_marks()
             except (MeasuringError, OSError) as error:
                 log.error("%s", error)
             except Exception:

@@ -76,6 +76,7 @@ class BoundBy(StrEnum):
     ACTIVE_SEGMENT = "active_segment"
     OPEN_TRANSACTION = "open_transaction"
     MIN_COMPACTION_LAG = "min_compaction_lag"
+    DAMAGE = "damage"
 
 
 class Bound(NamedTuple):

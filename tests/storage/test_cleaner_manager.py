@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from ottla.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from ottla.protocol.errors import KafkaError
+from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.cleaner_manager import CleanerManager, MeasuringError, StateError
 from ottla.storage.dirtiness import LogToClean
 from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
-from support.crash_files import CrashFiles
+from support.crash_files import CrashFile, CrashFiles
 from support.make_log import append, clean, make_log
 
 DIRTY = TopicPartition("dirty", 0)
@@ -30,6 +31,17 @@ def grown_log(files: Files, tp: TopicPartition, segments: int = 4, **config: Any
     return log
 
 
+class RefusingFiles(CrashFiles):
+    """A disk that refuses to open one file."""
+
+    refuses = ""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> CrashFile:
+        if path == self.refuses:
+            raise OSError("refused")
+        return super().open(path, create=create, truncate=truncate)
+
+
 class World:
     """Three compacted logs, dirty from offsets 0, 1 and 2 of 4 on, and their manager."""
 
@@ -37,7 +49,8 @@ class World:
         self.files = CrashFiles()
         names = (CLEANER, DIRTY, CLEANEST)
         self.logs = {tp: grown_log(self.files, tp, min_cleanable_dirty_ratio=0.1) for tp in names}
-        self.manager = CleanerManager(self.files, self.logs)
+        self.told: list[str] = []
+        self.manager = CleanerManager(self.files, self.logs, self.told.append)
         self.write({CLEANER: 1, CLEANEST: 2})
 
     def write(self, offsets: dict[TopicPartition, int]) -> None:
@@ -143,11 +156,38 @@ def test_kafka_8725_a_log_that_cannot_be_measured_is_named_and_spoils_one_round_
     assert world.chosen().log.topic_partition == CLEANER
 
 
-def test_an_unreadable_checkpoint_is_an_error_of_its_directory(world: World) -> None:
+def test_a_checkpoint_of_nonsense_is_told_and_begun_anew(world: World) -> None:
+    """Apache Kafka's cleaner thread dies of it."""
     file = world.files.open(CHECKPOINT, truncate=True)
     file.append(b"0\n1\ndirty 0 many\n")
-    with pytest.raises(CorruptCheckpointError, match="not a number"):
-        world.manager.filthiest(5_000)
+    found = world.chosen()
+    assert (found.first_dirty_offset, world.checkpoint()) == (0, {})
+    (told,) = world.told
+    assert "not a number" in told and CHECKPOINT in told
+    assert {world.chosen().log.topic_partition, world.chosen().log.topic_partition, DIRTY, CLEANER} == set(world.logs)
+
+
+def test_a_directory_whose_checkpoint_cannot_be_read_goes_offline_alone() -> None:
+    files = RefusingFiles()
+    logs = {tp: grown_log(files, tp, data_dir=f"/{tp.topic}") for tp in (DIRTY, CLEANER)}
+    manager = CleanerManager(files, logs)
+    for tp in logs:
+        OffsetCheckpoint(files, f"/{tp.topic}/cleaner-offset-checkpoint").write({tp: 1})
+    files.refuses = "/dirty/cleaner-offset-checkpoint"
+    found = manager.filthiest(0)
+    assert found is not None and found.log.topic_partition == CLEANER
+    assert (logs[DIRTY].failure, logs[CLEANER].failure) == ("refused", None)
+
+
+def test_a_directory_whose_checkpoint_cannot_be_corrected_goes_offline(world: World) -> None:
+    files = RefusingFiles()
+    log = grown_log(files, DIRTY)
+    manager = CleanerManager(files, {DIRTY: log})
+    OffsetCheckpoint(files, CHECKPOINT).write({DIRTY: 20})
+    files.refuses = f"{CHECKPOINT}.tmp"
+    with pytest.raises(KafkaError, match="dirty-0 cannot be used: refused"):
+        manager.filthiest(0)
+    assert manager.filthiest(0) is None
 
 
 def test_each_data_directory_has_its_own_checkpoint() -> None:
@@ -333,6 +373,38 @@ def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
     del world.logs[CLEANER]
     world.manager.review_marks()
     assert set(world.manager.uncleanable) == {DIRTY}
+    assert world.manager.uncleanable_partitions("/data") == [DIRTY]
+
+
+def test_a_log_that_begins_elsewhere_is_tried_again(world: World) -> None:
+    """KAFKA-19895: its damage may lie below the new start."""
+    for tp in (DIRTY, CLEANEST):
+        world.manager.mark_uncleanable(tp, "unreadable")
+    world.logs[DIRTY].advance_log_start(3)
+    world.manager.review_marks()
+    assert set(world.manager.uncleanable) == {CLEANEST}
+    assert DIRTY in {log.topic_partition for log in world.manager.begin_deletion()}
+
+
+def test_a_log_that_was_cut_is_tried_again(world: World) -> None:
+    world.manager.mark_uncleanable(DIRTY, "unreadable")
+    world.manager.abort_and_pause(DIRTY, nobody_waits)
+    world.logs[DIRTY].truncate_to(2, 5_000)
+    world.manager.truncated(world.logs[DIRTY])
+    assert world.manager.uncleanable == {}
+
+
+def test_the_reason_of_a_mark_can_be_read_although_its_log_cannot_be_measured(world: World) -> None:
+    world.logs[DIRTY].segments.first.log_file.truncate(30)
+    world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
+    (before,) = world.manager.eligibility([world.logs[DIRTY]], 5_000)
+    with pytest.raises(MeasuringError):
+        world.manager.filthiest(5_000)
+    (after,) = world.manager.eligibility([world.logs[DIRTY]], 5_000)
+    assert after == before
+    assert (after.eligible, after.waits_for) == (False, "uncleanable")
+    assert after.uncleanable == world.manager.uncleanable[DIRTY].reason != ""
+    assert world.manager.uncleanable_bytes("/data", 5_000) == 0
 
 
 @pytest.mark.scenario(68)

@@ -1,0 +1,65 @@
+"""`cleaner-offset-checkpoint`, one file a data directory: up to where each of its logs is clean.
+
+Losing one is safe, the next pass cleans everything again; so a file that cannot be understood is noted and begun anew,
+where Apache Kafka takes the data directory offline. A disk that refuses does that here too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from . import paths
+from .checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from .files import Files
+from .log import Log
+from .paths import TopicPartition
+
+
+def data_dir_of(log: Log) -> str:
+    """The data directory that a log's directory lies in."""
+    return paths.parent(log.directory)
+
+
+class CleanerCheckpoints:
+    """The files of all data directories. What writes waits for the disk, and may run in any thread."""
+
+    def __init__(self, files: Files, logs: Mapping[TopicPartition, Log], note: Callable[[str], None]) -> None:
+        self._files = files
+        self._logs = logs
+        self._note = note
+        self._guard = threading.Lock()  # one reads and replaces a file at a time
+
+    def of(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
+        """The entries of the directories that these logs lie in, read anew. One that cannot be read goes offline."""
+        found: dict[TopicPartition, int] = {}
+        for data_dir, log in {data_dir_of(log): log for log in logs if log.failure is None}.items():
+            try:
+                found |= self._read(data_dir)
+            except OSError as error:
+                self._note(log.fail(error).message)
+        return found
+
+    def set(self, data_dir: str, tp: TopicPartition, offset: int | None) -> None:
+        """Set or (None) drop one partition's entry; entries of partitions that are gone go with it.
+
+        Raises:
+            OSError: The disk refused; the file is as before.
+        """
+        with self._guard:
+            offsets = {known: at for known, at in self._read(data_dir).items() if known in self._logs}
+            offsets.pop(tp, None)
+            if offset is not None:
+                offsets[tp] = offset
+            self._file(data_dir).write(offsets)
+
+    def _read(self, data_dir: str) -> dict[TopicPartition, int]:
+        try:
+            return self._file(data_dir).read()
+        except CorruptCheckpointError as error:
+            self._note(f"{error}; begun anew, so all of its logs are cleaned from their start")
+            self._file(data_dir).write({})
+            return {}
+
+    def _file(self, data_dir: str) -> OffsetCheckpoint:
+        return OffsetCheckpoint(self._files, paths.join(data_dir, paths.CLEANER_CHECKPOINT))
