@@ -321,5 +321,6 @@ async def _drain(broker: Broker) -> None:
     close_all(broker.nodes)
     if broker._groups is not None:
         broker._groups.close()
+    broker.cleaning.stop()
     broker.waits.wake_all()
     await broker.connections.drain(STOP_DEADLINE_S)

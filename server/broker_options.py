@@ -5,6 +5,7 @@ only give topics their defaults are not declared again but derived from the topi
 What else Kafka knows is in `known_options.py`.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -122,6 +123,12 @@ class BrokerOptions:
         512 * 1024,
         at_least(0),
         "Memory for the cleaner's read and write buffers, in bytes, all threads together.",
+    )
+    log_cleaner_io_max_bytes_per_second: float = option(
+        _DOUBLE,
+        sys.float_info.max,
+        None,
+        "Most bytes a second that the cleaner reads and writes, all threads together.",
     )
     log_cleaner_threads: int = option(_INT, 1, at_least(0), "Number of threads that clean logs.")
     log_dir: tuple[str, ...] = option(

@@ -9,13 +9,11 @@ Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is left
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
-import trio.from_thread
 
 from ..protocol.errors import KafkaError
 from ..storage.cleaner_manager import CleanerManager, MeasuringError
@@ -23,13 +21,13 @@ from ..storage.config import LogConfig
 from ..storage.dirtiness import LogToClean
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
-from ..storage.segment import LogSegment
+from .clean_pass import clean, report
+from .cleaner_status import CleanerStatus, LastPass
+from .cleaner_threads import CleanerSettings, CleanerThread
+from .throttler import Throttler
 
-# The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
 if TYPE_CHECKING:
-    from ..storage.cleaner import Cleaner, CleanStats
     from .broker import Broker
-    from .config import BrokerConfig
 
 log = logging.getLogger("ottla.cleaner")
 
@@ -39,103 +37,127 @@ class Cleaning:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.manager = CleanerManager(broker.files, broker.logs.logs)
+        self.manager = CleanerManager(broker.files, broker.logs.logs, log.error)
+        self.throttler = Throttler(broker.config.log_cleaner_io_max_bytes_per_second)
+        self.threads: list[CleanerThread] = []
+        self._settings = CleanerSettings.of(broker.config)
+        self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
+        """How many passes came to their end since the start, and the last of them."""
         self._waiting: dict[TopicPartition, list[Callable[[], None]]] = {}
         """Who waits for a pass that is being given up."""
         self._restart = trio.CancelScope()
         self._restarting = False
+        self._now_s: Callable[[], float]
 
     async def run(self) -> None:
         """Clean until cancelled; `reconfigure` starts the threads anew with the options of that moment."""
+        self._now_s = trio.lowlevel.current_clock().current_time
         while True:
-            config = self._broker.config
+            self._settings = settings = CleanerSettings.of(self._broker.config)
+            self.threads = [CleanerThread() for _ in range(settings.threads)] if self._is_enabled else []
             self._restarting = False
             with trio.CancelScope() as self._restart:
-                if not config.log_cleaner_enable:
-                    await trio.sleep_forever()
                 async with trio.open_nursery() as nursery:
-                    for _ in range(config.log_cleaner_threads):
-                        nursery.start_soon(self._work, config)
+                    for thread in self.threads:
+                        nursery.start_soon(self._work, thread, settings)
+                await trio.sleep_forever()  # switched off, or every thread is dead
+
+    @property
+    def _is_enabled(self) -> bool:
+        return self._broker.config.log_cleaner_enable
 
     def reconfigure(self) -> None:
-        """Take on changed options; passes in progress are given up and redone."""
-        self._restarting = True
-        self._restart.cancel()
+        """Take on changed options. Passes in progress are given up and redone, unless only their speed has changed."""
+        config = self._broker.config
+        self.throttler.set_limit(config.log_cleaner_io_max_bytes_per_second, trio.current_time())
+        if CleanerSettings.of(config) != self._settings:
+            self._restarting = True
+            self._restart.cancel()
+            self.throttler.wake()
 
-    async def _work(self, config: BrokerConfig) -> None:
+    def stop(self) -> None:
+        """The broker is stopping: let passes find out at once that they must end."""
+        self.throttler.wake()
+
+    async def _work(self, thread: CleanerThread, settings: CleanerSettings) -> None:
         """One cleaner thread."""
         clock = self._broker.clock
-        cleaner: Cleaner | None = None
-        while True:
+        while not thread.is_dead:
             cleaned = False
             try:
-                chosen = self.manager.filthiest(clock.now_ms())
+                chosen = self._choose()
                 if chosen is not None:
-                    cleaner = cleaner or _cleaner(config)
-                    cleaned = await self._clean_one(cleaner, chosen)
-                self.delete_from_compacted_logs()
+                    cleaned = await self._clean_one(thread, settings, chosen)
                 self.manager.review_marks()
-            except (MeasuringError, OSError) as error:
-                log.error("%s", error)
+                self.delete_from_compacted_logs()
+            except KafkaError as error:
+                log.error("%s", error.message)
             except Exception:
                 log.exception("a round of the cleaner failed; the next one goes on")
             if not cleaned:
-                await clock.sleep_until(clock.now_ms() + config.log_cleaner_backoff_ms)
+                await clock.sleep_until(clock.now_ms() + settings.backoff_ms)
             await trio.lowlevel.checkpoint()
 
-    async def _clean_one(self, cleaner: Cleaner, chosen: LogToClean) -> bool:
+    def _choose(self) -> LogToClean | None:
+        """The log for this round. One that cannot be measured is out, and does not keep the others waiting."""
+        while True:
+            try:
+                return self.manager.filthiest(self._broker.clock.now_ms())
+            except MeasuringError as error:
+                log.error("%s", error)
+
+    async def _clean_one(self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean) -> bool:
         """One pass over the log that was chosen; False if it came to nothing."""
+        cleaner = thread.make_ready(settings)
+        if cleaner is None:
+            self.manager.done_cleaning(chosen)
+            return False
         from ..storage.cleaner import CleaningAbortedError
 
-        manager, now_ms = self.manager, self._broker.clock.now_ms()
-        partition = chosen.log.topic_partition
-        started = trio.current_time()
+        manager, partition = self.manager, chosen.log.topic_partition
+        work = partial(
+            clean,
+            cleaner,
+            chosen,
+            clock=self._broker.clock,
+            now_s=self._now_s,
+            throttler=self.throttler,
+            must_stop=partial(self._must_stop, partition),
+        )
         # A pass ends by its own checkpoints, never in the middle of a swap.
         with trio.CancelScope(shield=True):
             try:
-                end_offset, stats = await trio.to_thread.run_sync(self._clean, cleaner, chosen, now_ms)
+                end_offset, stats = await trio.to_thread.run_sync(work)
             except CleaningAbortedError:
                 await self._save(chosen, chosen.first_dirty_offset)
                 return False
             except OSError as error:
-                log.error("%s: %s", partition, chosen.log.fail(error).message)
-                await self._save(chosen, chosen.first_dirty_offset)
+                log.error("%s", chosen.log.fail(error).message)
                 return False
             except Exception as error:
                 # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
                 log.exception("%s cannot be cleaned and is left alone from now on", partition)
-                manager.mark_uncleanable(partition, str(error))
+                manager.mark_uncleanable(partition, str(error) or type(error).__name__)
                 return False
             else:
                 await self._save(chosen, end_offset)
             finally:
                 manager.done_cleaning(chosen)
-        _report(partition, chosen, end_offset, stats, trio.current_time() - started)
+        thread.last_stats = stats
+        passes, _ = self._passes.get(partition, (0, None))
+        self._passes[partition] = passes + 1, LastPass(end_offset, self._broker.clock.now_ms(), stats)
+        report(chosen, end_offset, stats)
         return True
+
+    def _must_stop(self, partition: TopicPartition) -> bool:
+        return self._broker.stopping or self._restarting or self.manager.is_aborting(partition)
 
     async def _save(self, cleaned: LogToClean, end_offset: int) -> None:
         """Write the checkpoint, unless somebody asked for the partition meanwhile."""
         try:
             await trio.to_thread.run_sync(self.manager.save_end_offset, cleaned, end_offset)
         except OSError as error:
-            log.error("cannot write the cleaner checkpoint of %s: %s", cleaned.log.topic_partition, error)
-
-    def _clean(self, cleaner: Cleaner, chosen: LogToClean, now_ms: int) -> tuple[int, CleanStats]:
-        """Worker thread: one pass."""
-        from ..storage.clean_kernel import SECRET_BYTES
-        from ..storage.cleaner import CleaningAbortedError
-
-        broker, partition = self._broker, chosen.log.topic_partition
-
-        def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-            chosen.log.prepare_swap(new, old)
-            trio.from_thread.run_sync(chosen.log.commit_swap, new, old, broker.clock.now_ms())
-
-        def checkpoint(_bytes_moved: int) -> None:
-            if broker.stopping or self._restarting or self.manager.is_aborting(partition):
-                raise CleaningAbortedError
-
-        return cleaner.clean(chosen, now_ms, secret=os.urandom(SECRET_BYTES), swap=swap, checkpoint=checkpoint)
+            log.error("%s", cleaned.log.fail(error).message)
 
     def delete_from_compacted_logs(self) -> None:
         """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
@@ -149,10 +171,14 @@ class Cleaning:
                 self.manager.done_deleting([candidate.topic_partition])
 
     def log_reconfigured(self, changed: Log, config: LogConfig) -> None:
-        """Give `changed` its new configuration; a pass over a log that is no longer compacted is given up."""
-        was_compact = changed.config.is_compact
+        """Give `changed` its new configuration; a pass over a log that is no longer compacted is given up.
+
+        A log that was found uncleanable is tried again with it (KAFKA-19895).
+        """
+        was_compact, partition = changed.config.is_compact, changed.topic_partition
+        if config != changed.config:
+            self.manager.retry(partition)
         changed.config = config
-        partition = changed.topic_partition
         if was_compact and not config.is_compact and self.manager.is_busy(partition):
             self._pause_then(partition, partial(self.resume, partition))
 
@@ -174,6 +200,7 @@ class Cleaning:
             then()
         else:
             self._waiting[partition] = [then]
+            self.throttler.wake()
 
     def _paused(self, partition: TopicPartition) -> None:
         """The pass was given up: everyone who waited holds a pause of their own before the first may give theirs back."""
@@ -188,38 +215,26 @@ class Cleaning:
         self.manager.resume([partition])
 
     async def forget(self, partition: TopicPartition, data_dir: str) -> None:
-        """A paused partition was deleted: its checkpoint entry and marks go."""
+        """A paused partition was deleted: its checkpoint entry, mark and counts go."""
+        self._passes.pop(partition, None)
         try:
             await trio.to_thread.run_sync(self.manager.forget, partition, data_dir)
         except OSError as error:
             log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
         self.manager.resume([partition])
 
+    def status(self, logs: Iterable[Log]) -> dict[TopicPartition, CleanerStatus]:
+        """What the cleaner says of these logs, in their order."""
+        asked = list(logs)
+        found = self.manager.eligibility(asked, self._broker.clock.now_ms(), cleaner_off=self._why_off())
+        return {
+            each.topic_partition: CleanerStatus(eligibility, *self._passes.get(each.topic_partition, ()))
+            for each, eligibility in zip(asked, found, strict=True)
+        }
 
-def _cleaner(config: BrokerConfig) -> Cleaner:
-    """The cleaner of one thread, with its share of the memory."""
-    from ..storage.cleaner import Cleaner
-
-    threads = config.log_cleaner_threads
-    return Cleaner(
-        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size // threads,
-        load_factor=config.log_cleaner_io_buffer_load_factor,
-        io_buffer_bytes=config.log_cleaner_io_buffer_size // threads,
-    )
-
-
-def _report(partition: TopicPartition, cleaned: LogToClean, end_offset: int, stats: CleanStats, seconds: float) -> None:
-    log.info(
-        "cleaned %s from %d to %d in %.2f s: %d -> %d bytes, %d -> %d records, %d -> %d segments, map %.1f %% full",
-        partition,
-        cleaned.first_dirty_offset,
-        end_offset,
-        seconds,
-        stats.bytes_read,
-        stats.bytes_written,
-        stats.records_read,
-        stats.records_written,
-        stats.segments_before,
-        stats.segments_after,
-        100 * stats.map_utilization,
-    )
+    def _why_off(self) -> str | None:
+        if not self._is_enabled:
+            return "log.cleaner.enable is false"
+        if self.threads and all(thread.is_dead for thread in self.threads):
+            return "every cleaner thread is dead: log.cleaner.dedupe.buffer.size and load factor leave no room for keys"
+        return None

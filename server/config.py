@@ -187,7 +187,9 @@ class BrokerConfig(BrokerOptions):
                 str(self.group_min_session_timeout_ms),
                 f"must not exceed group.max.session.timeout.ms={self.group_max_session_timeout_ms}",
             )
-        if self.log_cleaner_dedupe_buffer_size // max(self.log_cleaner_threads, 1) <= 1 << 20:
+        if self.log_cleaner_threads < 1:  # Kafka takes 0, and then divides by it.
+            raise BROKER_OPTIONS["log.cleaner.threads"].error(str(self.log_cleaner_threads), "must be at least 1")
+        if self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads <= 1 << 20:
             raise BROKER_OPTIONS["log.cleaner.dedupe.buffer.size"].error(
                 str(self.log_cleaner_dedupe_buffer_size),
                 f"must be more than {1 << 20} for each of log.cleaner.threads={self.log_cleaner_threads}",

@@ -148,7 +148,6 @@ kafka.metrics.polling.interval.secs INT read-only 10 1..
 kafka.metrics.reporters LIST read-only ""
 leader.imbalance.check.interval.seconds LONG read-only 300 1..
 leader.replication.throttled.rate LONG cluster-wide,hidden 9223372036854775807 0..
-log.cleaner.io.max.bytes.per.second DOUBLE cluster-wide 1.7976931348623157E308
 log.dir.failure.timeout.ms LONG read-only 30000 1..
 max.connection.creation.rate INT cluster-wide 2147483647 0..
 metadata.log.dir STRING read-only -
