@@ -1,4 +1,4 @@
-"""Medians of both sides, their ratio, and the floor and aim that the design sets for it."""
+"""Medians of two sides, their ratio, and the floor and aim that the design sets for it; and figures of one side."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -10,43 +10,76 @@ KAFKA, OTTLA = "apache-kafka", "ottla"
 
 @dataclass
 class Row:
-    """One figure of both sides. `floor` and `aim` bound ours / theirs: from above, or from below if `more_is_better`."""
+    """One figure of both sides. `floor` and `aim` bound ours / theirs: from above, or from below if `more_is_better`.
+
+    `sides` names theirs and ours.
+    """
 
     what: str
     unit: str
     floor: float | None = None
     aim: float | None = None
     more_is_better: bool = False
-    values: dict[str, list[float]] = field(default_factory=lambda: {KAFKA: [], OTTLA: []})
+    sides: tuple[str, str] = (KAFKA, OTTLA)
+    values: dict[str, list[float]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = {side: [] for side in self.sides}
 
     def median(self, side: str) -> float:
         return statistics.median(self.values[side])
 
     @property
     def ratio(self) -> float:
-        return self.median(OTTLA) / (self.median(KAFKA) or float("nan"))
+        theirs, ours = map(self.median, self.sides)
+        return ours / (theirs or float("nan"))
 
     def meets(self, bound: float) -> bool:
-        return self.ratio >= bound if self.more_is_better else self.ratio <= bound
+        return _meets(self.ratio, bound, self.more_is_better)
 
 
 def print_table(suite: Suite, rows: list[Row]) -> None:
-    """One line a row; a check for each floor, a word for each aim."""
-    suite.note(f"{'':42} {'Apache Kafka':>22} {'Ottla':>22} {'ratio':>7}  floor   aim")
+    """One line a row; a check for each floor, a word for each aim. All rows have the same sides."""
+    theirs, ours = rows[0].sides
+    suite.note(f"{'':42} {theirs:>24} {ours:>24} {'ratio':>7}  floor   aim")
     for row in rows:
-        sides = [f"{row.median(side):8.2f} ({_spread(row.values[side])})" for side in (KAFKA, OTTLA)]
-        bounds = f"{_bound(row, row.floor)}  {_bound(row, row.aim)}"
-        suite.note(f"{row.what + ', ' + row.unit:42} {sides[0]:>22} {sides[1]:>22} {row.ratio:6.2f}x  {bounds}")
+        sides = [f"{row.median(side):8.2f} ({_spread(row.values[side])})" for side in row.sides]
+        bounds = f"{_bound(row.floor, row.more_is_better)}  {_bound(row.aim, row.more_is_better)}"
+        suite.note(f"{row.what + ', ' + row.unit:42} {sides[0]:>24} {sides[1]:>24} {row.ratio:6.2f}x  {bounds}")
     for row in rows:
         if row.floor is not None:
-            reached = "" if row.aim is None else "; aim reached" if row.meets(row.aim) else "; aim not reached"
-            detail = f"{row.ratio:.2f}x, floor {_bound(row, row.floor)}{reached}"
-            suite.check(f"floor: {row.what}", row.meets(row.floor), detail)
+            _judge(suite, row.what, row.ratio, f"{row.ratio:.2f}x", row.floor, row.aim, row.more_is_better)
+
+
+def judge(
+    suite: Suite, what: str, value: float, unit: str, floor: float, aim: float | None = None, *, judged: bool = True
+) -> None:
+    """A figure of ours alone, which floor and aim bound from above; a note and no check unless `judged`."""
+    shown = f"{value:,.2f} {unit}".rstrip()
+    if judged:
+        _judge(suite, what, value, shown, floor, aim, more_is_better=False)
+    else:
+        suite.note(f"{what}: {shown}")
+
+
+def _judge(
+    suite: Suite, what: str, value: float, shown: str, floor: float, aim: float | None, more_is_better: bool
+) -> None:
+    reached = ""
+    if aim is not None:
+        word = "reached" if _meets(value, aim, more_is_better) else "not reached"
+        reached = f"; aim {_bound(aim, more_is_better)} {word}"
+    detail = f"{shown}, floor {_bound(floor, more_is_better)}{reached}"
+    suite.check(f"floor: {what}", _meets(value, floor, more_is_better), detail)
+
+
+def _meets(value: float, bound: float, more_is_better: bool) -> bool:
+    return value >= bound if more_is_better else value <= bound
 
 
 def _spread(values: list[float]) -> str:
     return f"{min(values):.2f}-{max(values):.2f}"
 
 
-def _bound(row: Row, bound: float | None) -> str:
-    return "     " if bound is None else f"{'>=' if row.more_is_better else '<='}{bound:.2f}"
+def _bound(bound: float | None, more_is_better: bool) -> str:
+    return "     " if bound is None else f"{'>=' if more_is_better else '<='}{bound:.2f}"

@@ -68,9 +68,7 @@ def open_log(directory: Path, now_ms: int, *, clean_shutdown: bool = True) -> Lo
     )
 
 
-def _batches(
-    shape: Shape, records: int, distinct: int, now_ms: int
-) -> Iterator[tuple[bytes | bytearray, int, bool]]:
+def _batches(shape: Shape, records: int, distinct: int, now_ms: int) -> Iterator[tuple[bytes | bytearray, int, bool]]:
     """(batch, base offset, whether it is the last one, which is for the active segment)."""
     rng = random.Random(7)
     keys = _keys(rng, records, int(records * shape.key_space), records if shape.key_space >= 1 else distinct)
@@ -101,7 +99,11 @@ def _batches(
         numbers[producer] += 1
         if shape.transactional and numbers[producer] % BATCHES_A_TRANSACTION == 0:
             transaction = numbers[producer] // BATCHES_A_TRANSACTION + producer
-            yield _marker(offset, now_ms, 1_000 + producer, transaction % TRANSACTIONS_AN_ABORTED_ONE != 0), offset, False
+            yield (
+                _marker(offset, now_ms, 1_000 + producer, transaction % TRANSACTIONS_AN_ABORTED_ONE != 0),
+                offset,
+                False,
+            )
             offset += 1
     if shape.transactional:
         for producer in (each for each in range(PRODUCERS) if numbers[each] % BATCHES_A_TRANSACTION):

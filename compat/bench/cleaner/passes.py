@@ -1,13 +1,18 @@
-"""One clean pass with Ottla's cleaner, and one plain copy; alone in a process: `python -m compat.bench.cleaner.passes`.
+"""One clean pass with Ottla's cleaner; one plain copy. As a program, one pass in a process of its own:
+
+    python -m compat.bench.cleaner.passes DIRECTORY FIRST_DIRTY_OFFSET NOW_MS
 
 CPU seconds are the calling thread's, in which all of it happens. Opening and closing the log are not measured.
 """
 
+import json
 import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ottla.storage.cleaner import Cleaner
@@ -15,6 +20,7 @@ from ottla.storage.dirtiness import measure
 
 from .generate import open_log
 
+# A broker's only cleaner thread has these, with the defaults of the options.
 DEDUPE_BUFFER_BYTES, LOAD_FACTOR, IO_BUFFER_BYTES = 128 << 20, 0.9, 512 << 10
 COPY_CHUNK_BYTES = 1 << 20
 
@@ -29,8 +35,12 @@ class Pass:
     records_kept: int
 
 
-def fresh_copy(log: Path, to: Path) -> Path:
-    """The partition directory `log` once more, below `to`: its segments as links, since nobody writes to them."""
+@contextmanager
+def fresh_copy(log: Path, to: Path) -> Iterator[Path]:
+    """The partition directory `log` once more, below `to`, for as long as it is used.
+
+    Its segments are links, since nobody writes to them.
+    """
     directory = to / log.name
     directory.mkdir(parents=True)
     for file in log.iterdir():
@@ -38,7 +48,10 @@ def fresh_copy(log: Path, to: Path) -> Path:
             (directory / file.name).hardlink_to(file)
         else:
             shutil.copy2(file, directory)
-    return directory
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(to)
 
 
 def clean_with_ottla(directory: Path, first_dirty_offset: int, now_ms: int) -> Pass:
@@ -72,3 +85,21 @@ def copy_plainly(directory: Path) -> float:
         os.close(descriptor)
     os.close(out)
     return time.thread_time() - started_s
+
+
+def _resident_bytes(name: str) -> int:
+    """VmRSS or VmHWM of this process: unlike `ru_maxrss`, the peak counts from the start of this very program."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(name)
+
+
+def main(directory: str, first_dirty_offset: str, now_ms: str) -> None:
+    before = _resident_bytes("VmRSS")
+    done = clean_with_ottla(Path(directory), int(first_dirty_offset), int(now_ms))
+    print(json.dumps(asdict(done) | {"resident_before_bytes": before, "resident_peak_bytes": _resident_bytes("VmHWM")}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,122 @@
+"""Clean passes beside Apache Kafka 4.3.1's own cleaner and beside a plain copy, in interleaved rounds of one run.
+
+CPU seconds of the cleaning thread on the same log bytes, links to which each pass gets in a directory of its own; on
+tmpfs if there is room. What both leave is compared record by record. Then Ottla's pass alone: memory, instructions,
+and growth with the log; and the passes of both brokers while they serve.
+"""
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ...support.suite import NotRunError, Options, Suite, run_suite
+from ..table import KAFKA, OTTLA, Row, print_table
+from .alone import judge_alone
+from .compare import first_difference
+from .generate import PARTITION, generate, record_count
+from .jvm import KafkaCleaner
+from .live import live_passes
+from .passes import Pass, clean_with_ottla, copy_plainly, fresh_copy
+from .shapes import BASE, SHAPES, Shape
+
+TMPFS = Path("/dev/shm")
+COPY = "plain-copy"
+COPY_FLOOR, COPY_AIM = 0.30, 0.38
+WARM_UP_PASSES = 2
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker:
+        raise NotRunError("to start both brokers itself")
+    wanted = options.rest
+    rounds = wanted.rounds or (1 if options.quick else 5)
+    raw_bytes = (wanted.megabytes or (16 if options.quick else 268)) * 1_000_000
+    shapes = [shape for shape in SHAPES if shape.name in wanted.shape] if wanted.shape else list(SHAPES)
+    with work_directory(raw_bytes) as work:
+        suite.note(f"{rounds} rounds, {raw_bytes / 1e6:.0f} MB of base log, in {work}")
+        bench = Bench(suite, work, rounds, quick=options.quick)
+        with KafkaCleaner(work) as kafka:
+            for shape in shapes:
+                bench.run(shape, int(raw_bytes * shape.size), kafka)
+        print_table(suite, bench.rows)
+        print_table(suite, bench.beside_copies)
+        if BASE in shapes:
+            judge_alone(suite, work, raw_bytes, rounds, quick=options.quick)
+        if not wanted.shape and not options.quick:
+            live_passes(suite, options, work, raw_bytes // 2)
+
+
+@dataclass
+class Bench:
+    """Rounds of one shape after the other, and the rows that they fill. `quick` judges no times."""
+
+    suite: Suite
+    work: Path
+    rounds: int
+    quick: bool
+    rows: list[Row] = field(default_factory=list)
+    beside_copies: list[Row] = field(default_factory=list)
+
+    def run(self, shape: Shape, raw_bytes: int, kafka: KafkaCleaner) -> None:
+        log = self.work / "log" / str(PARTITION)
+        now_ms = int(time.time() * 1000)
+        first_dirty = generate(shape, raw_bytes, log, now_ms)
+        log_bytes = sum(segment.stat().st_size for segment in log.glob("*.log"))
+        bounds = (None, None) if self.quick else (shape.floor, shape.aim)
+        row = Row(shape.name, "MB/CPU s", *bounds, more_is_better=True)
+        bounds = (COPY_FLOOR, COPY_AIM) if shape is BASE and not self.quick else (None, None)
+        beside_copy = Row(f"{shape.name}, and a copy", "MB/CPU s", *bounds, True, (COPY, OTTLA))
+        cleaners: dict[str, Callable[[Path, int, int], Pass]] = {KAFKA: kafka.clean, OTTLA: clean_with_ottla}
+        for side in [OTTLA] + [KAFKA] * (0 if self.quick else WARM_UP_PASSES):
+            with fresh_copy(log, self.work / side) as directory:
+                cleaners[side](directory, first_dirty, now_ms)
+        for number in range(self.rounds):
+            with fresh_copy(log, self.work / KAFKA) as theirs, fresh_copy(log, self.work / OTTLA) as ours:
+                directories = {KAFKA: theirs, OTTLA: ours}
+                passes: dict[str, Pass] = {}
+                for side in list(cleaners)[:: 1 if number % 2 else -1]:
+                    passes[side] = cleaners[side](directories[side], first_dirty, now_ms)
+                    row.values[side].append(log_bytes / 1e6 / passes[side].cpu_s)
+                if number == 0:
+                    self.judge_output(shape, log_bytes, directories, passes, record_count(shape, raw_bytes))
+            with fresh_copy(log, self.work / COPY) as directory:
+                beside_copy.values[COPY].append(log_bytes / 1e6 / copy_plainly(directory))
+        beside_copy.values[OTTLA] = row.values[OTTLA]
+        self.rows.append(row)
+        self.beside_copies.append(beside_copy)
+        shutil.rmtree(log)
+
+    def judge_output(
+        self, shape: Shape, log_bytes: int, directories: dict[str, Path], passes: dict[str, Pass], records: int
+    ) -> None:
+        """Both got to the same place, dropped something worth dropping, and left the same records."""
+        ours, theirs = passes[OTTLA], passes[KAFKA]
+        self.suite.equal(f"{shape.name}: the next first dirty offset", theirs.end_offset, ours.end_offset)
+        difference = first_difference(directories[KAFKA], directories[OTTLA])
+        kept = f"{ours.records_kept} of {records} records, {log_bytes / 1e6:.0f} MB"
+        self.suite.check(f"{shape.name}: the same records are left", difference is None, difference or kept)
+
+
+@contextmanager
+def work_directory(raw_bytes: int) -> Iterator[Path]:
+    """A temporary folder with room for logs of twice that size and for what passes leave of them; on tmpfs if it fits."""
+    fits = TMPFS.is_dir() and shutil.disk_usage(TMPFS).free > 6 * raw_bytes
+    with TemporaryDirectory(prefix="ottla-bench-", dir=TMPFS if fits else None) as folder:
+        yield Path(folder)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--megabytes", type=int, help="of the base log; other logs in proportion")
+    names = [shape.name for shape in SHAPES]
+    parser.add_argument("--shape", action="append", choices=names, help="only this one; may be given several times")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("bench.cleaner", body, doc=__doc__, more_arguments=arguments))
