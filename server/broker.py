@@ -33,6 +33,7 @@ from .frames import MemoryBudget
 from .handlers import Handlers
 from .housekeeping import Housekeeping
 from .internal_topics import OFFSETS_TOPIC
+from .meters import Meter
 from .nodes import Listener, Node, close_all
 from .nursery import open_plain_nursery
 from .opening import open_store
@@ -42,6 +43,7 @@ from .topics import Partition, Topic, Topics
 from .waits import Waits
 
 if TYPE_CHECKING:
+    from .cleaner_status import CleanerStatus
     from .groups.service import GroupService
 
 log = logging.getLogger("ottla.broker")
@@ -80,6 +82,8 @@ class Broker:
         self.waits = Waits()
         self.topics = Topics()
         self.flusher = Flusher(clock)
+        self.keyless_refused = Meter()
+        """Records without a key that compacted topics did not take."""
         self.connections = Connections(self)
         limit = self.config.queued_max_request_bytes
         self.request_memory = MemoryBudget(limit if limit > 0 else DEFAULT_REQUEST_MEMORY_BYTES)
@@ -194,6 +198,22 @@ class Broker:
     async def ensure_internal_topic(self, name: str) -> Topic:
         """The broker's own topic `name`, created with the options meant for it if it is not there."""
         return self.topics.get(name) or await self.admin.create_internal(name)
+
+    # What it tells of itself
+
+    def metrics(self) -> dict[str, int | float]:
+        """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `metrics`. To be called on Trio's thread."""
+        from .metrics import collect
+
+        return collect(self)
+
+    def cleaner_status(self, wanted: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CleanerStatus]:
+        """What the cleaner has done to each partition (all, or those wanted that there are), and what it waits for.
+
+        To be called on Trio's thread.
+        """
+        logs = self.logs.logs
+        return self.cleaning.status(logs.values() if wanted is None else [logs[tp] for tp in wanted if tp in logs])
 
     # Configuration
 

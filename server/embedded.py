@@ -19,7 +19,9 @@ import trio
 import trio.from_thread
 
 from ..storage.files import OsFiles
+from ..storage.paths import TopicPartition
 from . import broker as server
+from .cleaner_status import CleanerStatus
 from .clock import Clock
 from .opening import static_config_with_stored_id
 
@@ -133,6 +135,14 @@ class Broker:
     def advance_clock(self, by_ms: int) -> None:
         """Move the broker's clock; what becomes due by it is due at once."""
         self._call(self._broker.clock.advance, by_ms)
+
+    def metrics(self) -> dict[str, int | float]:
+        """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `ottla.server.metrics`."""
+        return self._call(self._broker.metrics)
+
+    def cleaner_status(self) -> dict[TopicPartition, CleanerStatus]:
+        """What the cleaner has done to each partition, and what it waits for."""
+        return self._call(self._broker.cleaner_status)
 
     def run(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run an async function of the broker on its thread and return what it returns."""

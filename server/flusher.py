@@ -13,12 +13,15 @@ import trio
 from ..storage.flush import Flush
 from ..storage.log import Log
 from .clock import Clock
+from .meters import Timer
 
 
 class Flusher:
     """Syncs logs in worker threads, one sync a log at a time."""
 
     def __init__(self, clock: Clock) -> None:
+        self.timer = Timer()
+        """Of every sync here; a clean pass does its own."""
         self._clock = clock
         self._running: dict[Log, trio.Event] = {}
 
@@ -46,6 +49,7 @@ class Flusher:
         if flush is None:
             return
         done = self._running[log] = trio.Event()
+        begun_s = trio.current_time()
         try:
             await trio.to_thread.run_sync(flush.sync)
         except OSError as error:
@@ -53,5 +57,6 @@ class Flusher:
         else:
             log.end_flush(flush, self._clock.now_ms())
         finally:
+            self.timer.update(trio.current_time() - begun_s)
             del self._running[log]
             done.set()

@@ -26,6 +26,9 @@ from ..protocol.compression import CODEC_NAMES, Codec, DecompressedTooLargeError
 from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ..protocol.records import CODEC_MASK, LOG_OVERHEAD_BYTES, MAGIC, NO_TIMESTAMP, RecordBatch, null_key_indexes
 
+NO_KEY = "Compacted topic cannot accept message without key"
+"""How the error of a record begins that was refused for that."""
+
 RECORD_ERRORS_MAX = 10_000
 """Records named in one refusal. A megabyte of the smallest records holds ten times as many."""
 
@@ -250,7 +253,7 @@ def _check_records(
     except CorruptRecordError as error:
         raise _invalid(f"Records for {topic_partition} cannot be read: {error.message}") from None
     if config.is_compact and null_keys:
-        message = f"Compacted topic cannot accept message without key in topic partition {topic_partition}"
+        message = f"{NO_KEY} in topic partition {topic_partition}"
         for index in null_keys:
             errors.pop(index, None)  # of two faults of a record the key is named
         has_timestamp_error = bool(errors)

@@ -10,6 +10,8 @@ Behaviour
 
 from __future__ import annotations
 
+import trio
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.produce import (
@@ -23,7 +25,7 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records import HEADER_BYTES
-from ...storage.validation import InvalidRecordError
+from ...storage.validation import NO_KEY, InvalidRecordError
 from ..connection import Context
 from ..routing import NotLeaderError, endpoints, led_partition
 
@@ -118,6 +120,8 @@ async def _append(
         if log.needs_flush:
             await broker.flush([log])
     except InvalidRecordError as error:
+        keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
+        broker.keyless_refused.mark(keyless, trio.current_time())
         return PartitionProduceResponse(
             index=data.index,
             error_code=error.code,
