@@ -53,9 +53,16 @@ class nullable_since(NamedTuple):
 
 
 class tag(NamedTuple):
-    """A tagged field (KIP-482): sent only when it differs from its default, behind the others, under this number."""
+    """A tagged field (KIP-482): sent only when it differs from its default, behind the others, under this number.
+
+    Numbers from FIRST_PRIVATE_TAG on are Ottla's own. Kafka counts from 0 and skips what it does not know; nothing
+    private is sent to whom did not ask for it.
+    """
 
     number: int
+
+
+FIRST_PRIVATE_TAG = 10_000
 
 
 Bool = Annotated[bool, Wire("?")]
@@ -95,6 +102,11 @@ class Field:
 
     def exists_in(self, version: int) -> bool:
         return self.first <= version and (self.last is None or version <= self.last)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the field is Ottla's own, which Kafka's definition of the message does not have."""
+        return self.tag is not None and self.tag >= FIRST_PRIVATE_TAG
 
     def is_nullable_in(self, version: int) -> bool:
         return self.nullable_from is not None and version >= self.nullable_from

@@ -1,13 +1,14 @@
 """DescribeLogDirs (key 35, versions 1–5): sizes of partitions by data directory (KIP-113).
 
 2 brings flexible encoding, 3 an error for the whole response, 4 size and free space of the volume (KIP-827), 5 whether
-the directory is cordoned off from new partitions (KIP-1066).
+the directory is cordoned off from new partitions (KIP-1066). Ottla's own: what the cleaner says of each partition, for
+those who ask.
 """
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..wire import Bool, Int16, Int32, Int64, String, since
+from ..wire import Bool, Int16, Int32, Int64, String, since, tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,8 @@ class DescribableLogDirTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsRequest:
     topics: tuple[DescribableLogDirTopic, ...] | None = ()
+    ottla_cleaner_status: Annotated[Bool, since(2), tag(10_000)] = False
+    """Whether partitions shall come with theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class DescribeLogDirsPartition:
     partition_size: Int64 = 0
     offset_lag: Int64 = 0
     is_future_key: Bool = False
+    ottla_cleaner_status: Annotated[String | None, since(2), tag(10_000)] = None
+    """JSON, an object; see `ottla.server.cleaner_status`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,13 @@
 Behaviour
 - One row per data directory with the partitions that this node has a replica of, their sizes on disk
   (closed and active segments' logs), and the file system's room (KIP-827). The lag is 0: nothing is replicated.
+- To a request with Ottla's own tag partitions come with what the cleaner says of them.
 """
 
 from __future__ import annotations
+
+import json
+from collections.abc import Sequence
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -50,16 +54,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
                 log_dir=directory,
                 topics=tuple(
                     DescribeLogDirsTopic(
-                        name=name,
-                        partitions=tuple(
-                            DescribeLogDirsPartition(
-                                partition_index=partition.index,
-                                partition_size=partition.log.size_bytes,
-                                offset_lag=0,
-                                is_future_key=False,
-                            )
-                            for partition in partitions
-                        ),
+                        name=name, partitions=_rows(ctx, partitions, with_status=body.ottla_cleaner_status)
                     )
                     for name, partitions in by_topic.items()
                 ),
@@ -69,3 +64,18 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
             )
         )
     return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=tuple(results))
+
+
+def _rows(ctx: Context, partitions: Sequence[Partition], *, with_status: bool) -> tuple[DescribeLogDirsPartition, ...]:
+    wanted = [partition.topic_partition for partition in partitions] if with_status else ()
+    status = ctx.broker.cleaner_status(wanted)
+    return tuple(
+        DescribeLogDirsPartition(
+            partition_index=partition.index,
+            partition_size=partition.log.size_bytes,
+            offset_lag=0,
+            is_future_key=False,
+            ottla_cleaner_status=json.dumps(status[partition.topic_partition].as_json()) if with_status else None,
+        )
+        for partition in partitions
+    )

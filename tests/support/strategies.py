@@ -66,6 +66,12 @@ def as_of(value: Any, version: int) -> Any:
     return _changed(value, version, lambda field, was: was if field.exists_in(version) else field.default)
 
 
+def as_kafka_knows(value: Any, version: int) -> Any:
+    """The same as others read it, who do not know Ottla's own fields."""
+    known = as_of(value, version)
+    return _changed(known, version, lambda field, was: field.default if field.is_private else was)
+
+
 def without_forbidden_nulls(value: Any, version: int) -> Any:
     """A message that can be written in this version; it may well set fields that only other versions have."""
     return _changed(value, version, lambda field, was: was)
