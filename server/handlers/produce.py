@@ -25,6 +25,7 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records import HEADER_BYTES
+from ...storage.log import Log
 from ...storage.validation import NO_KEY, InvalidRecordError
 from ..connection import Context
 from ..routing import NotLeaderError, endpoints, led_partition
@@ -33,6 +34,14 @@ from ..routing import NotLeaderError, endpoints, led_partition
 TOPIC_IDS = 13
 # Older clients cannot read zstd (KIP-110).
 ZSTD_SINCE = 7
+
+# Refusals by the log that do not tell where it starts, as in Apache Kafka.
+LOG_START_UNTOLD = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 
 # Position and bits of the attributes in a batch's header (record batch, magic 2).
 ATTRIBUTES_LOW_BYTE = 22
@@ -95,10 +104,15 @@ async def _append(
 ) -> PartitionProduceResponse:
     """Append one partition's records, durably where the topic asks for it; every refusal becomes that partition's error."""
     broker = ctx.broker
+    log: Log | None = None
     try:
         if acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; allowed are -1, 0 and 1")
         partition = led_partition(ctx, topic, data.index)
+        records = data.records
+        if not isinstance(records, memoryview) or not records:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+        _check_attributes(records, version)
         if partition.topic.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic.name} is written by the broker alone"
@@ -110,10 +124,6 @@ async def _append(
                 f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, "
                 f"min.insync.replicas is {broker.min_insync_replicas(partition)}",
             )
-        records = data.records
-        if not isinstance(records, memoryview):
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
-        _check_attributes(records, version)
         done = log.append(records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch)
         if not done.duplicate:
             broker.waits.grew(partition.topic_partition, len(records))
@@ -126,6 +136,7 @@ async def _append(
             index=data.index,
             error_code=error.code,
             base_offset=-1,
+            log_start_offset=_log_start(log, error),
             record_errors=tuple(
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
                 for index, message in error.record_errors
@@ -145,7 +156,11 @@ async def _append(
         )
     except KafkaError as error:
         return PartitionProduceResponse(
-            index=data.index, error_code=error.code, base_offset=-1, error_message=error.message
+            index=data.index,
+            error_code=error.code,
+            base_offset=-1,
+            log_start_offset=_log_start(log, error),
+            error_message=error.message,
         )
     return PartitionProduceResponse(
         index=data.index,
@@ -154,3 +169,8 @@ async def _append(
         log_append_time_ms=done.log_append_time_ms,
         log_start_offset=done.log_start_offset,
     )
+
+
+def _log_start(log: Log | None, error: KafkaError) -> int:
+    """What the answer to a refusal says of the log start: Apache Kafka names it when the log itself refused."""
+    return -1 if log is None or error.code in LOG_START_UNTOLD else log.log_start_offset

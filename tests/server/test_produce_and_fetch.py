@@ -79,20 +79,20 @@ def damaged(records: bytearray) -> bytearray:
 
 
 @pytest.mark.parametrize(
-    ("records", "topic", "acks", "code"),
+    ("records", "topic", "acks", "code", "log_start"),
     [
-        (lambda: damaged(batch(("k", "v"))), "t", -1, ErrorCode.CORRUPT_MESSAGE),
-        (lambda: b"", "t", -1, ErrorCode.INVALID_RECORD),
-        (lambda: None, "t", -1, ErrorCode.INVALID_RECORD),
-        (lambda: batch(("k", "v")), "missing", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (lambda: batch(("k", "v")), "t", 2, ErrorCode.INVALID_REQUIRED_ACKS),
-        (lambda: batch((None, "v")), "compacted", -1, ErrorCode.INVALID_RECORD),
-        (lambda: batch(("k", "v")), "careful", -1, ErrorCode.NOT_ENOUGH_REPLICAS),
-        (lambda: batch(("k", "v" * 2000)), "small", -1, ErrorCode.MESSAGE_TOO_LARGE),
+        (lambda: damaged(batch(("k", "v"))), "t", -1, ErrorCode.CORRUPT_MESSAGE, -1),
+        (lambda: b"", "t", -1, ErrorCode.INVALID_RECORD, -1),
+        (lambda: None, "t", -1, ErrorCode.INVALID_RECORD, -1),
+        (lambda: batch(("k", "v")), "missing", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (lambda: batch(("k", "v")), "t", 2, ErrorCode.INVALID_REQUIRED_ACKS, -1),
+        (lambda: batch((None, "v")), "compacted", -1, ErrorCode.INVALID_RECORD, 0),
+        (lambda: batch(("k", "v")), "careful", -1, ErrorCode.NOT_ENOUGH_REPLICAS, 0),
+        (lambda: batch(("k", "v" * 2000)), "small", -1, ErrorCode.MESSAGE_TOO_LARGE, -1),
     ],
 )
 def test_what_cannot_be_appended_is_refused_and_the_next_produce_works(
-    client: RawClient, records: Callable[[], bytes | None], topic: str, acks: int, code: ErrorCode
+    client: RawClient, records: Callable[[], bytes | None], topic: str, acks: int, code: ErrorCode, log_start: int
 ) -> None:
     create_topic(client, "t")
     create_topic(client, "compacted", cleanup_policy="compact")
@@ -100,7 +100,7 @@ def test_what_cannot_be_appended_is_refused_and_the_next_produce_works(
     create_topic(client, "small", max_message_bytes=1000)
     answer = client.ask(produce_request(topic, records(), acks=acks), version=12)
     row = answer.responses[0].partition_responses[0]
-    assert (row.error_code, row.base_offset) == (code, -1)
+    assert (row.error_code, row.base_offset, row.log_start_offset) == (code, -1, log_start)
     assert produce(client, "t", ("k", "v")).error_code == ErrorCode.NONE
 
 
