@@ -1,66 +1,32 @@
-"""What a clean pass must leave, said in the plainest way: lists of records, no bytes, no files, no sizes.
+"""What a clean pass must leave, said in the plainest way: the reference for the real cleaner.
 
-The reference for the real cleaner: `test_cleaner_model` runs random histories through both and compares every batch.
-Written from the rules of Apache Kafka 4.3.1's cleaner, which it agrees with on recorded histories. It holds whole logs in
-lists and looks everything up anew, so nothing here is fast, and nothing depends on how the real one does it.
+`test_cleaner_model` runs random histories through both and compares every batch. Written from the rules of Apache
+Kafka 4.3.1's cleaner, whose outcomes `test_cleaner_scenarios` lists. It holds whole logs in lists and looks everything
+up anew, so nothing here is fast, and nothing depends on how the real one does it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-COMMIT, ABORT = 1, 0
+from .model_log import (
+    ABORT,
+    COMMIT,
+    EMPTIED,
+    OFFSETS_MAX,
+    ModelBatch,
+    ModelLog,
+    ModelRecord,
+    ModelSegment,
+    ModelTxn,
+    emptied,
+)
+
+__all__ = ["ABORT", "COMMIT", "EMPTIED", "NO_LIMIT", "CleanedLog", "ModelBatch", "ModelPass", "ModelRecord", "ModelTxn"]
+
 NO_LIMIT = 10**9
-
-
-class ModelRecord(NamedTuple):
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-
-
-@dataclass(frozen=True)
-class ModelBatch:
-    """A batch as a reader sees it. `marker` is COMMIT or ABORT for a control batch."""
-
-    base: int
-    last: int
-    records: tuple[ModelRecord, ...]
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int = -1
-    epoch: int = -1
-    transactional: bool = False
-    marker: int | None = None
-    horizon: int | None = None
-
-    @property
-    def is_control(self) -> bool:
-        return self.marker is not None
-
-
-class ModelTxn(NamedTuple):
-    """An aborted transaction, as the index of its marker's segment has it."""
-
-    producer_id: int
-    first: int
-    last: int
-
-
-@dataclass
-class ModelSegment:
-    base: int
-    batches: list[ModelBatch] = field(default_factory=list)
-    aborted: list[ModelTxn] = field(default_factory=list)
-
-
-@dataclass
-class ModelProducer:
-    epoch: int
-    last_data_offset: int | None
 
 
 class Transactions:
@@ -91,7 +57,10 @@ class Transactions:
             return True, None
         if batch.marker == ABORT:
             txn, has_data = self.aborting.pop(batch.producer_id, (None, False))
-            return (False, txn) if has_data else (True, None)
+            if has_data:
+                return False, txn
+        # Data that nobody announced as aborted, for it lies below the log start and was not replayed, keeps its ABORT,
+        # too: a start that does replay it would find it open for ever. (Apache Kafka lets the marker go.)
         had_data = batch.producer_id in self.committing
         self.committing.discard(batch.producer_id)
         return not had_data, None
@@ -102,165 +71,94 @@ class Transactions:
             self.aborting.setdefault(txn.producer_id, (txn, False))
 
 
-class ModelLog:
-    def __init__(self) -> None:
-        self.segments = [ModelSegment(0)]
-        self.log_end = 0
-        self.producers: dict[int, ModelProducer] = {}
-        self.open_txns: dict[int, int] = {}
+@dataclass(frozen=True)
+class Dirtiness:
+    """What the scheduler makes of a log."""
 
-    # Writing
+    upper: int
+    """Base of the first segment that a pass must not touch."""
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue_ms: int
+    is_due: bool
 
-    def append(
-        self,
-        pairs: Sequence[tuple[bytes | None, bytes | None]],
-        *,
-        timestamps: Sequence[int] | None = None,
-        producer_id: int = -1,
-        epoch: int = 0,
-        transactional: bool = False,
-        log_append_time: int | None = None,
-    ) -> None:
-        base = self.log_end
-        times = list(timestamps) if timestamps is not None else [1_000] * len(pairs)
-        base_timestamp = times[0]
-        if log_append_time is not None:
-            times = [log_append_time] * len(pairs)
-        records = tuple(
-            ModelRecord(base + index, key, value, time)
-            for index, ((key, value), time) in enumerate(zip(pairs, times, strict=True))
-        )
-        last = base + len(records) - 1
-        self.log_end = last + 1
-        if producer_id < 0:
-            epoch = -1
-        else:
-            self.producers[producer_id] = ModelProducer(epoch, last)
-            if transactional:
-                self.open_txns.setdefault(producer_id, base)
-        self.segments[-1].batches.append(
-            ModelBatch(base, last, records, base_timestamp, max(times), producer_id, epoch, transactional)
-        )
 
-    def end_txn(self, producer_id: int, marker: int, *, epoch: int = 0, timestamp: int = 1_000) -> None:
-        offset = self.log_end
-        self.log_end = offset + 1
-        known = self.producers.get(producer_id)
-        last_data = known.last_data_offset if known is not None and known.epoch == epoch else None
-        self.producers[producer_id] = ModelProducer(epoch, last_data)
-        first = self.open_txns.pop(producer_id, None)
-        if first is not None and marker == ABORT:
-            self.segments[-1].aborted.append(ModelTxn(producer_id, first, offset))
-        record = ModelRecord(offset, b"marker", b"coordinator", timestamp)
-        self.segments[-1].batches.append(
-            ModelBatch(offset, offset, (record,), timestamp, timestamp, producer_id, epoch, True, marker)
-        )
+@dataclass
+class ModelPass:
+    """What a pass did."""
 
-    def roll(self, base: int | None = None) -> None:
-        base = self.log_end if base is None else base
-        if self.segments[-1].base < base:
-            self.segments.append(ModelSegment(base))
+    end: int
+    """The next first dirty offset."""
+    upper: int
+    """Where it was to end."""
+    keys: int
+    """In the map."""
+    records_read: int = 0
+    bytes_read: int = 0
+    removed: Counter[str] = field(default_factory=Counter)
+    """Records, by the names of `RemovedRecords`."""
+    groups: int = 0
+    segments: int = 0
 
-    def reload(self) -> None:
-        """An unclean stop and a start: producers and aborted transactions are learned anew from what is left.
 
-        An aborted transaction then begins with the first batch that is left of it, and is forgotten without any.
-        """
-        self.producers = {}
-        self.open_txns = {}
-        for segment in self.segments:
-            segment.aborted = []
-            for batch in segment.batches:
-                if batch.producer_id >= 0:
-                    self._replay(batch, segment)
+class CleanedLog(ModelLog):
+    """A log that can be cleaned."""
 
-    def _replay(self, batch: ModelBatch, segment: ModelSegment) -> None:
-        known = self.producers.get(batch.producer_id)
-        if not batch.is_control:
-            self.producers[batch.producer_id] = ModelProducer(batch.epoch, batch.last)
-            if batch.transactional:
-                self.open_txns.setdefault(batch.producer_id, batch.base)
-        elif batch.records:
-            last_data = known.last_data_offset if known is not None and known.epoch == batch.epoch else None
-            self.producers[batch.producer_id] = ModelProducer(batch.epoch, last_data)
-            first = self.open_txns.pop(batch.producer_id, None)
-            if first is not None and batch.marker == ABORT:
-                segment.aborted.append(ModelTxn(batch.producer_id, first, batch.base))
+    def first_dirty(self, checkpoint: int | None) -> int:
+        if checkpoint is None or not self.log_start <= checkpoint <= self.log_end:
+            return self.log_start
+        return checkpoint
 
-    # Reading
-
-    @property
-    def batches(self) -> list[ModelBatch]:
-        return [batch for segment in self.segments for batch in segment.batches]
-
-    @property
-    def aborted(self) -> list[ModelTxn]:
-        return [txn for segment in self.segments for txn in segment.aborted]
-
-    @property
-    def last_stable_offset(self) -> int:
-        return min(self.open_txns.values(), default=self.log_end)
-
-    def upper_offset(self) -> int:
-        """Where a pass ends: the base of the segment with the last stable offset, or of the active one."""
-        bound = min(self.last_stable_offset, self.segments[-1].base)
-        return max(segment.base for segment in self.segments if segment.base <= bound)
-
-    def committed_values(self) -> dict[bytes | None, bytes | None]:
-        """What a read_committed reader of the log ends up with; tombstones leave None."""
-        values: dict[bytes | None, bytes | None] = {}
-        for batch in self.batches:
-            aborted = any(
-                txn.producer_id == batch.producer_id and txn.first <= batch.base <= txn.last for txn in self.aborted
-            )
-            is_open = batch.transactional and self.open_txns.get(batch.producer_id, self.log_end) <= batch.base
-            if not (batch.is_control or (batch.transactional and aborted) or is_open):
-                values.update((record.key, record.value) for record in batch.records)
-        return values
-
-    # Cleaning
-
-    def merge(self, bases: Iterable[int]) -> None:
-        """Join segments as the real cleaner did; which ones depends on sizes, which nothing here knows."""
-        kept = set(bases)
-        for at in range(len(self.segments) - 1, 0, -1):
-            segment = self.segments[at]
-            if segment.base not in kept:
-                self.segments[at - 1].batches += segment.batches
-                self.segments[at - 1].aborted += segment.aborted
-                del self.segments[at]
-
-    def clean(self, first_dirty: int, *, now: int, retention: int, limit: int = NO_LIMIT) -> int:
-        """One pass; returns the next first dirty offset. To be called only if something is dirty."""
-        upper = self.upper_offset()
-        newest, latest = self._build_map(first_dirty, upper, limit)
-        transactions = Transactions()
-        for index, segment in enumerate(self.segments[:-1]):
-            if segment.base > latest:
-                break
-            self._announce(transactions, index, self.segments[index + 1].base)
-            segment.aborted = []
-            batches = [
-                self._clean_batch(batch, segment, transactions, newest, latest, upper, now, retention)
-                for batch in segment.batches
+    def dirtiness(self, first_dirty: int, now: int) -> Dirtiness:
+        config, active = self.config, self.segments[-1].base
+        bound = min(self.last_stable_offset, active)
+        if config.min_compaction_lag_ms > 0:
+            young = [
+                each.base
+                for each in self.segments_from(first_dirty, bound)
+                if each.largest_timestamp > now - config.min_compaction_lag_ms
             ]
-            segment.batches = [batch for batch in batches if batch is not None]
-        return latest + 1
+            bound = min([bound, *young])
+        bound = min(max(first_dirty, bound), active)
+        upper = max(each.base for each in self.segments if each.base <= bound)
+        clean_bytes = sum(each.size_bytes for each in self.segments if each.base < first_dirty)
+        cleanable_bytes = sum(each.size_bytes for each in self.segments_from(min(first_dirty, upper), upper))
+        firsts = [each.first_timestamp for each in self.segments_from(first_dirty, active)]
+        oldest = min((each for each in firsts if each > 0), default=now)
+        overdue_ms = max(0, now - config.max_compaction_lag_ms - oldest)
+        ratio = cleanable_bytes / (clean_bytes + cleanable_bytes) if cleanable_bytes else 0.0
+        is_due = (overdue_ms > 0 and cleanable_bytes > 0) or ratio > config.min_cleanable_dirty_ratio
+        return Dirtiness(upper, clean_bytes, cleanable_bytes, overdue_ms, is_due)
 
-    def _announce(self, transactions: Transactions, from_segment: int, upper: int) -> None:
-        transactions.announce(
-            txn for segment in self.segments[from_segment:] for txn in segment.aborted if txn.first < upper
-        )
+    def clean(
+        self,
+        first_dirty: int,
+        *,
+        now: int,
+        limit: int = NO_LIMIT,
+        index_bytes: Mapping[int, tuple[int, int]] | None = None,
+        groups_max: int | None = None,
+    ) -> ModelPass:
+        """One pass; to be called only if something is dirty.
 
-    def _build_map(self, start: int, end: int, limit: int) -> tuple[dict[bytes, int], int]:
+        Args:
+            limit: Keys that the map can hold.
+            index_bytes: Base offset -> bytes of the offset and of the time index, for grouping; without it each
+                segment is a group.
+            groups_max: How many groups are finished before the pass is given up.
+        """
+        upper = self.dirtiness(first_dirty, now).upper
+        newest, latest = self.build_map(first_dirty, upper, limit)
+        return self.rewrite(newest, latest, upper, now=now, index_bytes=index_bytes, groups_max=groups_max)
+
+    def build_map(self, start: int, end: int, limit: int = NO_LIMIT) -> tuple[dict[bytes, int], int]:
+        """The newest offset of every key from `start` up to `end`, and the last offset that this covers."""
         newest: dict[bytes, int] = {}
         latest = -1
         transactions = Transactions()
-        first = max(index for index, segment in enumerate(self.segments) if segment.base <= start)
-        self._announce(transactions, first, end)
-        for segment, following in zip(self.segments[first:], self.segments[first + 1 :], strict=False):
-            if segment.base >= end:
-                break
+        dirty = self.segments_from(start, end)
+        self._announce(transactions, dirty[0].base, end)
+        for segment, next_base in zip(dirty, [*(each.base for each in dirty[1:]), end], strict=True):
             for batch in segment.batches:
                 if batch.is_control:
                     transactions.is_unneeded(batch)
@@ -272,39 +170,108 @@ class ModelLog:
                             newest[record.key] = latest = record.offset
                 if batch.last >= start:
                     latest = batch.last
-            latest = min(following.base, end) - 1
+            latest = next_base - 1
         return newest, latest
+
+    def _announce(self, transactions: Transactions, from_base: int, upper: int) -> None:
+        transactions.announce(
+            txn
+            for segment in self.segments
+            if segment.base >= from_base
+            for txn in segment.aborted
+            if txn.first < upper and txn.last >= from_base
+        )
+
+    def _groups(
+        self, segments: list[ModelSegment], upper: int, index_bytes: Mapping[int, tuple[int, int]] | None
+    ) -> list[list[ModelSegment]]:
+        """Neighbours that fit into one segment as they are."""
+        if index_bytes is None:
+            return [[segment] for segment in segments]
+        groups: list[list[ModelSegment]] = []
+        for segment, next_base in zip(segments, [*(each.base for each in segments[1:]), upper], strict=bool(segments)):
+            joined = [*groups[-1], segment] if groups else [segment]
+            if (
+                groups
+                and sum(each.size_bytes for each in joined) <= self.config.segment_bytes
+                and sum(index_bytes[each.base][0] for each in joined) <= self.config.segment_index_bytes
+                and sum(index_bytes[each.base][1] for each in joined) <= self.config.segment_index_bytes
+                and (not segment.batches or next_base - 1 - joined[0].base <= OFFSETS_MAX)
+            ):
+                groups[-1] = joined
+            else:
+                groups.append([segment])
+        return groups
+
+    def rewrite(
+        self,
+        newest: Mapping[bytes, int],
+        latest: int,
+        upper: int,
+        *,
+        now: int,
+        index_bytes: Mapping[int, tuple[int, int]] | None = None,
+        groups_max: int | None = None,
+    ) -> ModelPass:
+        """The second half of a pass: copy what stays, group by group."""
+        done = ModelPass(latest + 1, upper, len(newest))
+        transactions = Transactions()
+        segments = [each for each in self.segments[:-1] if each.base <= min(latest, upper - 1)]
+        ends = {
+            each.base: min(following.base, upper) for each, following in zip(segments, self.segments[1:], strict=False)
+        }
+        for group in self._groups(segments, upper, index_bytes)[:groups_max]:
+            cleaned = ModelSegment(group[0].base, changed=group[-1].changed, created=now)
+            for segment in group:
+                self._announce(transactions, segment.base, ends[segment.base])
+                for batch in segment.batches:
+                    kept = self._clean_batch(batch, cleaned, transactions, newest, latest, upper, now, done)
+                    if kept is not None:
+                        cleaned.batches.append(kept)
+                done.bytes_read += segment.size_bytes
+                done.segments += 1
+            done.groups += 1
+            self._swap(cleaned, group)
+        return done
+
+    def _swap(self, cleaned: ModelSegment, group: list[ModelSegment]) -> None:
+        bases = {segment.base for segment in group}
+        others = [segment for segment in self.segments if segment.base not in bases]
+        self.segments = sorted([cleaned, *others], key=lambda segment: segment.base)
+        for base in bases - {cleaned.base}:
+            self.snapshots.pop(base, None)
 
     def _clean_batch(
         self,
         batch: ModelBatch,
-        segment: ModelSegment,
+        cleaned: ModelSegment,
         transactions: Transactions,
-        newest: dict[bytes, int],
+        newest: Mapping[bytes, int],
         latest: int,
         upper: int,
         now: int,
-        retention: int,
+        done: ModelPass,
     ) -> ModelBatch | None:
+        done.records_read += len(batch.records)
         if batch.is_control:
-            unneeded, txn = transactions.is_unneeded(batch)
+            is_unneeded, txn = transactions.is_unneeded(batch)
             if txn is not None:
-                segment.aborted.append(txn)
-            drop_all = unneeded and batch.horizon is not None and batch.horizon <= now
+                cleaned.aborted.append(txn)
+            is_over = is_unneeded and batch.horizon is not None and batch.horizon <= now
+            whys = ["markers" if is_over else "" for _ in batch.records]
         else:
-            unneeded = drop_all = transactions.is_aborted(batch)
-        kept = [
-            record
-            for record in batch.records
-            if not drop_all and (batch.is_control or _stays(record, batch, newest, latest, now))
-        ]
+            is_unneeded = transactions.is_aborted(batch)
+            whys = [
+                "aborted" if is_unneeded else _why_removed(record, batch, newest, latest, now)
+                for record in batch.records
+            ]
+        done.removed.update(why for why in whys if why)
+        kept = [record for record, why in zip(batch.records, whys, strict=True) if not why]
         if not kept:
-            if not (self._is_last_of_producer(batch) or batch.last + 1 == upper):
-                return None
-            return batch if not batch.records else replace(batch, records=(), base_timestamp=-1, horizon=None)
+            return emptied(batch) if self._is_last_of_producer(batch) or batch.last + 1 == upper else None
         horizon = batch.horizon
-        if horizon is None and (unneeded if batch.is_control else any(record.value is None for record in kept)):
-            horizon = now + retention
+        if horizon is None and (is_unneeded if batch.is_control else any(record.value is None for record in kept)):
+            horizon = now + self.config.delete_retention_ms
         if len(kept) == len(batch.records) and horizon == batch.horizon:
             return batch
         return replace(
@@ -324,9 +291,13 @@ class ModelLog:
         return batch.is_control and batch.epoch == producer.epoch
 
 
-def _stays(record: ModelRecord, batch: ModelBatch, newest: dict[bytes, int], latest: int, now: int) -> bool:
+def _why_removed(record: ModelRecord, batch: ModelBatch, newest: Mapping[bytes, int], latest: int, now: int) -> str:
+    """The reason, by its name in `RemovedRecords`; "" for a record that stays."""
     if record.offset > latest:
-        return True
-    if record.key is None or record.offset < newest.get(record.key, -1):
-        return False
-    return record.value is not None or batch.horizon is None or now < batch.horizon
+        return ""
+    if record.key is None:
+        return "keyless"
+    if record.offset < newest.get(record.key, -1):
+        return "superseded"
+    is_expired = record.value is None and batch.horizon is not None and batch.horizon <= now
+    return "tombstones" if is_expired else ""

@@ -15,6 +15,7 @@ from ottla.storage.dirtiness import measure
 from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
+from ottla.storage.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ottla.storage.recovery import load_log
 from ottla.storage.validation import AppendOrigin
 from support.batches import ABORT, COMMIT, Pair, batch, marker
@@ -34,6 +35,7 @@ def make_log(
     clean_shutdown: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
     **config: Any,
 ) -> Log:
     """Open the log of `tp`, a new one unless `files` has it; compacted unless the config says otherwise."""
@@ -49,21 +51,31 @@ def make_log(
         clean_shutdown=clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        producer_expiration_ms=producer_expiration_ms,
         rng=random.Random(0),
     )
 
 
-def reopen(log: Log, *, clean: bool = True, now_ms: int = 0) -> Log:
-    """Stop and start: the log as a new process finds it."""
+def reopen(
+    log: Log, *, clean: bool = True, now_ms: int = 0, recovery_point: int = 0, files: Files | None = None
+) -> Log:
+    """Stop and start: the log as a new process finds it.
+
+    Args:
+        recovery_point: As the checkpoint has it; after a clean stop it does not matter.
+        files: The disk that a power loss has left.
+    """
     if clean:
         log.close(now_ms)
     return make_log(
-        log.files,
+        files or log.files,
         tp=log.topic_partition,
         data_dir=log.directory.rpartition("/")[0],
         now_ms=now_ms,
         clean_shutdown=clean,
+        recovery_point=recovery_point,
         log_start_offset=log.log_start_offset,
+        producer_expiration_ms=log.producers.expiration_ms,
         **{name: getattr(log.config, name) for name in log.config.__dataclass_fields__},
     )
 
