@@ -19,6 +19,7 @@ examples:
   ottla serve --config server.properties        the configuration of an Apache Kafka broker
   ottla topics create t --config cleanup.policy=compact
   ottla topics list
+  ottla topics status t                         what the cleaner does about it, and what it waits for
   ottla dump-log --print-data ./data/t-0/00000000000000000000.log
   ottla describe-config min.cleanable.dirty.ratio
 
@@ -31,6 +32,23 @@ An option has the value of the strongest source that gives one:
 
 One line `ready HOST:PORT[,HOST:PORT...]` on standard output says that all nodes serve.
 SIGTERM and SIGINT stop the broker cleanly, with exit code 0.
+"""
+
+TOPICS_STATUS_NOTES = """\
+columns:
+  PARTITION    topic and partition
+  FIRST DIRTY  the first offset that no clean pass has covered
+  BOUND        the first offset that a pass must leave alone now: the base of the active segment, of one too young for
+               min.compaction.lag.ms, or of one with an undecided transaction
+  LOG END      the next offset to be written
+  DIRTY        part of the closed segments' bytes that has not been cleaned
+  ABOVE        the part above which a pass is worth it (min.cleanable.dirty.ratio)
+  PASSES       passes over it since the broker started, and how many records they removed the last time
+  ELIGIBLE     now, or at what time (UTC) if nothing but time passes, or no
+  WAITING FOR  what is missing: a word, and the sentence
+
+Without TOPIC, all topics with cleanup.policy compact. With --json everything that the broker knows: sizes in bytes, times
+in ms since 1970, the whole of the last pass.
 """
 
 
@@ -124,7 +142,9 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _add_topics(commands: Commands) -> None:
-    topics = commands.add_parser("topics", help="list, describe, create and delete topics of a running broker")
+    topics = commands.add_parser(
+        "topics", help="topics of a running broker: list, create, delete, and how clean they are"
+    )
     topics.add_argument("--bootstrap", metavar="HOST:PORT", default="localhost:9092", help="default: localhost:9092")
     actions = topics.add_subparsers(title="actions", metavar="ACTION", required=True)
     actions.add_parser("list", help="names, partitions and replicas").set_defaults(action="list")
@@ -142,6 +162,16 @@ def _add_topics(commands: Commands) -> None:
     delete = actions.add_parser("delete", help="delete a topic")
     delete.add_argument("topic")
     delete.set_defaults(action="delete")
+    status = actions.add_parser(
+        "status",
+        help="what the cleaner has done to partitions, and what it waits for",
+        description="What the cleaner has done to each partition, and what it waits for.",
+        epilog=TOPICS_STATUS_NOTES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    status.add_argument("topics", metavar="TOPIC", nargs="*")
+    status.add_argument("--json", action="store_true", help="everything, as a JSON array of objects")
+    status.set_defaults(action="status")
     topics.set_defaults(run=_topics)
 
 

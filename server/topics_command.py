@@ -1,4 +1,4 @@
-"""`ottla topics`: list, describe, create and delete topics of a running broker, over the wire."""
+"""`ottla topics`: list, describe, create and delete topics of a running broker, over the wire, and their status."""
 
 from __future__ import annotations
 
@@ -91,11 +91,21 @@ def _delete(client: Client, options: argparse.Namespace) -> None:
     print(f"deleted {options.topic}")
 
 
+def _status(client: Client, options: argparse.Namespace) -> None:
+    from .topics_status import NoStatusError, show
+
+    try:
+        show(client, options)
+    except NoStatusError as error:
+        raise RefusedError(str(error)) from error
+
+
 ACTIONS: dict[str, Callable[[Client, argparse.Namespace], None]] = {
     "list": _list,
     "describe": _describe,
     "create": _create,
     "delete": _delete,
+    "status": _status,
 }
 
 
