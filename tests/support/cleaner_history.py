@@ -102,6 +102,7 @@ class _Maker:
         self._headers = rng.random() < 0.3
         self._has_transactions = max(self._producers) > 0 and rng.random() < 0.6
         self._max_entries = rng.choice(((None,), (None,), (None, 1, 2, 3, 4)))
+        self._gives_up = rng.random() < 0.3
         self._io_buffer_bytes = rng.choice((1, 300, 1 << 19))
         kinds: list[tuple[int, Callable[[], Step]]] = [
             (12, self._write),
@@ -126,7 +127,6 @@ class _Maker:
             lambda: Step("lose_power", rng.randrange(4)),
             lambda: Step("flush"),
             lambda: Step("move_checkpoint", rng.choice((None, rng.random()))),
-            lambda: Step("clean", seal=True, give_up_after=rng.randrange(25), io_buffer_bytes=self._io_buffer_bytes),
             lambda: Step("init_producer", self._producer()),
             lambda: Step("lone_marker", self._producer(), rng.choice((ABORT, COMMIT))),
             lambda: Step("forget_idle_producers"),
@@ -142,7 +142,7 @@ class _Maker:
             config["cleanup_policy"] = ("delete",)
         if rng.random() < 0.06:
             config["holes"] = self._holes()
-        length = rng.choice((10, 20, 30, 50))
+        length = rng.choice((10, 20, 20, 30, 30, 50, 50, 120))
         steps = [rng.choices(self._kinds, self._weights)[0]() for _ in range(length)]
         return History([*steps, Step("clean", seal=True)], **config)
 
@@ -190,6 +190,8 @@ class _Maker:
         arguments: dict[str, Any] = {"io_buffer_bytes": self._io_buffer_bytes}
         if self._rng.random() < 0.8:
             arguments["seal"] = True
+        if self._gives_up and self._rng.random() < 0.3:
+            arguments["give_up_after"] = self._rng.randrange(self._rng.choice((3, 10, 30)))
         if (entries := self._rng.choice(self._max_entries)) is not None:
             arguments["max_entries"] = entries
         return Step("clean", **arguments)
