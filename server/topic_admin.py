@@ -49,7 +49,6 @@ class TopicPlan:
     name: str
     replicas: tuple[Replicas, ...]
     configs: Mapping[str, str]
-    log_config: LogConfig
 
 
 class TopicAdmin:
@@ -98,13 +97,13 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         self.check_name(name)
         self._check_free(name)
-        log_config = check_topic_configs(self._broker.config, configs or {})
+        check_topic_configs(self._broker.config, configs or {})
         replicas = (
             self._assigned(assignments, num_partitions, replication_factor)
             if assignments
             else self._spread(num_partitions, replication_factor)
         )
-        return TopicPlan(name, replicas, dict(configs or {}), log_config)
+        return TopicPlan(name, replicas, dict(configs or {}))
 
     def plan_growth(self, topic: Topic, count: int, assignments: Sequence[Replicas] | None) -> tuple[Replicas, ...]:
         """The replicas of the partitions that bring `topic` to `count` partitions.
@@ -155,7 +154,8 @@ class TopicAdmin:
         catalog = self._broker.catalog
         try:
             await on_disk(catalog.put_topics, [entry])
-            topic.partitions = await on_disk(self._create_logs, topic, entry.partitions, 0, plan.log_config)
+            config = self._broker.topic_log_config(topic.name)  # not the plan's: the defaults may be others meanwhile
+            topic.partitions = await on_disk(self._create_logs, topic, entry.partitions, 0, config)
         except KafkaError:
             await self._undo(topic, 0, catalog.remove_topics, [topic.name])
             raise

@@ -29,7 +29,7 @@ async def in_a_pass(tmp_path: Path) -> AsyncIterator[tuple[Served, GatedFiles]]:
         )
         for number in range(BATCHES):
             await served.ask(produce, "t", (f"k{number % 3}", "v" * 600))
-        await files.pass_reached()
+        await files.reached()
         yield served, files
 
 

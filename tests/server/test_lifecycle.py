@@ -294,7 +294,7 @@ async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) 
         )
         for number in range(20):
             await served.ask(produce, "t", (f"k{number % 3}", "v" * 600))
-        await files.pass_reached()
+        await files.reached()
         nursery.start_soon(release_once_it_stops, served.broker)
     left = {path.suffix for path in (tmp_path / "t-0").iterdir()}
     assert left.isdisjoint({".cleaned", ".swap", ".deleted"})

@@ -31,7 +31,11 @@ VALUE = "v" * 600
 
 def create_compacted(client: Client, name: str, **configs: Any) -> None:
     """A topic whose every batch with a `VALUE` gets a segment of its own, cleaned as soon as anything is dirty."""
-    defaults = {"cleanup_policy": "compact", "internal_segment_bytes": 1000, "min_cleanable_dirty_ratio": 0}
+    defaults: dict[str, Any] = {
+        "cleanup_policy": "compact",
+        "internal_segment_bytes": 1000,
+        "min_cleanable_dirty_ratio": 0,
+    }
     assert create_topic(client, name, **defaults | configs).error_code == ErrorCode.NONE
 
 
@@ -61,7 +65,8 @@ def consume(client: Client, topic: str, offset: int = 0, partition: int = 0, **o
     while True:
         data = fetch(client, topic, offset, partition, **options)
         assert data.error_code == ErrorCode.NONE, (offset, data.error_code)
-        found = list(batches(data.records or b""))
+        assert isinstance(data.records, bytes | memoryview)
+        found = list(batches(data.records))
         if not found:
             return
         yield from (record for record in _records(found, data, **options) if record.offset >= offset)

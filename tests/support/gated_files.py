@@ -1,4 +1,4 @@
-"""The real disk, on which a clean pass stands still until the test lets it on."""
+"""The real disk, on which a clean pass, or whoever opens a file, stands still until the test lets it on."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ PATIENCE_S = 60
 
 
 class GatedFiles(OsFiles):
-    """Opening the first `.cleaned` segment waits for `let_on`."""
+    """Opening a file whose path has `at` in it waits for `let_on`: unless told otherwise, the first `.cleaned` segment."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: str = ".log.cleaned") -> None:
+        self.at = at
         self._reached = threading.Event()
         self._gate = threading.Event()
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
-        if ".log.cleaned" in path:
+        if self.at in path:
             self._reached.set()
             self._gate.wait(PATIENCE_S)
         return super().open(path, create=create, truncate=truncate)
 
-    async def pass_reached(self) -> None:
-        """Return once a pass waits."""
-        assert await trio.to_thread.run_sync(self._reached.wait, PATIENCE_S), "no clean pass began"
+    async def reached(self) -> None:
+        """Return once somebody waits."""
+        assert await trio.to_thread.run_sync(self._reached.wait, PATIENCE_S), f"nobody opened {self.at}"
 
     def let_on(self) -> None:
-        """Let the pass go on, and all after it."""
+        """Let them go on, and all after them."""
         self._gate.set()
