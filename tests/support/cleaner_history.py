@@ -140,6 +140,8 @@ class _Maker:
         config = {name: rng.choice(values) for name, values in CONFIG.items() if rng.random() < 0.6}
         if self._has_keyless:
             config["cleanup_policy"] = ("delete",)
+        if self._gives_up:
+            config["segment_bytes"] = 400  # several groups, so that a pass can end between two
         if rng.random() < 0.06:
             config["holes"] = self._holes()
         length = rng.choice((10, 20, 20, 30, 30, 50, 50, 120))
