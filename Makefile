@@ -15,17 +15,22 @@ help:
 	@echo "make compat-quick  other programs judge us, 10 minutes at most"
 	@echo "make nightly       all of that, at full length"
 
-$(BIN)/.ready: pyproject.toml
+# What an earlier build left would be taken for the new kernel if its compilation failed.
+STALE := build storage/kernel.c storage/kernel*.so
+
+$(BIN)/.ready: pyproject.toml storage/kernel.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; call make with PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	rm -rf $(STALE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 # The broker alone: no test tools.
-$(VENV)-run/.ready: pyproject.toml
+$(VENV)-run/.ready: pyproject.toml storage/kernel.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; call make with PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)-run
+	rm -rf $(STALE)
 	$(VENV)-run/bin/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
@@ -59,4 +64,4 @@ nightly: $(BIN)/.ready
 	$(BIN)/python -m compat.run nightly
 
 clean:
-	rm -rf $(VENV) $(VENV)-run build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-run $(STALE) dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ from crc32c import crc32c
 from .compression import Codec, compress
 from .records import (
     ATTRIBUTES_POSITION,
+    CODEC_MASK,
     CONTROL_BIT,
     CRC_POSITION,
     DELETE_HORIZON_BIT,
@@ -36,6 +37,7 @@ _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
+_LENGTH_POSITION = 8
 _LEADER_EPOCH_POSITION = 12
 _MAX_TIMESTAMP_POSITION = 35
 
@@ -178,7 +180,21 @@ def seal_batch(
         record_count,
     )
     batch += block
-    _write_crc(batch)
+    write_crc(batch)
+    return batch
+
+
+def pack_batch(plain: BytesLike) -> bytearray:
+    """Return the batch `plain`, whose header names a codec but whose records are not packed, with its records packed.
+
+    Length and CRC of `plain` mean nothing.
+    """
+    with memoryview(plain) as view:
+        block = compress(view[ATTRIBUTES_POSITION + 1] & CODEC_MASK, view[HEADER_BYTES:])
+        batch = bytearray(view[:HEADER_BYTES])
+    batch += block
+    _I32.pack_into(batch, _LENGTH_POSITION, len(batch) - LOG_OVERHEAD_BYTES)
+    write_crc(batch)
     return batch
 
 
@@ -197,10 +213,11 @@ def set_timestamp_type_in_place(batch: bytearray | memoryview, *, log_append_tim
     attributes = attributes | LOG_APPEND_TIME_BIT if log_append_time else attributes & ~LOG_APPEND_TIME_BIT
     _I16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
     _I64.pack_into(batch, _MAX_TIMESTAMP_POSITION, max_timestamp)
-    _write_crc(batch)
+    write_crc(batch)
 
 
-def _write_crc(batch: bytearray | memoryview) -> None:
+def write_crc(batch: bytearray | memoryview) -> None:
+    """Renew the CRC of one whole batch."""
     with memoryview(batch) as view:
         crc = crc32c(view[ATTRIBUTES_POSITION:])
     _U32.pack_into(batch, CRC_POSITION, crc)

@@ -45,8 +45,8 @@ def clean(
         CleaningAbortedError: `must_stop` said so.
         Others: as `Cleaner.clean`.
     """
-    from ..storage.clean_kernel import SECRET_BYTES
     from ..storage.cleaner import CleaningAbortedError
+    from ..storage.offset_map import SECRET_BYTES
 
     begun_s = map_built_s = now_s()
     throttled_s = 0.0

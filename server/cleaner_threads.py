@@ -63,7 +63,7 @@ class CleanerThread:
 
 def _cleaner(settings: CleanerSettings) -> Cleaner:
     """The cleaner of one thread, with its share of the memory. ValueError if that is too little for any pass."""
-    from ..storage.cleaner import Cleaner
+    from ..storage.cleaner import IO_BUFFER_BYTES_MIN, Cleaner
 
     dedupe_bytes = settings.dedupe_buffer_bytes // settings.threads
     if dedupe_bytes > THREAD_DEDUPE_BYTES_MAX:
@@ -71,5 +71,5 @@ def _cleaner(settings: CleanerSettings) -> Cleaner:
     return Cleaner(
         dedupe_buffer_bytes=min(dedupe_bytes, THREAD_DEDUPE_BYTES_MAX),
         load_factor=settings.load_factor,
-        io_buffer_bytes=settings.io_buffer_bytes // settings.threads,
+        io_buffer_bytes=max(IO_BUFFER_BYTES_MIN, settings.io_buffer_bytes // settings.threads),
     )

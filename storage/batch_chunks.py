@@ -1,7 +1,6 @@
-"""Reading a sealed segment for the cleaner: big reads, whole batches, and as little memory as the batches allow."""
+"""Reading a sealed segment for the cleaner: big reads into one buffer, and as much memory as the batches need."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ..protocol.errors import CorruptRecordError
 from ..protocol.records import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
@@ -10,50 +9,60 @@ from .segment import LogSegment
 _LENGTH = slice(8, LOG_OVERHEAD_BYTES)
 
 
-class Chunk(NamedTuple):
-    """Some whole batches that lie back to back in `data`, each with where it begins."""
+class ChunkReader:
+    """The read buffer of one pass. `view` shows it; what it holds is good until the next read."""
 
-    data: bytes
-    batches: list[tuple[int, RecordBatch]]
+    def __init__(self, chunk_bytes: int) -> None:
+        """`chunk_bytes` are read at a time; a batch that is larger is read whole, and the memory for it given back
+        after the segment."""
+        self._chunk_bytes = max(chunk_bytes, HEADER_BYTES)
+        self.view = memoryview(bytearray(self._chunk_bytes))
+        self._taken_bytes = 0
+
+    def chunks(self, segment: LogSegment, position: int) -> Iterator[int]:
+        """Read a segment from `position`, where a batch begins, to its end.
+
+        Yields the size of each chunk in `view`. It begins with a whole batch; how much of it is whole batches must be
+        told with `taken` before the next one.
+
+        Raises:
+            CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
+            OSError: The disk refused.
+        """
+        file, end = segment.log_file, segment.size_bytes
+        if len(self.view) > self._chunk_bytes:
+            self.view = memoryview(bytearray(self._chunk_bytes))
+        while position < end:
+            got = file.read_into(position, self.view[: end - position])
+            size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(self.view[:got][_LENGTH], signed=True)
+            if not HEADER_BYTES <= size_bytes <= end - position:
+                raise CorruptRecordError(
+                    f"segment {segment.base_offset}: a batch of {size_bytes} bytes at {position}, the end is at {end}"
+                )
+            if size_bytes > len(self.view):
+                self.view = memoryview(bytearray(size_bytes))
+                got = file.read_into(position, self.view)
+            if size_bytes > got:
+                raise CorruptRecordError(f"segment {segment.base_offset}: the file ends at {position + got}")
+            self._taken_bytes = 0
+            yield got
+            position += self._taken_bytes
+
+    def taken(self, size_bytes: int) -> None:
+        """So many bytes of the chunk were whole batches."""
+        self._taken_bytes = size_bytes
 
 
-def read_chunks(segment: LogSegment, position: int, chunk_bytes: int) -> Iterator[Chunk]:
-    """Read a segment from `position`, where a batch begins, to its end.
-
-    Reads `chunk_bytes` at a time; a batch that is larger is read by itself, whatever limit its topic has today.
-
-    Raises:
-        CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
-        OSError: The disk refused.
-    """
-    file, end = segment.log_file, segment.size_bytes
-    chunk_bytes = max(chunk_bytes, HEADER_BYTES)
-    while position < end:
-        data = file.read_at(position, min(chunk_bytes, end - position))
-        size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[_LENGTH], signed=True)
-        if not HEADER_BYTES <= size_bytes <= end - position:
-            raise CorruptRecordError(
-                f"segment {segment.base_offset}: a batch of {size_bytes} bytes at {position}, the end is at {end}"
-            )
-        if size_bytes > len(data):
-            data = file.read_at(position, size_bytes)
-        batches = _whole_batches(data)
-        if not batches:
-            raise CorruptRecordError(f"segment {segment.base_offset}: the file ends at {position + len(data)}")
-        yield Chunk(data, batches)
-        at, batch = batches[-1]
-        position += at + batch.size_bytes
-
-
-def _whole_batches(data: bytes) -> list[tuple[int, RecordBatch]]:
-    found = []
-    at, end = 0, len(data)
-    while end - at >= HEADER_BYTES:
-        batch = RecordBatch(data, at)
-        if at + batch.size_bytes > end:
-            break
+def unreadable(segment: LogSegment, view: memoryview, at: int) -> CorruptRecordError:
+    """What is wrong with the batch at `view[at:]`, of which the kernel would not have it."""
+    where = f"segment {segment.base_offset}"
+    try:
+        batch = RecordBatch(view, at)
+        where = f"{where}, offset {batch.base_offset}"
         if batch.record_count < 0 or batch.last_offset_delta < 0:
-            raise CorruptRecordError(f"batch at offset {batch.base_offset} has impossible counts: {batch!r}")
-        found.append((at, batch))
-        at += batch.size_bytes
-    return found
+            return CorruptRecordError(f"{where}: impossible counts: {batch!r}")
+        for _ in batch.spans():
+            pass
+    except CorruptRecordError as error:
+        return CorruptRecordError(f"{where}: {error.message}")
+    return CorruptRecordError(f"{where}: records that cannot be: {batch!r}")

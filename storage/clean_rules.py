@@ -1,7 +1,7 @@
 """What happens to each batch in the second half of a clean pass: copied, rewritten, emptied or dropped.
 
-`BatchFilter` is shown every batch of the cleaned segments, in offset order, and answers with the bytes to write. Four
-zones by offset, of which two batches may lie in two:
+`BatchFilter` is shown every batch of the cleaned segments, in offset order, and fills the output. Four zones by offset,
+of which two batches may lie in two:
 
         0                    first dirty                 latest mapped                 end of the last segment
         |  below             |  mapped                   |  beyond                     |
@@ -19,28 +19,33 @@ Rules, in order (source: Apache Kafka 4.3.1's cleaner; KIP-98, KIP-534, KAFKA-17
 
 A batch that nothing happens to is copied byte for byte. Rewritten ones keep everything that the survivors do not
 change: offsets, producer, leader epoch, codec, and with them the sequence number of every record.
+
+Nearly all of this is the kernel's (`kernel.RecordFilter`). It stops at what needs codecs, transactions or producers, and
+the rules for these are here.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from ..protocol.batch_builder import seal_batch
+from ..protocol.batch_builder import pack_batch, seal_batch
 from ..protocol.errors import CorruptRecordError
-from ..protocol.records import DELETE_HORIZON_BIT, NO_TIMESTAMP, RecordBatch
-from ..protocol.varints import BytesLike
-from .clean_kernel import bits_of, copy_records, map_key, scan_keys, shift_records, survivors, wrap_longs
-from .map_builder import DirtyMap, records_block
+from ..protocol.records import DELETE_HORIZON_BIT, HEADER_BYTES, NO_TIMESTAMP, RecordBatch
+from .batch_chunks import unreadable
+from .clean_output import CleanOutput
+from .kernel import RecordFilter, Stop
+from .map_builder import DirtyMap
 from .producers import LastRecord
+from .segment import LogSegment
 from .transaction_state import TransactionState
 
+Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
 
-class Kept(NamedTuple):
-    """Bytes to write for a batch, with what the indexes need to know of it."""
+_PRODUCERS_MAX = 256
+_GROWTH_BYTES = 16
+"""By which a record may grow when its batch is rewritten: its timestamp delta, and its length with it."""
 
-    data: BytesLike
-    last_offset: int
-    max_timestamp: int
+_RECORD_BYTES_MIN = 7
 
 
 @dataclass(slots=True)
@@ -58,64 +63,110 @@ class RemovedRecords:
         return self.superseded + self.keyless + self.tombstones + self.aborted + self.markers
 
 
-class _Verdict(NamedTuple):
-    """Bits of a batch's records, lowest first."""
-
-    dead: int
-    tombstones: int
-    expirable: int
-    """Tombstones that may go when the batch's horizon has come."""
-
-
 class BatchFilter:
-    """The rules, for one pass. Call `take` for every batch in order; `transactions` is to know the aborted ones."""
+    """The rules, for one pass. Call `take` for every chunk in order; `transactions` is to know the aborted ones."""
 
     def __init__(
         self,
         dirty: DirtyMap,
+        output: CleanOutput,
         *,
         last_records: Mapping[int, LastRecord],
         upper_offset: int,
         now_ms: int,
         delete_retention_ms: int,
-        secret: bytes,
     ) -> None:
         """
         Args:
             last_records: Where each producer is that the log remembers.
             upper_offset: End of the cleaned range, exclusive.
             now_ms: The pass's time, the same for all batches.
-            secret: The one that `dirty` was built with.
         """
         self.transactions = TransactionState()
-        self.removed = RemovedRecords()
-        self.ordinal = 0
-        """Records met so far that the map numbered."""
         self._dirty = dirty
-        self._offsets = dirty.offsets
+        self._output = output
         self._last_records = last_records
         self._upper_offset = upper_offset
         self._now_ms = now_ms
-        self._new_horizon_ms = now_ms + delete_retention_ms
-        self._secret = secret
+        self._records_read = 0
+        self._aborted = self._markers = 0
+        self._rewritten = memoryview(bytearray())  # one batch, its records not packed yet
+        self._producers = array("q", bytes(8 * _PRODUCERS_MAX))
+        # These batches may be wanted without their records.
+        pinned = {last.last_data_offset for last in last_records.values() if last.last_data_offset is not None}
+        offsets = dirty.offsets
+        self._kernel = output.kernel = RecordFilter(
+            offsets.dead,
+            offsets.tombstones,
+            offsets.keys.records,
+            dirty.first_dirty_offset,
+            offsets.latest_offset,
+            offsets.table,
+            offsets.slots,
+            offsets.secret,
+            now_ms,
+            now_ms + delete_retention_ms,
+            array("q", sorted(pinned | {upper_offset - 1})),
+            (*output.arrays, self._producers),
+        )
 
-    def take(self, data: bytes, at: int, batch: RecordBatch) -> Kept | None:
-        """What to write for the batch at `data[at:]`; None: nothing.
+    @property
+    def records_read(self) -> int:
+        return self._records_read + self._kernel.records_read
+
+    @property
+    def removed(self) -> RemovedRecords:
+        """So far, by reason."""
+        kernel, mapped_keyless = self._kernel, self._dirty.offsets.keys.keyless
+        return RemovedRecords(
+            superseded=kernel.superseded - mapped_keyless,
+            keyless=kernel.keyless + mapped_keyless,
+            tombstones=kernel.expired,
+            aborted=self._aborted,
+            markers=self._markers,
+        )
+
+    def begin_segment(self) -> None:
+        """`transactions` was told of those in the next source segment."""
+        self._kernel.wary_from = self.transactions.wary_from
+
+    def take(self, segment: LogSegment, view: memoryview, size_bytes: int) -> int:
+        """Put into the output what stays of the whole batches of `view[:size_bytes]`; returns how many bytes these are.
 
         Raises:
-            CorruptRecordError: Its records cannot be read.
+            CorruptRecordError: Records cannot be read.
         """
-        if batch.is_control:
-            return self._take_control(data, at, batch)
-        if self.transactions.on_data(batch):
-            self.removed.aborted += batch.record_count
-            return self._emptied(batch)
-        first = self.ordinal
-        if self._dirty.first_dirty_offset <= batch.last_offset and batch.base_offset <= self._offsets.latest_offset:
-            self.ordinal = first + batch.record_count
-        if batch.record_count == 0:
-            return self._emptied(batch)
-        return self._take_data(data, at, batch, self._judge(data, at, batch, first))
+        kernel, output = self._kernel, self._output
+        at = 0
+        while True:
+            at, output.filled, stop = kernel.filter(view, at, size_bytes, output.view, output.filled)
+            if count := kernel.producer_count:
+                self.transactions.add_committing(self._producers[:count])
+                kernel.producer_count = 0
+            if stop == Stop.DONE:
+                return at
+            if stop == Stop.CORRUPT:
+                raise unreadable(segment, view, at)
+            batch = RecordBatch(view, at)
+            if stop == Stop.FLUSH:
+                output.make_room(_room_for(batch))
+            elif stop == Stop.GROW:
+                kernel.grow(batch.record_count)
+            elif stop == Stop.TRANSACTION and not self.transactions.on_data(batch):
+                kernel.wary_from = max(self.transactions.wary_from, batch.next_offset)  # this one is as good as any
+            else:
+                if stop == Stop.COMPRESSED:
+                    self._open(segment, view, at, batch)
+                elif stop == Stop.CONTROL:
+                    self._take_control(segment, view, at, batch)
+                elif stop == Stop.TRANSACTION:
+                    self._records_read += batch.record_count
+                    self._aborted += batch.record_count
+                    self._empty(batch)
+                else:
+                    self._empty(batch)
+                kernel.wary_from = self.transactions.wary_from
+                at += batch.size_bytes
 
     def finish_segment(self, base_offset: int) -> None:
         """All batches of a source segment were taken; what they became may be kept.
@@ -124,117 +175,74 @@ class BatchFilter:
             CorruptRecordError: The map knows other records by these numbers, so nothing here can be trusted. Only a
                 transaction index that contradicts itself brings that about.
         """
-        expected = self._dirty.ordinal_ends.get(base_offset, self.ordinal)
-        if self.ordinal != expected:
+        expected = self._dirty.ordinal_ends.get(base_offset, self._kernel.ordinal)
+        if self._kernel.ordinal != expected:
             raise CorruptRecordError(
-                f"segment {base_offset}: its records end at number {self.ordinal}, at {expected} for the map"
+                f"segment {base_offset}: its records end at number {self._kernel.ordinal}, at {expected} for the map"
             )
 
-    def _take_control(self, data: bytes, at: int, batch: RecordBatch) -> Kept | None:
+    def _take_control(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch) -> None:
         is_unneeded = self.transactions.on_control(batch)
         horizon_ms = batch.delete_horizon_ms
+        self._records_read += batch.record_count
         if batch.record_count == 0:
-            return self._emptied(batch)
-        if is_unneeded and horizon_ms is None:
-            return self._rewritten(data, at, batch, 0, self._new_horizon_ms)
-        if is_unneeded and horizon_ms is not None and horizon_ms <= self._now_ms:
-            self.removed.markers += batch.record_count
-            return self._emptied(batch)
-        return _unchanged(batch)
-
-    def _take_data(self, data: bytes, at: int, batch: RecordBatch, verdict: _Verdict) -> Kept | None:
-        dead, live_tombstones = verdict.dead, verdict.tombstones & ~verdict.dead
-        self.removed.superseded += dead.bit_count()
-        horizon_ms = batch.delete_horizon_ms
-        if live_tombstones:
-            if horizon_ms is None:
-                horizon_ms = self._new_horizon_ms
-                return self._rewritten(data, at, batch, dead, horizon_ms)
-            if horizon_ms <= self._now_ms:
-                expired = live_tombstones & verdict.expirable
-                self.removed.tombstones += expired.bit_count()
-                dead |= expired
-        if not dead:
-            return _unchanged(batch)
-        if dead.bit_count() == batch.record_count:
-            return self._emptied(batch)
-        return self._rewritten(data, at, batch, dead, horizon_ms)
-
-    def _judge(self, data: bytes, at: int, batch: RecordBatch, first: int) -> _Verdict:
-        offsets, start = self._offsets, self._dirty.first_dirty_offset
-        if start <= batch.base_offset and batch.last_offset <= offsets.latest_offset:
-            tombstones = offsets.tombstones(first, batch.record_count)
-            return _Verdict(offsets.dead(first, batch.record_count), tombstones, tombstones)
-        if batch.base_offset <= offsets.latest_offset and start <= batch.last_offset:
-            return self._judge_singly(batch, first)
-        payload, block_start, block_end = records_block(data, at, batch)
-        count = batch.record_count
-        keys, tombstone_indexes, has_keyless = scan_keys(payload, block_start, block_end, count, self._secret)
-        tombstones = bits_of(tombstone_indexes, count) if tombstone_indexes else 0
-        if batch.base_offset > offsets.latest_offset:
-            return _Verdict(0, tombstones, 0)
-        dead = 0
-        if has_keyless or offsets.has_any(keys):
-            dead = bits_of((i for i, key in enumerate(keys) if key is None or key in offsets), count)
-            self._count_keyless(keys.count(None))
-        return _Verdict(dead, tombstones, tombstones)
-
-    def _judge_singly(self, batch: RecordBatch, first: int) -> _Verdict:
-        """For the batches that the first dirty offset or the end of the map cuts in two."""
-        offsets, start = self._offsets, self._dirty.first_dirty_offset
-        known_dead = offsets.dead(first, batch.record_count)
-        dead, tombstones, expirable = [], [], []
-        for index, span in enumerate(batch.spans()):
-            if not span.has_value:
-                tombstones.append(index)
-            if span.offset > offsets.latest_offset:
-                continue
-            expirable.append(index)
-            if span.offset < start:
-                is_dead = span.key is None or map_key(span.key, self._secret) in offsets
-                self._count_keyless(span.key is None)
-            else:
-                is_dead = known_dead >> index & 1 != 0
-            if is_dead:
-                dead.append(index)
-        count = batch.record_count
-        return _Verdict(bits_of(dead, count), bits_of(tombstones, count), bits_of(expirable, count))
-
-    def _count_keyless(self, count: int) -> None:
-        """Dead for want of a key, not because of a newer one. Those of the mapped zone stand in the map's count."""
-        self.removed.keyless += count
-        self.removed.superseded -= count
-
-    def _rewritten(self, data: bytes, at: int, batch: RecordBatch, dead: int, horizon_ms: int | None) -> Kept:
-        payload, start, end = records_block(data, at, batch)
-        kept = survivors(payload, start, end, batch.record_count, dead)
-        count = len(kept.starts)
-        base = batch.base_timestamp
-        if batch.is_log_append_time:
-            timestamps = [batch.max_timestamp] * count
-            max_timestamp = batch.max_timestamp
+            self._empty(batch)
+        elif is_unneeded and horizon_ms is None:
+            self._rewrite(segment, view, at, batch, self._kernel.stamp)
+        elif is_unneeded and horizon_ms is not None and horizon_ms <= self._now_ms:
+            self._markers += batch.record_count
+            self._empty(batch)
         else:
-            timestamps = wrap_longs([base + delta for delta in kept.timestamp_deltas])
-            max_timestamp = max(timestamps)
-        new_base = timestamps[0] if horizon_ms is None else horizon_ms
-        deltas = wrap_longs([timestamp - new_base for timestamp in timestamps])
-        records = (
-            copy_records(payload, kept) if deltas == kept.timestamp_deltas else shift_records(payload, kept, deltas)
-        )
-        attributes = batch.attributes if horizon_ms is None else batch.attributes | DELETE_HORIZON_BIT
-        return Kept(
-            _sealed(batch, records, count, attributes, new_base, max_timestamp), batch.last_offset, max_timestamp
-        )
+            self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
 
-    def _emptied(self, batch: RecordBatch) -> Kept | None:
-        """The batch without its records: gone, or a bare header where somebody needs it."""
+    def _open(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch) -> None:
+        """A compressed batch of which some records may go."""
+        outcome = self._rewrite(segment, view, at, batch, self._kernel.filter_block)
+        if outcome == Stop.UNCHANGED:
+            self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
+        elif outcome == Stop.EMPTIED:
+            self._empty(batch)
+
+    def _rewrite(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch, rewrite: Rewrite) -> int:
+        """Have the kernel rewrite a batch, and put it into the output if it did; returns the outcome."""
+        payload = batch.payload()
+        size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
+        if outcome == Stop.GROW:
+            self._kernel.grow(batch.record_count)
+            size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
+        if outcome == Stop.FLUSH:
+            self._rewritten = memoryview(
+                bytearray(2 * (HEADER_BYTES + len(payload) + _GROWTH_BYTES * batch.record_count))
+            )
+            size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
+        if outcome == Stop.CORRUPT:
+            raise unreadable(segment, view, at)
+        if outcome == Stop.REWRITTEN:
+            made = RecordBatch(pack_batch(self._rewritten[:size_bytes]))
+            self._output.put(made.view, made.last_offset, made.max_timestamp)
+        return outcome
+
+    def _empty(self, batch: RecordBatch) -> None:
+        """The batch without its records: nothing, or a bare header where somebody needs it."""
         if not self._is_last_of_producer(batch) and batch.next_offset != self._upper_offset:
-            return None
+            return
         if batch.record_count == 0:
-            return _unchanged(batch)
-        attributes = batch.attributes & ~DELETE_HORIZON_BIT
-        empty = _sealed(batch, b"", 0, attributes, NO_TIMESTAMP, batch.max_timestamp)
-        return Kept(empty, batch.last_offset, batch.max_timestamp)
+            self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
+            return
+        empty = seal_batch(
+            b"",
+            record_count=0,
+            base_offset=batch.base_offset,
+            last_offset_delta=batch.last_offset_delta,
+            attributes=batch.attributes & ~DELETE_HORIZON_BIT,
+            base_timestamp=NO_TIMESTAMP,
+            max_timestamp=batch.max_timestamp,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            partition_leader_epoch=batch.partition_leader_epoch,
+        )
+        self._output.put(empty, batch.last_offset, batch.max_timestamp)
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
         if not batch.has_producer:
@@ -248,24 +256,8 @@ class BatchFilter:
         return batch.is_control and batch.producer_epoch == last.producer_epoch
 
 
-def _unchanged(batch: RecordBatch) -> Kept:
-    return Kept(batch.view, batch.last_offset, batch.max_timestamp)
-
-
-def _sealed(
-    batch: RecordBatch, records: bytes, count: int, attributes: int, base_timestamp: int, max_timestamp: int
-) -> bytearray:
-    """A batch of these records with everything else as in `batch`."""
-    return seal_batch(
-        records,
-        record_count=count,
-        base_offset=batch.base_offset,
-        last_offset_delta=batch.last_offset_delta,
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        partition_leader_epoch=batch.partition_leader_epoch,
+def _room_for(batch: RecordBatch) -> int:
+    """What a batch may come to at most, whatever it says of its records."""
+    return (
+        HEADER_BYTES + batch.size_bytes + _GROWTH_BYTES * min(batch.record_count, batch.size_bytes // _RECORD_BYTES_MIN)
     )

@@ -18,14 +18,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from . import paths
-from .batch_chunks import read_chunks
-from .clean_rules import BatchFilter, Kept, RemovedRecords
+from .batch_chunks import ChunkReader
+from .clean_output import CleanOutput
+from .clean_rules import BatchFilter, RemovedRecords
 from .config import LogConfig
 from .dirtiness import LogToClean
 from .index import RELATIVE_OFFSET_MAX
 from .map_builder import DirtyMap, build_map
-from .offset_map import entries_max
+from .offset_map import BYTES_PER_SLOT, OffsetMap, entries_max
 from .segment import LogSegment
+
+IO_BUFFER_BYTES_MIN = 2 << 20
+"""What a thread should have at least, whatever `log.cleaner.io.buffer.size` says: reads and writes of 1 MiB cost least,
+and the kernel wants that much to do between two looks at the rest of the broker."""
 
 Swap = Callable[[Sequence[LogSegment], Sequence[LogSegment]], None]
 Checkpoint = Callable[[int], None]
@@ -73,6 +78,7 @@ class Cleaner:
             ValueError: The map would not hold two keys.
         """
         self.max_entries = entries_max(dedupe_buffer_bytes, load_factor)
+        self._slots_max = dedupe_buffer_bytes // BYTES_PER_SLOT
         self._chunk_bytes = io_buffer_bytes // 2
 
     def clean(
@@ -89,7 +95,7 @@ class Cleaner:
 
         Args:
             now_ms: The time of the pass, for delete horizons.
-            secret: `clean_kernel.SECRET_BYTES` random bytes, drawn for this pass.
+            secret: `offset_map.SECRET_BYTES` random bytes, drawn for this pass.
             swap: Puts new segments in the place of old ones; `Log.replace_segments`, or the server's way to
                 `prepare_swap` here and `commit_swap` on its own thread.
             checkpoint: Called before every chunk with the bytes read or written since the last call. May wait, or
@@ -104,12 +110,18 @@ class Cleaner:
             CorruptRecordError: A batch or record cannot be read. Groups before it are swapped, its own is untouched.
             OSError: The disk refused.
         """
+        offsets = OffsetMap(
+            to_clean.first_dirty_offset,
+            to_clean.upper_offset,
+            slots_max=self._slots_max,
+            entries_max=self.max_entries,
+            secret=secret,
+        )
         return _Pass(
             to_clean,
             now_ms,
-            max_entries=self.max_entries,
+            offsets,
             chunk_bytes=self._chunk_bytes,
-            secret=secret,
             swap=swap,
             checkpoint=checkpoint,
             on_map_built=on_map_built,
@@ -121,10 +133,9 @@ class _Pass:
         self,
         to_clean: LogToClean,
         now_ms: int,
+        offsets: OffsetMap,
         *,
-        max_entries: int,
         chunk_bytes: int,
-        secret: bytes,
         swap: Swap,
         checkpoint: Checkpoint,
         on_map_built: Callable[[], None],
@@ -133,9 +144,9 @@ class _Pass:
         self._log = to_clean.log
         self._config = to_clean.log.config
         self._now_ms = now_ms
-        self._max_entries = max_entries
-        self._chunk_bytes = chunk_bytes
-        self._secret = secret
+        self._offsets = offsets
+        self._reader = ChunkReader(chunk_bytes)
+        self._output = CleanOutput(chunk_bytes, self._written)
         self._swap = swap
         self._checkpoint = checkpoint
         self._on_map_built = on_map_built
@@ -155,37 +166,35 @@ class _Pass:
         self._on_map_built()
         rules = BatchFilter(
             dirty,
+            self._output,
             last_records=last_records,
             upper_offset=self._to_clean.upper_offset,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
-            secret=self._secret,
         )
         segments = [segment for segment in self._to_clean.segments if segment.base_offset < dirty.end_offset]
         for group in group_segments(segments, self._to_clean.upper_offset, self._config):
             self._clean_group(group, rules)
         stats = self._stats
         stats.removed = rules.removed
-        stats.removed.keyless += dirty.keyless_count
-        stats.removed.superseded -= dirty.keyless_count
+        stats.records_read = rules.records_read
         stats.records_written = stats.records_read - stats.removed.total
         return dirty.end_offset, stats
 
     def _build_map(self) -> DirtyMap:
         start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset
         dirty = build_map(
+            self._offsets,
             [segment for segment in self._to_clean.segments if self._ends[segment.base_offset] > start],
             start,
             upper,
             aborted=self._log.aborted_transactions(start, upper),
-            max_entries=self._max_entries,
-            secret=self._secret,
-            chunk_bytes=self._chunk_bytes,
+            reader=self._reader,
             checkpoint=self._checkpoint,
         )
         self._stats.map_bytes_read = dirty.bytes_read
-        self._stats.map_record_count = dirty.offsets.record_count
-        self._stats.map_entry_count = len(dirty.offsets)
+        self._stats.map_record_count = dirty.offsets.keys.records
+        self._stats.map_entry_count = dirty.offsets.keys.entries
         self._stats.map_utilization = dirty.offsets.utilization
         return dirty
 
@@ -197,8 +206,9 @@ class _Pass:
         )
         try:
             rules.transactions.keep_aborted = cleaned.txn_index.append
+            self._output.begin(cleaned)
             for segment in group:
-                self._copy(segment, cleaned, rules)
+                self._copy(segment, rules)
             self._checkpoint(0)
         except CleaningAbortedError:
             cleaned.log_file.close()
@@ -215,37 +225,21 @@ class _Pass:
         self._stats.segments_before += len(group)
         self._stats.segments_after += 1
 
-    def _copy(self, segment: LogSegment, cleaned: LogSegment, rules: BatchFilter) -> None:
-        """Write to `cleaned` what stays of one segment."""
-        stats = self._stats
+    def _copy(self, segment: LogSegment, rules: BatchFilter) -> None:
+        """Write what stays of one segment."""
         base_offset = segment.base_offset
         rules.transactions.add_aborted(self._log.aborted_transactions(base_offset, self._ends[base_offset]))
-        for chunk in read_chunks(segment, 0, self._chunk_bytes):
-            self._checkpoint(len(chunk.data))
-            kept: list[Kept] = []
-            for at, batch in chunk.batches:
-                stats.records_read += batch.record_count
-                if (result := rules.take(chunk.data, at, batch)) is not None:
-                    kept.append(result)
-            stats.bytes_read += len(chunk.data)
-            if kept:
-                written_bytes = _append(cleaned, kept)
-                stats.bytes_written += written_bytes
-                self._checkpoint(written_bytes)
+        rules.begin_segment()
+        for size_bytes in self._reader.chunks(segment, 0):
+            self._stats.bytes_read += size_bytes
+            self._checkpoint(size_bytes)
+            self._reader.taken(rules.take(segment, self._reader.view, size_bytes))
+            self._output.flush()
         rules.finish_segment(base_offset)
 
-
-def _append(cleaned: LogSegment, kept: Sequence[Kept]) -> int:
-    """Write batches in one go; returns their bytes."""
-    latest = max(kept, key=lambda each: each.max_timestamp)  # the first of several
-    data = kept[0].data if len(kept) == 1 else b"".join([each.data for each in kept])
-    cleaned.append(
-        data,
-        last_offset=kept[-1].last_offset,
-        max_timestamp_ms=latest.max_timestamp,
-        max_timestamp_offset=latest.last_offset,
-    )
-    return len(data)
+    def _written(self, size_bytes: int) -> None:
+        self._stats.bytes_written += size_bytes
+        self._checkpoint(size_bytes)
 
 
 def group_segments(segments: Sequence[LogSegment], upper_offset: int, config: LogConfig) -> list[list[LogSegment]]:

@@ -43,6 +43,9 @@ class File(Protocol):
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """The bytes at `position`: `size_bytes` of them, fewer only where the file ends."""
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes at `position`; returns how many there are, fewer than fit only where the file ends."""
+
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to `size_bytes`; given its own size, gives back what `preallocate` reserved."""
 
@@ -195,6 +198,16 @@ class OsFile:
             data = os.pread(self._descriptor, min(size_bytes - got, READ_CHUNK_BYTES), position + got)
             parts.append(data)
         return b"".join(parts)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        got = 0
+        wanted = min(len(buffer), self._size - position)
+        while got < wanted:
+            count = os.preadv(self._descriptor, [buffer[got : min(wanted, got + READ_CHUNK_BYTES)]], position + got)
+            if count == 0:
+                break
+            got += count
+        return got
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)

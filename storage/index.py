@@ -49,9 +49,14 @@ class OffsetIndex(SparseIndex):
     OFFSETS_AT, VALUES_AT, VALUE_TYPE, STRICTLY = 0, 4, "i", True
 
     @property
+    def room(self) -> int:
+        """How many more entries there may be before the segment has to roll."""
+        return self._max_count - self.entry_count
+
+    @property
     def is_full(self) -> bool:
         """Whether the segment has to roll before another entry."""
-        return self.entry_count >= self._max_count
+        return self.room <= 0
 
     @property
     def last_entry(self) -> tuple[int, int]:
@@ -117,9 +122,14 @@ class TimeIndex(SparseIndex):
     OFFSETS_AT, VALUES_AT, VALUE_TYPE, STRICTLY = 8, 0, "q", False
 
     @property
+    def room(self) -> int:
+        """How many more entries there may be before the segment has to roll; one place is kept for that which closes it."""
+        return self._max_count - 1 - self.entry_count
+
+    @property
     def is_full(self) -> bool:
-        """Whether the segment has to roll: one place is kept for the entry that closes a segment."""
-        return self.entry_count >= self._max_count - 1
+        """Whether the segment has to roll."""
+        return self.room <= 0
 
     @property
     def last_entry(self) -> tuple[int, int]:

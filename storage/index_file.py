@@ -187,6 +187,12 @@ class SparseIndex(IndexFile):
             del self._offsets[count:], self._values[count:]
             self._cut_written(count)
 
+    def extend(self, offsets: array[int], values: array[int]) -> None:
+        """Add entries that somebody made by the index's rules, as relative offsets and values; there is room for them."""
+        self._offsets.extend(offsets)
+        self._values.extend(values)
+        self._is_file_current = False
+
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset
         if not 0 <= relative <= RELATIVE_OFFSET_MAX:

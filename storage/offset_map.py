@@ -1,28 +1,31 @@
 """The offset map of one clean pass: which records of the dirty part are the newest of their key.
 
-Filled by `map_builder` in offset order, then sealed and asked by `clean_rules`. Records are numbered by their place in
-the dirty part (their *ordinal*), not by offset, so holes in the offsets cost nothing:
+Filled by `map_builder` in offset order, then asked by `clean_rules`. Here is its memory, `kernel.KeyMap` does the work:
 
     table       key -> ordinal of its newest record so far
-    dead bits   one a record, after sealing: 1 = a newer record of its key was seen, or it has no key
-    tombstones  one a record: 1 = it has no value
+    dead        one bit a record: 1 = a newer record of its key was seen, or it has no key
+    tombstones  one bit a record: 1 = it has no value
 
-With these bits the dirty part is copied without looking at a key again, and a batch that is wholly dead or wholly
-alive without looking at its records at all. Below the dirty part a record is superseded exactly if its key is in
-the table, whatever the offsets are.
-
-Memory: at most `max_entries` entries of at most about 200 bytes (dict slot, key, number), whatever the keys are, and
-two bits for each record of the dirty part.
+Keys stand in the table as 96 bits of a hash under a secret that is drawn for the pass: an entry costs the same whatever
+the keys are, and nobody can make two keys that are taken for one.
 """
 
-from collections.abc import Sequence
+import mmap
+from array import array
 
-from .clean_kernel import MapKey, ScannedKeys
+from .kernel import KeyMap
 
-BYTES_PER_SLOT = 200
-"""What an entry counts against `log.cleaner.dedupe.buffer.size`: its real cost, so that the option bounds memory."""
+BYTES_PER_SLOT = 16
+"""What an entry costs of `log.cleaner.dedupe.buffer.size`."""
 
-_INVERTED = bytes(255 - byte for byte in range(256))
+SECRET_BYTES = 16
+
+# Probing does not wrap around: the last entries spill over into slots behind the others. Untouched, they cost nothing.
+_SLACK_SLOTS = 1 << 16
+_RECORDS_MAX = 2**32 - 2
+"""An ordinal takes 32 bits of a slot, in which 0 stands for a free one."""
+
+_BITS_MIN = 1 << 16
 
 
 def entries_max(buffer_bytes: int, load_factor: float) -> int:
@@ -37,110 +40,47 @@ def entries_max(buffer_bytes: int, load_factor: float) -> int:
     return entries
 
 
-class RecordBits:
-    """One bit a record, by ordinal; all 0 at first."""
-
-    __slots__ = ("_bits",)
-
-    def __init__(self, bits: bytearray | None = None) -> None:
-        self._bits = bytearray() if bits is None else bits
-
-    def grow(self, count: int) -> None:
-        """Have room for ordinals below `count`."""
-        missing = ((count + 7) >> 3) - len(self._bits)
-        if missing > 0:
-            self._bits += bytes(missing)
-
-    def set(self, ordinal: int) -> None:
-        self._bits[ordinal >> 3] |= 1 << (ordinal & 7)
-
-    def window(self, first: int, count: int) -> int:
-        """The bits of `count` records from `first` on; the lowest bit is `first`'s."""
-        covering = int.from_bytes(self._bits[first >> 3 : (first + count + 7) >> 3], "little")
-        return covering >> (first & 7) & ((1 << count) - 1)
-
-    def inverted(self) -> "RecordBits":
-        return RecordBits(self._bits.translate(_INVERTED))
-
-
 class OffsetMap:
-    """See the module. `latest_offset` is the last offset whose records the map knows; -1 for none.
+    """See the module. `keys` does the work and has the counts; the other attributes are the memory that it works on.
 
-    Life: `add`, `put` and `skip_record` in offset order, then `seal`, then the questions.
+    Bitmaps are 64-bit words, the lowest bit first, and one word more than their bits need.
     """
 
-    def __init__(self, max_entries: int) -> None:
-        self.max_entries = max_entries
-        self.latest_offset = -1
-        self.record_count = 0
-        """Ordinals given so far."""
-        self.has_tombstones = False
-        self._table: dict[MapKey | None, int] = {}
-        self._tombstones = RecordBits()
-        self._dead = RecordBits()
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __contains__(self, key: MapKey) -> bool:
-        return key in self._table
+    def __init__(self, first_offset: int, end_offset: int, *, slots_max: int, entries_max: int, secret: bytes) -> None:
+        """
+        Args:
+            first_offset: Where the dirty part begins (inclusive), and `end_offset` where it ends (exclusive); records
+                below the first are not put.
+            slots_max: What the memory allows. Fewer are used for a short dirty part.
+            entries_max: Keys at most; a slot for each where `slots_max` allows it, better two.
+            secret: SECRET_BYTES that nobody can know who wrote the keys.
+        """
+        self.entries_max = entries_max
+        self.secret = secret
+        # Probes are short in a table that is half empty; more room than that would only cost cache misses.
+        self.slots = max(1, min(slots_max, 2 * entries_max, 2 * (end_offset - first_offset)))
+        # Zeros that cost nothing before they are touched.
+        self.table = memoryview(mmap.mmap(-1, BYTES_PER_SLOT * (self.slots + _SLACK_SLOTS))).cast("Q")
+        self.dead = self.tombstones = array("Q", bytes(8))
+        self.keys = KeyMap(self.table, self.slots, entries_max, first_offset, secret, _RECORDS_MAX)
+        self.grow(0)
 
     @property
-    def free_entries(self) -> int:
-        """How many records surely fit. 0: the map takes nothing more, not even a key that it has."""
-        return self.max_entries - len(self._table)
+    def latest_offset(self) -> int:
+        """The last offset whose records the map knows; one below the first if there is none."""
+        return self.keys.latest_offset
 
     @property
     def utilization(self) -> float:
-        return len(self._table) / self.max_entries
+        return self.keys.entries / self.entries_max
 
-    def add(self, scanned: ScannedKeys) -> None:
-        """Take all records of a batch, of which there are at most `free_entries`."""
-        keys = scanned.keys
-        first = self.record_count
-        self.record_count = end = first + len(keys)
-        if scanned.has_keyless:
-            self._table.update(
-                (key, ordinal) for ordinal, key in zip(range(first, end), keys, strict=True) if key is not None
-            )
-        else:
-            self._table.update(zip(keys, range(first, end), strict=True))
-        if scanned.tombstones:
-            self.has_tombstones = True
-            self._tombstones.grow(end)
-            for index in scanned.tombstones:
-                self._tombstones.set(first + index)
+    def grow(self, count: int) -> None:
+        """Have bits for `count` more records."""
+        bits = max(_BITS_MIN, 2 * (self.keys.records + count))
+        self.dead = _enlarged(self.dead, bits)
+        self.tombstones = _enlarged(self.tombstones, bits)
+        self.keys.set_bits(self.dead, self.tombstones)
 
-    def put(self, key: MapKey, *, is_tombstone: bool) -> None:
-        """Take one record; there are `free_entries`."""
-        self._table[key] = self.record_count
-        if is_tombstone:
-            self.has_tombstones = True
-            self._tombstones.grow(self.record_count + 1)
-            self._tombstones.set(self.record_count)
-        self.record_count += 1
 
-    def skip_records(self, count: int) -> None:
-        """Give ordinals to records that do not go into the map; their dead bits mean nothing."""
-        self.record_count += count
-
-    def seal(self) -> None:
-        """Nothing more comes: find out who is dead. Costs one step a key, not one a record."""
-        live = RecordBits()
-        live.grow(self.record_count)
-        self._tombstones.grow(self.record_count)
-        for ordinal in self._table.values():
-            live.set(ordinal)
-        self._dead = live.inverted()
-
-    def dead(self, first: int, count: int) -> int:
-        """The dead bits of `count` records from ordinal `first` on; the lowest bit is `first`'s."""
-        return self._dead.window(first, count)
-
-    def tombstones(self, first: int, count: int) -> int:
-        """The tombstone bits of `count` records from ordinal `first` on."""
-        return self._tombstones.window(first, count) if self.has_tombstones else 0
-
-    def has_any(self, keys: Sequence[MapKey | None]) -> bool:
-        """Whether one of these keys is in the map."""
-        return not self._table.keys().isdisjoint(keys)
+def _enlarged(words: "array[int]", bits: int) -> "array[int]":
+    return words + array("Q", bytes(8 * (bits // 64 + 2 - len(words))))

@@ -25,7 +25,7 @@ from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, bat
 from .config import LogConfig
 from .files import Buffer, Files, FileSlice
 from .index import RELATIVE_OFFSET_MAX, AbortedTxn, CorruptIndexError, InvalidOffsetError
-from .segment_indexes import SegmentIndexes
+from .segment_indexes import NewEntries, SegmentIndexes
 
 if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochs
@@ -162,8 +162,7 @@ class LogSegment:
 
         Readable at once, durable after the next `flush`.
         """
-        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
-            raise InvalidOffsetError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
+        self._check_fits(last_offset)
         self._indexes.grow()
         position = self.log_file.size()
         self.log_file.append(view)
@@ -177,6 +176,19 @@ class LogSegment:
         for batch in batches(view):
             self._indexes.note_batch(position, batch)
             position += batch.size_bytes
+
+    def append_cleaned(self, view: Buffer, found: NewEntries) -> None:
+        """`append` for the cleaner, which finds the index entries while it makes the batches.
+
+        Errors as `append`. The segment is one that was just created, and takes nothing else until it is sealed.
+        """
+        self._check_fits(found.last_offset)
+        self.log_file.append(view)
+        self._indexes.take(found)
+
+    def _check_fits(self, last_offset: int) -> None:
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise InvalidOffsetError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset` or beyond, and what the indexes say of it.

@@ -11,7 +11,9 @@ and can be made from it again; where an index file makes no sense, that is done 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..protocol.records import NO_TIMESTAMP, RecordBatch
 from . import paths
@@ -20,6 +22,22 @@ from .config import LogConfig
 from .files import File, Files
 from .index import RELATIVE_OFFSET_MAX, CorruptIndexError, OffsetIndex, TimeIndex, TransactionIndex
 from .newest_batches import NewestBatches
+
+
+class NewEntries(NamedTuple):
+    """What batches that were just written mean for the indexes, found by the rule of `SegmentIndexes.note`.
+
+    Index offsets are relative to the segment's base.
+    """
+
+    last_offset: int
+    max_timestamp_ms: int
+    """The largest of the whole segment so far."""
+    max_timestamp_offset: int
+    offsets: array[int]
+    positions: array[int]
+    timestamps: array[int]
+    timestamp_offsets: array[int]
 
 
 class SegmentIndexes:
@@ -112,6 +130,12 @@ class SegmentIndexes:
         """`note`, from a header."""
         last_offset = batch.last_offset
         self.note(position, batch.size_bytes, batch.base_offset, last_offset, batch.max_timestamp, last_offset)
+
+    def take(self, found: NewEntries) -> None:
+        """`note` for many batches at once, whose entries somebody made already."""
+        self.offset.extend(found.offsets, found.positions)
+        self.time.extend(found.timestamp_offsets, found.timestamps)
+        self._max_timestamp_ms, self._max_timestamp_offset = found.max_timestamp_ms, found.max_timestamp_offset
 
     def finish(self) -> None:
         """Add the final time index entry."""

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 
 from ..protocol.records import RecordBatch
 from .index import AbortedTxn
+from .paths import OFFSET_MAX
 from .producers import ABORT_MARKER, read_marker
 
 
@@ -39,6 +40,17 @@ class TransactionState:
         """Announce aborted transactions; one that was announced before does no harm."""
         for txn in txns:
             heappush(self._pending, (txn.first_offset, txn.last_offset, txn))
+
+    @property
+    def wary_from(self) -> int:
+        """Batches of transactions that end below this offset belong to none that was aborted."""
+        if self._aborting:
+            return 0
+        return self._pending[0][0] if self._pending else OFFSET_MAX
+
+    def add_committing(self, producer_ids: Iterable[int]) -> None:
+        """What `on_data` does for their transactional batches below `wary_from`."""
+        self._committing.update(producer_ids)
 
     def on_data(self, batch: RecordBatch) -> bool:
         """Walk over a data batch; whether its transaction was aborted."""

@@ -118,6 +118,11 @@ class CrashFile:
         self._check_open()
         return bytes(self._inode.data[position : min(position + size_bytes, self._size)])
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read_at(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def truncate(self, size_bytes: int) -> None:
         self._change("truncate", size_bytes, None)
         self._size = size_bytes

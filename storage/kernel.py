@@ -1,0 +1,1164 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""The cleaner's inner loops: every record of a dirty log goes through here, and nothing else sees a record's bytes.
+
+One file, two lives. Compiled by Cython (when the package is built and a C compiler is there) it runs without the GIL at
+millions of records a second; interpreted it gives the same bytes, two hundred times slower. It is written in Cython's
+pure-Python mode: annotations are C types when compiled and nothing otherwise, `& M64` keeps Python's integers as wide as
+C's. Types for everybody else are in `kernel.pyi`.
+
+    KeyMap         first half of a pass    batches of the dirty part -> table, dead bits, tombstone bits
+    RecordFilter   second half             batches of all segments   -> batches to write, index entries
+
+The table holds, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
+record's place in the dirty part, so that holes in the offsets cost nothing.
+
+    slot    fingerprint, 64 bits | fingerprint, 32 more | ordinal + 1, 32 bits    (second word 0: free)
+
+Slots are in order of the fingerprint, near where its first bits say, so an absent key is known as soon as a larger one is
+seen. Whoever wrote the keys could not know the secret of the hash, so two keys share 96 bits by chance alone: for n keys
+less than n * n / 2**97.
+
+A put that finds its key knows which record it supersedes, and sets that record's dead bit. With these bits the second
+half needs no key of the dirty part: a batch that is wholly dead or wholly alive is not even decoded, let alone unpacked.
+Below the dirty part a record is superseded exactly if its key is in the table.
+
+Both classes take whole batches for as long as nothing needs the rest of the cleaner, and say why they stopped (`Stop`).
+They trust no byte that they read. Where bounds are not checked for every access, the reason stands beside it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from hashlib import blake2b
+from types import SimpleNamespace
+
+try:
+    import cython
+except ImportError:
+    from . import uncompiled as cython
+
+COMPILED = cython.compiled
+
+i64 = cython.typedef(cython.longlong)
+u64 = cython.typedef(cython.ulonglong)
+u8 = cython.typedef(cython.uchar)
+
+# Numbers of more than 31 bits would be Python objects in compiled code, were they not declared.
+ONE = cython.declare(u64, 1)
+LOW = cython.declare(u64, 0xFFFFFFFF)
+M64 = cython.declare(u64, 0xFFFFFFFFFFFFFFFF)
+SIGN = cython.declare(u64, 0x8000000000000000)
+SIP0 = cython.declare(u64, 0x736F6D6570736575)
+SIP1 = cython.declare(u64, 0x646F72616E646F6D ^ 0xEE)
+SIP2 = cython.declare(u64, 0x6C7967656E657261)
+SIP3 = cython.declare(u64, 0x7465646279746573)
+ODD_BITS = cython.declare(u64, 0x5555555555555555)
+ODD_PAIRS = cython.declare(u64, 0x3333333333333333)
+LOW_NIBBLES = cython.declare(u64, 0x0F0F0F0F0F0F0F0F)
+EACH_BYTE = cython.declare(u64, 0x0101010101010101)
+
+# The batch header (`protocol.records` draws it).
+HEADER = cython.declare(i64, 61)
+OVERHEAD = cython.declare(i64, 12)
+LENGTH = cython.declare(i64, 8)
+MAGIC = cython.declare(i64, 16)
+ATTRIBUTES = cython.declare(i64, 22)  # the low byte; the high one has no bits yet
+LAST_DELTA = cython.declare(i64, 23)
+BASE_TIMESTAMP = cython.declare(i64, 27)
+MAX_TIMESTAMP = cython.declare(i64, 35)
+PRODUCER_ID = cython.declare(i64, 43)
+COUNT = cython.declare(i64, 57)
+CODEC_MASK = cython.declare(i64, 0x07)
+LOG_APPEND_TIME = cython.declare(i64, 0x08)
+TRANSACTIONAL = cython.declare(i64, 0x10)
+CONTROL_BATCH = cython.declare(i64, 0x20)
+DELETE_HORIZON = cython.declare(i64, 0x40)
+
+RECORD_MIN = cython.declare(i64, 7)  # six one-byte fields and their length
+GROWTH_MAX = cython.declare(i64, 16)  # a record's new timestamp delta and length, at their longest
+OFFSET_LIMIT = cython.declare(i64, 1 << 62)
+BLOCK = cython.declare(i64, 64)
+
+# Why a call came back.
+DONE = cython.declare(cython.int, 0)
+COMPRESSED = cython.declare(cython.int, 1)
+CONTROL = cython.declare(cython.int, 2)
+TRANSACTION = cython.declare(cython.int, 3)
+FULL = cython.declare(cython.int, 4)
+GROW = cython.declare(cython.int, 5)
+FLUSH = cython.declare(cython.int, 6)
+EMPTIED = cython.declare(cython.int, 7)
+CORRUPT = cython.declare(cython.int, 8)
+# What became of a batch.
+UNCHANGED = cython.declare(cython.int, 10)
+DROPPED = cython.declare(cython.int, 11)
+REWRITTEN = cython.declare(cython.int, 12)
+
+
+# The same for Python, which cannot see declared numbers.
+Stop = SimpleNamespace(
+    DONE=DONE,
+    COMPRESSED=COMPRESSED,
+    CONTROL=CONTROL,
+    TRANSACTION=TRANSACTION,
+    FULL=FULL,
+    GROW=GROW,
+    FLUSH=FLUSH,
+    EMPTIED=EMPTIED,
+    CORRUPT=CORRUPT,
+    UNCHANGED=UNCHANGED,
+    DROPPED=DROPPED,
+    REWRITTEN=REWRITTEN,
+)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def signed(x: u64) -> i64:
+    """The low 64 bits as a signed number."""
+    if cython.compiled:
+        return cython.cast(i64, x)
+    x &= M64
+    return x - M64 - 1 if x & SIGN else x
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def bit_count(x: u64) -> i64:
+    x -= x >> 1 & ODD_BITS
+    x = (x & ODD_PAIRS) + (x >> 2 & ODD_PAIRS)
+    x = (x + (x >> 4)) & LOW_NIBBLES
+    return cython.cast(i64, (x * EACH_BYTE & M64) >> 56)
+
+
+# Unchecked accesses: callers have found that the eight (or four) bytes lie inside.
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)
+def little64(b: cython.const[u8][::1], p: i64) -> u64:
+    if cython.compiled:
+        return (
+            cython.cast(u64, b[p])
+            | cython.cast(u64, b[p + 1]) << 8
+            | cython.cast(u64, b[p + 2]) << 16
+            | cython.cast(u64, b[p + 3]) << 24
+            | cython.cast(u64, b[p + 4]) << 32
+            | cython.cast(u64, b[p + 5]) << 40
+            | cython.cast(u64, b[p + 6]) << 48
+            | cython.cast(u64, b[p + 7]) << 56
+        )
+    return int.from_bytes(b[p : p + 8], "little")
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)
+def big32(b: cython.const[u8][::1], p: i64) -> i64:
+    x: u64 = (
+        cython.cast(u64, b[p]) << 24
+        | cython.cast(u64, b[p + 1]) << 16
+        | cython.cast(u64, b[p + 2]) << 8
+        | cython.cast(u64, b[p + 3])
+    )
+    return signed(x | (M64 ^ LOW)) if x >> 31 else signed(x)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def big64(b: cython.const[u8][::1], p: i64) -> i64:
+    return signed(cython.cast(u64, big32(b, p)) << 32 | cython.cast(u64, big32(b, p + 4)) & LOW)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(-1)
+def put_big(b: u8[::1], p: i64, x: i64, size: i64) -> cython.int:
+    """Write the low `size` bytes of x."""
+    i: i64
+    for i in range(size):
+        b[p + i] = x >> 8 * (size - 1 - i) & 255
+    return 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(-1)
+def put_varint(b: u8[::1], p: i64, x: i64) -> i64:
+    """Write x in as few bytes as it takes; returns the position after it."""
+    z: u64 = (cython.cast(u64, x) << 1 ^ cython.cast(u64, x >> 63)) & M64
+    while z > 127:
+        b[p] = z & 127 | 128
+        z >>= 7
+        p += 1
+    b[p] = z
+    return p + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def varint_size(x: i64) -> i64:
+    z: u64 = (cython.cast(u64, x) << 1 ^ cython.cast(u64, x >> 63)) & M64
+    n: i64 = 1
+    while z > 127:
+        z >>= 7
+        n += 1
+    return n
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # p < end <= len(b)
+def long_varint(b: cython.const[u8][::1], p: i64, end: i64, size_max: i64) -> tuple[i64, i64]:
+    z: u64 = 0
+    c: u64
+    n: i64 = 0
+    while p < end and n < size_max:
+        c = b[p]
+        p += 1
+        z |= (c & 127) << 7 * n & M64
+        n += 1
+        if c < 128:
+            if size_max == 5:  # readers everywhere drop what is beyond the width
+                z &= LOW
+            return signed(z >> 1 ^ (0 - (z & 1)) & M64), p
+    return 0, -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # 0 <= p < end <= len(b)
+def varint(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
+    """(value, position after it) of at most five bytes below `end`; a position of -1 says that there is none."""
+    c: i64
+    d: i64
+    if p < end:
+        c = b[p]
+        if c < 128:
+            return c >> 1 ^ -(c & 1), p + 1
+        if p + 1 < end:
+            d = b[p + 1]
+            if d < 128:
+                c = c & 127 | d << 7
+                return c >> 1 ^ -(c & 1), p + 2
+    return long_varint(b, p, end, 5)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # 0 <= p < end <= len(b)
+def varlong(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
+    """The same of at most ten bytes."""
+    c: i64
+    d: i64
+    if p < end:
+        c = b[p]
+        if c < 128:
+            return c >> 1 ^ -(c & 1), p + 1
+        if p + 1 < end:
+            d = b[p + 1]
+            if d < 128:
+                c = c & 127 | d << 7
+                return c >> 1 ^ -(c & 1), p + 2
+    return long_varint(b, p, end, 10)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # checked once for all
+def copy(out: u8[::1], o: i64, b: cython.const[u8][::1], start: i64, stop: i64) -> i64:
+    """Copy b[start:stop] to out[o:], or nothing if that is not inside both; returns the position after it."""
+    i: i64
+    n: i64 = stop - start
+    if start < 0 or n <= 0 or stop > len(b) or o < 0 or n > len(out) - o:
+        return o
+    if cython.compiled:
+        for i in range(n):
+            out[o + i] = b[start + i]
+    else:
+        out[o : o + n] = b[start:stop]
+    return o + n
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def rotl(x: u64, n: cython.int) -> u64:
+    return (x << n | x >> (64 - n)) & M64
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def sip_round(v0: u64, v1: u64, v2: u64, v3: u64) -> tuple[u64, u64, u64, u64]:
+    v0 = v0 + v1 & M64
+    v1 = rotl(v1, 13) ^ v0
+    v0 = rotl(v0, 32)
+    v2 = v2 + v3 & M64
+    v3 = rotl(v3, 16) ^ v2
+    v0 = v0 + v3 & M64
+    v3 = rotl(v3, 21) ^ v0
+    v2 = v2 + v1 & M64
+    v1 = rotl(v1, 17) ^ v2
+    v2 = rotl(v2, 32)
+    return v0, v1, v2, v3
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # only b[p:p + n] is read, and where it is checked, up to eight bytes from its last part on
+def siphash(k0: u64, k1: u64, b: cython.const[u8][::1], p: i64, n: i64) -> tuple[u64, u64]:
+    """SipHash-1-3-128 of b[p:p + n], which lies inside b."""
+    v0: u64 = k0 ^ SIP0
+    v1: u64 = k1 ^ SIP1
+    v2: u64 = k0 ^ SIP2
+    v3: u64 = k1 ^ SIP3
+    w: u64
+    high: u64
+    i: i64
+    stop: i64 = p + (n & ~7)
+    rest: i64 = n & 7
+    while p < stop:
+        w = little64(b, p)
+        p += 8
+        v3 ^= w
+        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+        v0 ^= w
+    w = cython.cast(u64, n & 255) << 56
+    if rest != 0:
+        if p + 8 <= len(b):
+            w |= little64(b, p) & (ONE << 8 * rest) - 1
+        else:
+            for i in range(rest):
+                w |= cython.cast(u64, b[p + i]) << 8 * i
+    v3 ^= w
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0 ^= w
+    v2 ^= 0xEE
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    high = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= 0xDD
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    return high, v0 ^ v1 ^ v2 ^ v3
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(
+    False
+)  # starts at a slot below `slots`; the last one behind them stays free for ever and ends the search
+def find(table: cython.const[u64][::1], slots: u64, high: u64, low: u64) -> i64:
+    """Where the slot of this fingerprint is (position of its first word), or where it belongs; low has 32 bits."""
+    i: i64 = cython.cast(i64, (high >> 32) * slots >> 32) << 1
+    while table[i + 1] != 0 and (table[i] < high or (table[i] == high and table[i + 1] >> 32 != low)):
+        i += 2
+    return i
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=True)
+def window(bits: cython.const[u64][::1], i: i64) -> u64:
+    """64 bits from bit i on; there is a word more than bits need."""
+    x: u64 = bits[i >> 6] >> (i & 63)
+    if i & 63:
+        x |= bits[(i >> 6) + 1] << (64 - (i & 63)) & M64
+    return x
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(-2)
+def batch_size(b: cython.const[u8][::1], pos: i64, stop: i64) -> i64:
+    """The size of the batch at `pos`; 0 if it is not whole below `stop`, -1 if no batch can look like that."""
+    size: i64
+    base: i64
+    if stop - pos < HEADER:
+        return 0
+    size = big32(b, pos + LENGTH) + OVERHEAD
+    base = big64(b, pos)
+    if b[pos + MAGIC] != 2 or size < HEADER or base < 0 or base > OFFSET_LIMIT:
+        return -1
+    if big32(b, pos + LAST_DELTA) < 0 or big32(b, pos + COUNT) < 0:
+        return -1
+    return size if size <= stop - pos else 0
+
+
+def fingerprint(secret: bytes, b: memoryview, p: int, size: int) -> tuple[int, int]:
+    """What stands for `siphash` in interpreted code, which would take fifty times as long: as good, but not the same."""
+    digest = blake2b(b[p : p + size], digest_size=16, key=secret).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+@cython.final
+@cython.cclass
+class KeyMap:
+    """Key fingerprints -> ordinal of the newest record, and what became of the older ones."""
+
+    table: u64[::1]
+    slots: u64
+    last: i64  # position of the slot that stays free
+    top: i64  # position of the highest slot in use or of the last home, whichever is higher
+    secret: bytes
+    k0: u64
+    k1: u64
+    dead: u64[::1]
+    tombstones: u64[::1]
+    room: i64  # ordinals that both bitmaps have bits for
+    high: u64[::1]  # of a block of records: fingerprints, and the slots' second words
+    low: u64[::1]
+    start: i64
+    entries_max: i64
+    records_max: i64
+    entries = cython.declare(i64, visibility="public")
+    records = cython.declare(i64, visibility="public")
+    keyless = cython.declare(i64, visibility="public")
+    latest_offset = cython.declare(i64, visibility="public")
+    wary_from = cython.declare(i64, visibility="public")
+
+    def __init__(self, table, slots: i64, entries_max: i64, start: i64, secret: bytes, records_max: i64):
+        self.table = table
+        self.last = len(self.table) - 2
+        if slots < 1 or slots > 0xFFFFFFFF or 2 * slots > self.last or self.table[self.last + 1] != 0:
+            raise ValueError("the table needs a free slot behind its slots")
+        self.slots = slots
+        self.top = 2 * slots - 2
+        self.secret = secret
+        self.k0 = int.from_bytes(secret[:8], "little")
+        self.k1 = int.from_bytes(secret[8:16], "little")
+        self.start = start
+        self.entries_max = entries_max
+        self.records_max = records_max
+        self.latest_offset = start - 1
+        self.entries = self.records = self.keyless = self.room = 0
+        self.wary_from = OFFSET_LIMIT
+        self.high = array("Q", bytes(8 * 64))
+        self.low = array("Q", bytes(8 * 64))
+
+    def set_bits(self, dead, tombstones):
+        """Use these bitmaps, which hold what the ones before held."""
+        self.dead = dead
+        self.tombstones = tombstones
+        self.room = (min(len(self.dead), len(self.tombstones)) - 1) * 64
+
+    def build(self, b: cython.const[u8][::1], pos: i64, stop: i64):
+        """Take whole batches of b[pos:stop]; returns (position, Stop)."""
+        size: i64
+        last: i64
+        attributes: i64
+        status: cython.int = DONE
+        if pos < 0 or stop > len(b):
+            raise IndexError("a chunk ends where its buffer does")
+        with cython.nogil:
+            while True:
+                size = batch_size(b, pos, stop)
+                if size <= 0:
+                    if size < 0:
+                        status = CORRUPT
+                    break
+                last = big64(b, pos) + big32(b, pos + LAST_DELTA)
+                attributes = b[pos + ATTRIBUTES]
+                if attributes & (TRANSACTIONAL | CONTROL_BATCH) and last >= self.wary_from:
+                    status = CONTROL if attributes & CONTROL_BATCH else TRANSACTION
+                    break
+                if last >= self.start:
+                    if attributes & CONTROL_BATCH:
+                        self.latest_offset = last
+                    elif attributes & CODEC_MASK and big32(b, pos + COUNT) > 0:
+                        status = COMPRESSED
+                        break
+                    else:
+                        status = self.take(b, pos, b, pos + HEADER, pos + size)
+                        if status != DONE:
+                            break
+                pos += size
+        return pos, status
+
+    def build_block(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1]):
+        """Take one batch, whose header is at `pos` and whose records, unpacked, are `block`; returns a Stop."""
+        status: cython.int
+        if pos < 0 or len(b) - pos < HEADER:
+            raise IndexError("no batch begins here")
+        with cython.nogil:
+            status = self.take(b, pos, block, 0, len(block))
+        return status
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def take(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1], p: i64, end: i64) -> cython.int:
+        """Put the records block[p:end] of the batch whose header is at `pos`."""
+        table: u64[::1] = self.table
+        dead: u64[::1] = self.dead
+        high: u64[::1] = self.high
+        low: u64[::1] = self.low
+        start: i64 = self.start
+        slots: u64 = self.slots
+        k0: u64 = self.k0
+        k1: u64 = self.k1
+        base: i64 = big64(b, pos)
+        last: i64 = base + big32(b, pos + LAST_DELTA)
+        count: i64 = big32(b, pos + COUNT)
+        first: i64 = self.records
+        entries: i64 = self.entries
+        keyless: i64 = 0
+        width: i64
+        i: i64 = 0
+        j: i64
+        n: i64
+        at: i64
+        size: i64
+        record_end: i64
+        delta: i64
+        _skipped: i64
+        head: u64
+        tail: u64
+        word: u64
+        if count > (end - p) // RECORD_MIN:
+            return CORRUPT
+        if first + count > self.records_max:
+            return FULL
+        if first + count > self.room:
+            return GROW
+        # One by one where the map may become full: each put fills a slot, at most one behind the highest in use.
+        width = BLOCK if entries + count <= self.entries_max and self.top + 2 * count < self.last else 1
+        while i < count:
+            n = 0
+            while i < count and n < width:
+                size, at = varint(block, p, end)
+                if at < 0 or size < 1 or size > end - at:
+                    return CORRUPT
+                record_end = at + size
+                _skipped, at = varlong(block, at + 1, record_end)
+                if at < 0:
+                    return CORRUPT
+                delta, at = varint(block, at, record_end)
+                if at < 0:
+                    return CORRUPT
+                size, at = varint(block, at, record_end)
+                if at < 0 or at >= record_end or size >= record_end - at:  # the value's length comes after the key
+                    return CORRUPT
+                if base + delta >= start:
+                    if size < 0:
+                        dead[(first + i) >> 6] |= ONE << ((first + i) & 63)
+                        keyless += 1
+                    else:
+                        if cython.compiled:
+                            head, tail = siphash(k0, k1, block, at, size)
+                        else:
+                            head, tail = fingerprint(self.secret, block, at, size)
+                        high[n] = head
+                        low[n] = tail & (M64 ^ LOW) | cython.cast(u64, first + i + 1)
+                        n += 1
+                        at += size
+                    if block[at] & 1:  # the sign of a zig-zag varint is its lowest bit: no value
+                        self.tombstones[(first + i) >> 6] |= ONE << ((first + i) & 63)
+                p = record_end
+                i += 1
+            for j in range(n):
+                if width == 1 and (entries >= self.entries_max or self.top + 2 >= self.last):
+                    self.entries = entries
+                    # A batch of which nothing went in lies beyond the map: its records have no numbers.
+                    if self.latest_offset >= base:
+                        self.records = first + count
+                    return FULL
+                head = high[j]
+                tail = low[j]
+                at = find(table, slots, head, tail >> 32)
+                word = table[at + 1]
+                if word != 0 and table[at] == head and word >> 32 == tail >> 32:
+                    word = (word & LOW) - 1
+                    dead[word >> 6] |= ONE << (word & 63)
+                    table[at + 1] = tail
+                else:
+                    while table[at + 1] != 0:
+                        word = table[at]
+                        table[at] = head
+                        head = word
+                        word = table[at + 1]
+                        table[at + 1] = tail
+                        tail = word
+                        at += 2
+                    table[at] = head
+                    table[at + 1] = tail
+                    entries += 1
+                    self.top = max(self.top, at)
+                if width == 1:
+                    self.latest_offset = min(base + delta, last)
+                    self.keyless += keyless
+                    keyless = 0
+        if p != end:
+            return CORRUPT
+        self.entries = entries
+        self.keyless += keyless
+        self.records = first + count
+        self.latest_offset = last
+        return DONE
+
+
+@cython.final
+@cython.cclass
+class RecordFilter:
+    """Batches of the cleaned segments -> batches to write, and the index entries that follow them."""
+
+    start: i64
+    latest: i64
+    now: i64
+    new_horizon: i64
+    table: cython.const[u64][::1]
+    slots: u64
+    secret: bytes
+    k0: u64
+    k1: u64
+    dead: cython.const[u64][::1]
+    tombstones: cython.const[u64][::1]
+    numbered: i64  # ordinals given by the first half
+    pinned: cython.const[i64][::1]
+    pin: i64
+    # Of a block of records
+    high: u64[::1]
+    low: u64[::1]
+    # Of the batch in hand
+    verdict: u64[::1]  # a bit a record: 1 = it goes
+    gone_superseded: i64
+    gone_keyless: i64
+    gone_expired: i64
+    tombstone_stays: cython.bint
+    end: i64  # of what it was rewritten to, in `out`
+    timestamp: i64
+    # Of the segment that is written
+    base_offset: i64
+    interval: i64
+    offset_room: i64
+    time_room: i64
+    position: i64
+    unindexed: i64
+    indexed_timestamp: i64
+    # Of the output since the last flush
+    batches: i64
+    rebuilt: i64[::1]
+    offsets: cython.int[::1]
+    positions: cython.int[::1]
+    timestamps: i64[::1]
+    timestamp_offsets: cython.int[::1]
+    producers: i64[::1]
+    rebuilt_count = cython.declare(i64, visibility="public")
+    offset_count = cython.declare(i64, visibility="public")
+    time_count = cython.declare(i64, visibility="public")
+    producer_count = cython.declare(i64, visibility="public")
+    last_offset = cython.declare(i64, visibility="public")
+    max_timestamp = cython.declare(i64, visibility="public")
+    max_timestamp_offset = cython.declare(i64, visibility="public")
+    # Of the pass
+    wary_from = cython.declare(i64, visibility="public")
+    ordinal = cython.declare(i64, visibility="public")
+    records_read = cython.declare(i64, visibility="public")
+    superseded = cython.declare(i64, visibility="public")
+    keyless = cython.declare(i64, visibility="public")
+    expired = cython.declare(i64, visibility="public")
+
+    def __init__(
+        self,
+        dead,
+        tombstones,
+        numbered: i64,
+        start: i64,
+        latest: i64,
+        table,
+        slots: i64,
+        secret: bytes,
+        now: i64,
+        new_horizon: i64,
+        pinned,
+        output,
+    ):
+        self.dead = dead
+        self.tombstones = tombstones
+        if numbered < 0 or (min(len(self.dead), len(self.tombstones)) - 1) * 64 < numbered:
+            raise ValueError("the bitmaps need a word more than bits for all ordinals")
+        self.numbered = numbered
+        self.start = start
+        self.latest = latest
+        self.table = table
+        if slots < 1 or 2 * slots + 2 > len(self.table) or self.table[len(self.table) - 1] != 0:
+            raise ValueError("the table needs a free slot behind its slots")
+        self.slots = slots
+        self.secret = secret
+        self.k0 = int.from_bytes(secret[:8], "little")
+        self.k1 = int.from_bytes(secret[8:16], "little")
+        self.now = now
+        self.new_horizon = new_horizon
+        self.pinned = pinned
+        self.rebuilt, self.offsets, self.positions, self.timestamps, self.timestamp_offsets, self.producers = output
+        self.high = array("Q", bytes(8 * 64))
+        self.low = array("Q", bytes(8 * 64))
+        self.pin = self.ordinal = self.records_read = self.superseded = self.keyless = self.expired = 0
+        self.wary_from = OFFSET_LIMIT
+        self.producer_count = 0
+        self.grow(64 * 1024)
+        self.begin_segment(0, 0, 0, 0)
+
+    def grow(self, count: i64):
+        """Get ready for a batch of so many records."""
+        self.verdict = array("Q", bytes(8 * ((count + 63) // 64)))
+
+    def begin_segment(self, base_offset: i64, interval: i64, offset_room: i64, time_room: i64):
+        """What is written from now on goes to a new segment with this base offset."""
+        self.base_offset = base_offset
+        self.interval = interval
+        self.offset_room = offset_room
+        self.time_room = time_room
+        self.position = self.unindexed = 0
+        self.max_timestamp = self.indexed_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.last_offset = base_offset - 1
+        self.flushed()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the output must be written before another batch comes."""
+        return 2 * self.batches + 2 > len(self.rebuilt)
+
+    def flushed(self):
+        """The output was written."""
+        self.batches = self.rebuilt_count = self.offset_count = self.time_count = 0
+
+    def note(self, last: i64, size: i64, timestamp: i64):
+        """A batch was put into the output by the caller."""
+        self.follow(last, size, timestamp)
+
+    def filter(self, b: cython.const[u8][::1], pos: i64, stop: i64, out: u8[::1], filled: i64):
+        """Take whole batches of b[pos:stop]; returns (position, filled bytes of `out`, Stop)."""
+        o: i64 = filled
+        run: i64 = pos
+        size: i64
+        last: i64
+        attributes: i64
+        producer: i64
+        status: cython.int = DONE
+        outcome: cython.int
+        if pos < 0 or stop > len(b) or filled < 0 or filled > len(out):
+            raise IndexError("a chunk ends where its buffer does")
+        with cython.nogil:
+            while True:
+                size = batch_size(b, pos, stop)
+                if size <= 0:
+                    if size < 0:
+                        status = CORRUPT
+                    break
+                last = big64(b, pos) + big32(b, pos + LAST_DELTA)
+                attributes = b[pos + ATTRIBUTES]
+                if attributes & CONTROL_BATCH:
+                    status = CONTROL
+                    break
+                if attributes & TRANSACTIONAL:
+                    producer = big64(b, pos + PRODUCER_ID)
+                    if last >= self.wary_from or self.producer_count >= len(self.producers):
+                        status = TRANSACTION
+                        break
+                    if self.producer_count == 0 or self.producers[self.producer_count - 1] != producer:
+                        self.producers[self.producer_count] = producer
+                        self.producer_count += 1
+                if size > len(out) - o - (pos - run) or 2 * self.batches + 2 > len(self.rebuilt):
+                    status = FLUSH
+                    break
+                outcome = self.take(b, pos, b, pos + HEADER, pos + size, out, o + pos - run, False)
+                if outcome == UNCHANGED:
+                    self.follow(last, size, big64(b, pos + MAX_TIMESTAMP))
+                elif outcome in (DROPPED, REWRITTEN):
+                    o = copy(out, o, b, run, pos)
+                    run = pos + size
+                    if outcome == REWRITTEN:
+                        self.rebuilt[self.rebuilt_count] = o
+                        self.rebuilt[self.rebuilt_count + 1] = self.end
+                        self.rebuilt_count += 2
+                        self.follow(last, self.end - o, self.timestamp)
+                        o = self.end
+                else:
+                    status = outcome
+                    break
+                pos += size
+            o = copy(out, o, b, run, pos)
+        return pos, o, status
+
+    def filter_block(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1], out: u8[::1]):
+        """Take one batch, whose header is at `pos` and whose records, unpacked, are `block`.
+
+        Returns (filled bytes of `out`, Stop).
+        """
+        outcome: cython.int
+        if pos < 0 or len(b) - pos < HEADER:
+            raise IndexError("no batch begins here")
+        self.end = 0
+        with cython.nogil:
+            outcome = self.take(b, pos, block, 0, len(block), out, 0, True)
+        return self.end, outcome
+
+    def stamp(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1], out: u8[::1]):
+        """Rewrite a batch, given as to `filter_block`, with all its records and the delete horizon of this pass."""
+        i: i64
+        count: i64
+        outcome: cython.int
+        if pos < 0 or len(b) - pos < HEADER:
+            raise IndexError("no batch begins here")
+        count = big32(b, pos + COUNT)
+        self.end = 0
+        if count > len(block) // RECORD_MIN:
+            outcome = CORRUPT
+        elif count > 64 * len(self.verdict):
+            outcome = GROW
+        elif HEADER + len(block) + GROWTH_MAX * count > len(out):
+            outcome = FLUSH
+        else:
+            for i in range((count + 63) >> 6):
+                self.verdict[i] = 0
+            outcome = self.rewrite(b, pos, block, 0, len(block), out, 0, True)
+        return self.end, outcome
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def take(
+        self,
+        b: cython.const[u8][::1],
+        pos: i64,
+        block: cython.const[u8][::1],
+        p: i64,
+        end: i64,
+        out: u8[::1],
+        o: i64,
+        is_open: cython.bint,
+    ) -> cython.int:
+        """Decide on the batch whose header is at `pos`, and rewrite it to out[o:] where that is to be done.
+
+        What it changes for good it changes only if it comes back with a decision.
+        """
+        base: i64 = big64(b, pos)
+        last: i64 = base + big32(b, pos + LAST_DELTA)
+        count: i64 = big32(b, pos + COUNT)
+        attributes: i64 = b[pos + ATTRIBUTES]
+        gone: i64
+        has_horizon: cython.bint = attributes & DELETE_HORIZON != 0
+        is_expired: cython.bint = has_horizon and big64(b, pos + BASE_TIMESTAMP) <= self.now
+        is_packed: cython.bint = attributes & CODEC_MASK != 0 and count > 0 and not is_open
+        outcome: cython.int
+        if not is_packed and count > (end - p) // RECORD_MIN:
+            return CORRUPT
+        if self.start <= base and last <= self.latest:
+            if count > self.numbered - self.ordinal:
+                return CORRUPT
+            if count > 64 * len(self.verdict):
+                return GROW
+            self.judge_by_number(count, is_expired)
+        elif is_packed:
+            return COMPRESSED
+        elif count > 64 * len(self.verdict):
+            return GROW
+        else:
+            outcome = self.judge_singly(block, p, end, count, base, is_expired)
+            if outcome != DONE:
+                return outcome
+        gone = self.gone_superseded + self.gone_keyless + self.gone_expired
+        if gone == count:
+            while self.pin < len(self.pinned) and self.pinned[self.pin] < last:
+                self.pin += 1
+            outcome = EMPTIED if self.pin < len(self.pinned) and self.pinned[self.pin] == last else DROPPED
+        elif gone == 0 and (has_horizon or not self.tombstone_stays):
+            outcome = UNCHANGED
+        elif is_packed:
+            return COMPRESSED
+        elif HEADER + end - p + GROWTH_MAX * count > len(out) - o:
+            return FLUSH
+        else:
+            outcome = self.rewrite(b, pos, block, p, end, out, o, self.tombstone_stays)
+            if outcome != REWRITTEN:
+                return outcome
+        if self.start <= last and base <= self.latest:
+            self.ordinal += count
+        self.records_read += count
+        self.superseded += self.gone_superseded
+        self.keyless += self.gone_keyless
+        self.expired += self.gone_expired
+        return outcome
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def judge_by_number(self, count: i64, is_expired: cython.bint) -> cython.int:
+        """Find out which of the next `count` numbered records go."""
+        i: i64 = 0
+        gone: i64 = 0
+        expired: i64 = 0
+        dead: u64
+        tombstones: u64
+        tombstone_stays: cython.bint = False
+        while i < count:
+            dead = window(self.dead, self.ordinal + i)
+            tombstones = window(self.tombstones, self.ordinal + i) & (M64 ^ dead)
+            if count - i < 64:
+                dead &= (ONE << (count - i)) - 1
+                tombstones &= (ONE << (count - i)) - 1
+            gone += bit_count(dead)
+            if tombstones:
+                if is_expired:
+                    expired += bit_count(tombstones)
+                    dead |= tombstones
+                else:
+                    tombstone_stays = True
+            self.verdict[i >> 6] = dead
+            i += 64
+        self.gone_superseded = gone
+        self.gone_keyless = 0
+        self.gone_expired = expired
+        self.tombstone_stays = tombstone_stays
+        return 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def judge_singly(
+        self, block: cython.const[u8][::1], p: i64, end: i64, count: i64, base: i64, is_expired: cython.bint
+    ) -> cython.int:
+        """The same for a batch that does not lie in the mapped part, or not wholly."""
+        table: cython.const[u64][::1] = self.table
+        high: u64[::1] = self.high
+        low: u64[::1] = self.low
+        superseded: i64 = 0
+        keyless: i64 = 0
+        expired: i64 = 0
+        tombstone_stays: cython.bint = False
+        i: i64 = 0
+        j: i64
+        n: i64
+        at: i64
+        size: i64
+        record_end: i64
+        _skipped: i64
+        delta: i64
+        head: u64
+        tail: u64
+        dead: u64
+        asked: u64
+        tombstones: u64
+        expirable: u64
+        bit: u64
+        while i < count:
+            n = min(BLOCK, count - i)
+            dead = asked = tombstones = expirable = 0
+            for j in range(n):
+                bit = ONE << j
+                size, at = varint(block, p, end)
+                if at < 0 or size < 1 or size > end - at:
+                    return CORRUPT
+                record_end = at + size
+                _skipped, at = varlong(block, at + 1, record_end)
+                if at < 0:
+                    return CORRUPT
+                delta, at = varint(block, at, record_end)
+                if at < 0:
+                    return CORRUPT
+                size, at = varint(block, at, record_end)
+                if at < 0 or at >= record_end or size >= record_end - at:
+                    return CORRUPT
+                if base + delta <= self.latest:
+                    expirable |= bit
+                    if base + delta >= self.start:
+                        # A number that was not given: the offsets contradict the batch's header.
+                        if self.ordinal + i + j >= self.numbered:
+                            return CORRUPT
+                        if window(self.dead, self.ordinal + i + j) & 1:
+                            dead |= bit
+                            superseded += 1
+                    elif size < 0:
+                        dead |= bit
+                        keyless += 1
+                    else:
+                        if cython.compiled:
+                            head, tail = siphash(self.k0, self.k1, block, at, size)
+                        else:
+                            head, tail = fingerprint(self.secret, block, at, size)
+                        high[j] = head
+                        low[j] = tail >> 32
+                        asked |= bit
+                if size > 0:
+                    at += size
+                if block[at] & 1:
+                    tombstones |= bit
+                p = record_end
+            for j in range(n):
+                bit = ONE << j
+                if asked & bit:
+                    at = find(table, self.slots, high[j], low[j])
+                    if table[at + 1] != 0 and table[at] == high[j] and table[at + 1] >> 32 == low[j]:
+                        dead |= bit
+                        superseded += 1
+            tombstones &= M64 ^ dead
+            if is_expired:
+                expired += bit_count(tombstones & expirable)
+                dead |= tombstones & expirable
+                tombstones &= M64 ^ expirable
+            if tombstones:
+                tombstone_stays = True
+            self.verdict[i >> 6] = dead
+            i += n
+        if p != end:
+            return CORRUPT
+        self.gone_superseded = superseded
+        self.gone_keyless = keyless
+        self.gone_expired = expired
+        self.tombstone_stays = tombstone_stays
+        return DONE
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def rewrite(
+        self,
+        b: cython.const[u8][::1],
+        pos: i64,
+        block: cython.const[u8][::1],
+        p: i64,
+        end: i64,
+        out: u8[::1],
+        o: i64,
+        wants_horizon: cython.bint,
+    ) -> cython.int:
+        """Write the batch at `pos` with the records of block[p:end] that stay to out[o:]; there is room for it.
+
+        The base timestamp becomes that of the first record that stays, unless a delete horizon stands in its place; a
+        record's delta follows.
+        """
+        verdict: u64[::1] = self.verdict
+        count: i64 = big32(b, pos + COUNT)
+        attributes: i64 = b[pos + ATTRIBUTES]
+        base_timestamp: i64 = big64(b, pos + BASE_TIMESTAMP)
+        max_timestamp: i64 = big64(b, pos + MAX_TIMESTAMP)
+        is_append_time: cython.bint = attributes & LOG_APPEND_TIME != 0
+        has_base: cython.bint = True
+        shifts: cython.bint
+        new_base: i64 = base_timestamp
+        top: i64 = signed(SIGN)
+        kept: i64 = 0
+        run: i64 = p
+        at: i64 = o + HEADER
+        i: i64
+        q: i64
+        size: i64
+        delta: i64
+        timestamp: i64
+        record_end: i64
+        word: u64 = 0
+        if not attributes & DELETE_HORIZON:
+            if wants_horizon:
+                attributes |= DELETE_HORIZON
+                new_base = self.new_horizon
+            else:
+                has_base = False
+        shifts = is_append_time or new_base != base_timestamp
+        for i in range(count):
+            if i & 63 == 0:
+                word = verdict[i >> 6]
+            size, q = varint(block, p, end)
+            if q < 0 or size < 1 or size > end - q:
+                return CORRUPT
+            record_end = q + size
+            if word & 1:
+                at = copy(out, at, block, run, p)
+                run = record_end
+            else:
+                kept += 1
+                delta, q = varlong(block, q + 1, record_end)
+                if q < 0:
+                    return CORRUPT
+                if is_append_time:
+                    timestamp = max_timestamp
+                else:
+                    timestamp = signed(cython.cast(u64, base_timestamp) + cython.cast(u64, delta))
+                if not has_base:
+                    has_base = True
+                    new_base = timestamp
+                    shifts = is_append_time or new_base != base_timestamp
+                top = max(top, timestamp)
+                if shifts:
+                    delta = signed(cython.cast(u64, timestamp) - cython.cast(u64, new_base))
+                    at = put_varint(out, at, 1 + varint_size(delta) + record_end - q)
+                    out[at] = 0  # attributes: none are defined
+                    at = put_varint(out, at + 1, delta)
+                    at = copy(out, at, block, q, record_end)
+                    run = record_end
+            word >>= 1
+            p = record_end
+        at = copy(out, at, block, run, p)
+        if p != end:
+            return CORRUPT
+        if is_append_time:
+            top = max_timestamp
+        copy(out, o, b, pos, pos + HEADER)
+        put_big(out, o + LENGTH, at - o - OVERHEAD, 4)
+        out[o + ATTRIBUTES] = attributes
+        put_big(out, o + BASE_TIMESTAMP, new_base, 8)
+        put_big(out, o + MAX_TIMESTAMP, top, 8)
+        put_big(out, o + COUNT, kept, 4)
+        self.end = at
+        self.timestamp = top
+        return REWRITTEN
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def follow(self, last: i64, size: i64, timestamp: i64) -> cython.int:
+        """A batch of `size` bytes goes to the segment: an index entry where one is due, as recovery would make it."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last
+        if self.unindexed > self.interval and self.offset_room > 0 and self.time_room > 0:
+            self.offsets[self.offset_count] = last - self.base_offset
+            self.positions[self.offset_count] = self.position
+            self.offset_count += 1
+            self.offset_room -= 1
+            if self.max_timestamp > self.indexed_timestamp:
+                self.timestamps[self.time_count] = self.max_timestamp
+                self.timestamp_offsets[self.time_count] = self.max_timestamp_offset - self.base_offset
+                self.time_count += 1
+                self.time_room -= 1
+                self.indexed_timestamp = self.max_timestamp
+            self.unindexed = 0
+        self.unindexed += size
+        self.position += size
+        self.last_offset = last
+        self.batches += 1
+        return 0

@@ -1,0 +1,162 @@
+"""What `kernel.py` looks like from outside; it is written for Cython, not for type checkers.
+
+Buffers are memoryviews or arrays: `b`, `block` (bytes to read) and `out` (to write) of unsigned bytes; `table` and bitmaps
+of unsigned 64-bit words (typecode Q), a bit's number counted from the lowest bit of the first word.
+
+Neither class keeps a buffer beyond a call but those of its constructor and of `set_bits`.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from ..protocol.varints import BytesLike
+
+COMPILED: Final[bool]
+
+class Stop:
+    """Why a call came back."""
+
+    DONE: Final = 0
+    """All whole batches were taken; what follows is none, or the end."""
+    COMPRESSED: Final = 1
+    """This batch must be unpacked: give it to `build_block` or `filter_block`."""
+    CONTROL: Final = 2
+    """A control batch: the caller decides."""
+    TRANSACTION: Final = 3
+    """A transactional batch at or above `wary_from`: the caller knows whether it was aborted."""
+    FULL: Final = 4
+    """The map takes nothing more; `latest_offset` is the last record put."""
+    GROW: Final = 5
+    """The bitmaps have no room for the records of this batch: call `set_bits`, or the filter's `grow`, and come again."""
+    FLUSH: Final = 6
+    """The output has no room for this batch, or for another index entry: write it, call `flushed` and come again."""
+    EMPTIED: Final = 7
+    """A batch with a pinned offset lost all its records; they are counted. The caller writes a bare header, or nothing."""
+    CORRUPT: Final = 8
+    """No batch, or records that cannot be."""
+    UNCHANGED: Final = 10
+    DROPPED: Final = 11
+    REWRITTEN: Final = 12
+    """`filter_block` and `stamp` only: what became of the batch."""
+
+class KeyMap:
+    """Attributes may be set: `latest_offset` for batches that the caller takes, `wary_from`."""
+
+    entries: int
+    """Keys in the table."""
+    records: int
+    """Ordinals given."""
+    keyless: int
+    """Records without a key; their dead bits are set."""
+    latest_offset: int
+    """The last offset that is covered; one below `start` at first."""
+    wary_from: int
+    """Stop at transactional and control batches that end at or above this offset; before it control batches are passed
+    over, and transactional ones taken like others."""
+
+    def __init__(
+        self, table: memoryview, slots: int, entries_max: int, start: int, secret: bytes, records_max: int
+    ) -> None:
+        """
+        Args:
+            table: Zeros: 2 words for each of the slots, and for more behind them, of which the last stays free.
+            entries_max: Full at so many keys, at the next record with a key, known or not.
+            start: Records below this offset get ordinals, but are not put.
+            secret: 16 bytes.
+            records_max: Full before there are more ordinals; below 2**32 - 1.
+        """
+
+    def set_bits(self, dead: array[int], tombstones: array[int]) -> None: ...
+    def build(self, b: BytesLike, pos: int, stop: int) -> tuple[int, int]:
+        """Take the whole batches of b[pos:stop]; returns (position of the first not taken, Stop)."""
+
+    def build_block(self, b: BytesLike, pos: int, block: BytesLike) -> int:
+        """Take the batch whose header is at b[pos:] and whose records, unpacked, are `block`; returns a Stop."""
+
+class RecordFilter:
+    """Zones by offset: below `start` a record goes if its key is in the table, up to `latest` by its dead bit, above never.
+
+    If all batches lie from `start` to `latest`, `table` may be 16 zero bytes (as 2 words, with `slots` = 1): then the
+    bitmaps alone decide, whoever made them.
+    """
+
+    rebuilt_count: int
+    """Numbers in the first array of `output`: start and end of each batch in `out` that needs a CRC."""
+    offset_count: int
+    """Offset index entries: relative offsets in the second array, positions in the third."""
+    time_count: int
+    """Time index entries: timestamps in the fourth array, relative offsets in the fifth."""
+    producer_count: int
+    """Producer ids in the sixth array: of transactional batches passed, since the caller set this to 0."""
+    last_offset: int
+    """Of the last batch put into the output."""
+    max_timestamp: int
+    max_timestamp_offset: int
+    """Of the segment that is written, so far."""
+    wary_from: int
+    """Stop at transactional batches that end at or above this offset."""
+    ordinal: int
+    """Of the next record that has one."""
+    records_read: int
+    superseded: int
+    """Records gone by dead bits or for a key in the table."""
+    keyless: int
+    """Records below `start` gone for want of a key."""
+    expired: int
+    """Tombstones gone."""
+
+    def __init__(
+        self,
+        dead: Sequence[int],
+        tombstones: Sequence[int],
+        numbered: int,
+        start: int,
+        latest: int,
+        table: memoryview,
+        slots: int,
+        secret: bytes,
+        now: int,
+        new_horizon: int,
+        pinned: array[int],
+        output: tuple[array[int], array[int], array[int], array[int], array[int], array[int]],
+    ) -> None:
+        """
+        Args:
+            dead, tombstones: Bits by ordinal, and one word more. Numbered are the records, in order, of all batches
+                that are not left out by the caller and reach into `start` to `latest`, both inclusive.
+            numbered: How many ordinals there are.
+            now: Milliseconds; tombstones of batches whose delete horizon is at or before it go.
+            new_horizon: The delete horizon of batches that need one.
+            pinned: Sorted last offsets of batches to stop at when they lose their records.
+            output: Arrays q, i, i, q, i, q to be filled, see the counts; the first two numbers, the next four one for
+                each batch of the output, which are as many as they have room for.
+        """
+
+    @property
+    def is_full(self) -> bool: ...
+    def grow(self, count: int) -> None: ...
+    def begin_segment(self, base_offset: int, interval: int, offset_room: int, time_room: int) -> None:
+        """The output goes to a new segment from now on: `index.interval.bytes`, and how many entries its indexes take."""
+
+    def flushed(self) -> None: ...
+    def note(self, last: int, size: int, timestamp: int) -> None:
+        """The caller put a batch into the output: its last offset, bytes and max timestamp."""
+
+    def filter(self, b: BytesLike, pos: int, stop: int, out: BytesLike, filled: int) -> tuple[int, int, int]:
+        """Take the whole batches of b[pos:stop], adding to out[:filled].
+
+        Returns (position of the first not taken, bytes of `out` now filled, Stop).
+        """
+
+    def filter_block(self, b: BytesLike, pos: int, block: BytesLike, out: BytesLike) -> tuple[int, int]:
+        """Take the batch whose header is at b[pos:] and whose records, unpacked, are `block`.
+
+        If it is REWRITTEN, out[:size] is its header, with length and CRC yet to come, and its records, unpacked. It is
+        not noted as written. FLUSH: `out` must have room for 16 bytes more for each record.
+
+        Returns (size, Stop).
+        """
+
+    def stamp(self, b: BytesLike, pos: int, block: BytesLike, out: BytesLike) -> tuple[int, int]:
+        """Rewrite such a batch with all its records and the new delete horizon; the same results."""
