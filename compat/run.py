@@ -29,6 +29,8 @@ SUITES = (
     "docker_image",
     "bench.start",
     "bench.wire",
+    "bench.cleaner",
+    "bench.latency",
 )
 QUICK_LIMIT_S, NIGHTLY_LIMIT_S = 240, 3 * 3600
 LOGS = Path(__file__).parents[1] / "build" / "compat"

@@ -9,23 +9,21 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..table import KAFKA, OTTLA, Row, print_table
 from .alone import judge_alone
 from .compare import first_difference
-from .generate import PARTITION, generate, record_count
+from .generate import PARTITION, first_dirty_offset, generate, record_count
 from .jvm import KafkaCleaner
 from .live import live_passes
 from .passes import Pass, clean_with_ottla, copy_plainly, fresh_copy
 from .shapes import BASE, SHAPES, Shape
+from .work import work_directory
 
-TMPFS = Path("/dev/shm")
 COPY = "plain-copy"
 COPY_FLOOR, COPY_AIM = 0.30, 0.38
 WARM_UP_PASSES = 2
@@ -66,8 +64,8 @@ class Bench:
     def run(self, shape: Shape, raw_bytes: int, kafka: KafkaCleaner) -> None:
         log = self.work / "log" / str(PARTITION)
         now_ms = int(time.time() * 1000)
-        first_dirty = generate(shape, raw_bytes, log, now_ms)
-        log_bytes = sum(segment.stat().st_size for segment in log.glob("*.log"))
+        log_bytes = generate(shape, raw_bytes, log, now_ms)
+        first_dirty = first_dirty_offset(shape, raw_bytes)
         bounds = (None, None) if self.quick else (shape.floor, shape.aim)
         row = Row(shape.name, "MB/CPU s", *bounds, more_is_better=True)
         bounds = (COPY_FLOOR, COPY_AIM) if shape is BASE and not self.quick else (None, None)
@@ -101,14 +99,6 @@ class Bench:
         difference = first_difference(directories[KAFKA], directories[OTTLA])
         kept = f"{ours.records_kept} of {records} records, {log_bytes / 1e6:.0f} MB"
         self.suite.check(f"{shape.name}: the same records are left", difference is None, difference or kept)
-
-
-@contextmanager
-def work_directory(raw_bytes: int) -> Iterator[Path]:
-    """A temporary folder with room for logs of twice that size and for what passes leave of them; on tmpfs if it fits."""
-    fits = TMPFS.is_dir() and shutil.disk_usage(TMPFS).free > 6 * raw_bytes
-    with TemporaryDirectory(prefix="ottla-bench-", dir=TMPFS if fits else None) as folder:
-        yield Path(folder)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

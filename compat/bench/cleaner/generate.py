@@ -38,22 +38,27 @@ def record_count(shape: Shape, raw_bytes: int) -> int:
     return raw_bytes // (shape.value_bytes + 30) // shape.records_per_batch * shape.records_per_batch
 
 
+def first_dirty_offset(shape: Shape, raw_bytes: int) -> int:
+    """Where the part that was never cleaned begins."""
+    clean_records = int(record_count(shape, raw_bytes) * shape.clean_part)
+    return clean_records // shape.records_per_batch * shape.records_per_batch
+
+
 def generate(shape: Shape, raw_bytes: int, directory: Path, now_ms: int) -> int:
-    """Fill `directory`, which must not exist, for passes at about `now_ms`; returns the first dirty offset."""
+    """Fill `directory`, which must not exist, for passes at about `now_ms`; returns the bytes of its segments."""
     directory.mkdir(parents=True)
-    records = record_count(shape, raw_bytes)
-    first_dirty = int(records * shape.clean_part) // shape.records_per_batch * shape.records_per_batch
-    segment, segment_bytes, base_offset = bytearray(), SEGMENT_BYTES, 0
-    for batch, offset, is_last in _batches(shape, records, first_dirty, now_ms - WRITTEN_BEFORE_MS):
-        if segment and (len(segment) + len(batch) > segment_bytes or offset == first_dirty or is_last):
-            (directory / f"{base_offset:020}.log").write_bytes(segment)
+    first_dirty = first_dirty_offset(shape, raw_bytes)
+    segment, base_offset, log_bytes = bytearray(), 0, 0
+    for batch, offset, is_last in batches_of(shape, raw_bytes, now_ms):
+        if segment and (len(segment) + len(batch) > SEGMENT_BYTES or offset == first_dirty or is_last):
+            log_bytes += (directory / f"{base_offset:020}.log").write_bytes(segment)
             segment, base_offset = bytearray(), offset
         segment += batch
-    (directory / f"{base_offset:020}.log").write_bytes(segment)
+    log_bytes += (directory / f"{base_offset:020}.log").write_bytes(segment)
     log = open_log(directory, now_ms, clean_shutdown=False)
     log.close(now_ms)
     log.release_files()
-    return first_dirty
+    return log_bytes
 
 
 def open_log(directory: Path, now_ms: int, *, clean_shutdown: bool = True) -> Log:
@@ -68,11 +73,14 @@ def open_log(directory: Path, now_ms: int, *, clean_shutdown: bool = True) -> Lo
     )
 
 
-def _batches(shape: Shape, records: int, distinct: int, now_ms: int) -> Iterator[tuple[bytes | bytearray, int, bool]]:
+def batches_of(shape: Shape, raw_bytes: int, now_ms: int) -> Iterator[tuple[bytearray, int, bool]]:
     """(batch, base offset, whether it is the last one, which is for the active segment)."""
     rng = random.Random(7)
-    keys = _keys(rng, records, int(records * shape.key_space), records if shape.key_space >= 1 else distinct)
+    records = record_count(shape, raw_bytes)
+    distinct = records if shape.key_space >= 1 else first_dirty_offset(shape, raw_bytes)
+    keys = _keys(rng, records, int(records * shape.key_space), distinct)
     fields = [_value_field(value) for value in values(shape.value_bytes)]
+    now_ms -= WRITTEN_BEFORE_MS
     attributes = shape.codec | (TRANSACTIONAL_BIT if shape.transactional else 0)
     offset, numbers = 0, [0] * PRODUCERS
     for number in range(records // shape.records_per_batch):

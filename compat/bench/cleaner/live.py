@@ -5,47 +5,33 @@ that); with 0 it begins.
 """
 
 import re
-import shutil
 import time
 from pathlib import Path
 
 from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.clients import admin, create_topic, set_topic_configs
+from ...support.clients import admin, set_topic_configs
 from ...support.ottla_process import OttlaProcess
 from ...support.process import BrokerProcess
-from ...support.raw import RawConnection, produce_body, produce_result
-from ...support.segment_files import batch_headers
 from ...support.suite import Options, Suite
 from ..table import KAFKA, OTTLA, Row, print_table
-from .generate import PARTITION, generate
+from .filling import client_batches, fill_topic
 from .shapes import BASE
 
 OVERRIDES = {"log.cleaner.backoff.ms": "100"}
-TOPIC_CONFIGS = {"cleanup_policy": "compact", "segment_bytes": str(32 << 20), "min_cleanable_dirty_ratio": "1.0"}
 PASS_TIMEOUT_S = 120.0
 ROUNDS = 3
-NOT_THERE_YET = (3, 6)
-"""UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER: Apache Kafka's answers for a moment after a topic was made."""
 
 # Apache Kafka's line tells MiB a second, Ottla's the seconds and the bytes that the pass read.
 KAFKA_LINE = re.compile(
     r"cleaned log (\S+)-0 .*?\n\s+[\d.,]+ MB of log processed in [\d.,]+ seconds \(([\d.,]+) MB/sec\)"
 )
-OTTLA_LINE = re.compile(r"cleaned (\S+)-0 from \d+ to \d+ in ([\d.]+) s: (\d+) ->")
+OTTLA_LINE = re.compile(r"cleaned (\S+)-0 from \d+ to \d+ in ([\d.]+) s[^:]*: (\d+) -> \d+ bytes")
 
 
 def live_passes(suite: Suite, options: Options, work: Path, raw_bytes: int) -> None:
     """Fills and passes in turns; each broker's first round is not counted."""
     row = Row("pass while serving", "MB/s", more_is_better=True)
-    log = work / "live" / str(PARTITION)
-    generate(BASE, raw_bytes, log, int(time.time() * 1000))
-    batches = [
-        bytes(8) + data[header.position + 8 : header.position + header.size_bytes]  # a client's base offset is 0
-        for segment in sorted(log.glob("*.log"))
-        for data in [segment.read_bytes()]
-        for header in batch_headers(segment)
-    ]
-    shutil.rmtree(log.parent)
+    batches = list(client_batches(BASE, raw_bytes))
     with (
         ApacheKafkaProcess(data=work / KAFKA, overrides=OVERRIDES, heap="1g", keep=options.keep) as kafka,
         OttlaProcess(data=work / OTTLA, overrides=OVERRIDES, keep=options.keep) as ottla,
@@ -61,14 +47,7 @@ def live_passes(suite: Suite, options: Options, work: Path, raw_bytes: int) -> N
 
 def one_pass(broker: BrokerProcess, topic: str, batches: list[bytes]) -> float:
     """Fill a fresh topic, let the cleaner at it, remove it; returns the pass's MB/s."""
-    create_topic(broker.bootstrap, topic, **TOPIC_CONFIGS)
-    with RawConnection("127.0.0.1", broker.port) as connection:
-        for batch in batches:
-            body = produce_body(topic, 0, batch)
-            while (error_code := produce_result(connection.request(0, 3, body), topic)[0]) in NOT_THERE_YET:
-                time.sleep(0.05)
-            if error_code:
-                raise RuntimeError(f"produce failed with error {error_code}")
+    fill_topic(broker, topic, batches, dirty_ratio=1.0)
     set_topic_configs(broker.bootstrap, topic, min_cleanable_dirty_ratio="0")
     mb_per_s = wait_for_pass(broker, topic)
     client = admin(broker.bootstrap)
