@@ -3,7 +3,8 @@
 Apache Kafka is filled (all codecs, transactions, a group, a compacted topic that its cleaner worked on), read whole
 by a consumer, and stopped; once cleanly and once with kill -9. Ottla starts on a copy of each directory and must show
 the same, go on cleaning at Kafka's checkpoint, take new writes, and leave files that `kafka-dump-log` accepts and
-that Apache Kafka itself starts on again.
+that Apache Kafka itself starts on again. Then Ottla's own cleaner: files of logs with everything in them that a cleaner
+has to mind, and Apache Kafka's `LogCompactionTester`.
 """
 
 import shutil
@@ -16,7 +17,9 @@ from ..support.ottla_process import OttlaProcess
 from ..support.process import BrokerProcess
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import fill
+from .cleaned_files import judge_cleaned_files
 from .cleaning import judge_cleaning
+from .compaction_tester import judge_compaction
 from .contents import Contents, read_contents
 from .dump_log import judge_files
 from .own_files import judge_own_files
@@ -28,6 +31,16 @@ def body(suite: Suite, options: Options) -> None:
     if options.broker:
         raise NotRunError("to start its brokers itself")
     jars()
+    judge_apache_kafkas(suite, options)
+    if options.against == "ottla":
+        if not options.quick:
+            judge_own_files(suite, options)
+        judge_cleaned_files(suite, options)
+        judge_compaction(suite, options)
+
+
+def judge_apache_kafkas(suite: Suite, options: Options) -> None:
+    """Directories that Apache Kafka filled, after a clean stop and after kill -9."""
     with TemporaryDirectory(prefix="compat-apache-kafka-copies-") as folder:
         copies = Path(folder)
         with ApacheKafkaProcess(overrides=CLEANER, keep=options.keep) as kafka:
@@ -37,7 +50,6 @@ def body(suite: Suite, options: Options) -> None:
             kafka.stop()
             if options.quick:
                 judge_directory(suite, options, "after a clean stop", kafka.data, before)
-                kafka.start()
                 return
             shutil.copytree(kafka.data, copies / "clean-stop")
             kafka.start()
@@ -46,11 +58,8 @@ def body(suite: Suite, options: Options) -> None:
             after = read_contents(kafka.bootstrap)
             kafka.kill()
             shutil.copytree(kafka.data, copies / "kill-9")
-            kafka.start()
         judge_directory(suite, options, "after a clean stop", copies / "clean-stop", before)
         judge_directory(suite, options, "after kill -9", copies / "kill-9", after)
-    if options.against == "ottla":
-        judge_own_files(suite, options)
 
 
 def judge_fill(suite: Suite, contents: Contents) -> None:

@@ -18,4 +18,3 @@ def judge_own_files(suite: Suite, options: Options) -> None:
         broker.start()
         broker.stop()
         judge_files(suite, "Ottla's own, after kill -9", broker.data)
-        broker.start()
