@@ -62,9 +62,9 @@ def status(broker: Broker, partition: TopicPartition = T_0) -> CleanerStatus:
 
 
 def is_clean(broker: Broker, topic: str = "t") -> bool:
-    """Whether a pass has been over everything but the active segment."""
-    found = status(broker, TopicPartition(topic, 0))
-    return found.passes > 0 and found.eligibility.first_dirty_offset == BATCHES - 1
+    """Whether a pass has been over everything but the active segment, and is counted."""
+    found = status(broker, TopicPartition(topic, 0)).eligibility
+    return found.first_dirty_offset == BATCHES - 1 and found.state == "not held"
 
 
 # Side by side
