@@ -17,6 +17,7 @@ the caller's `max_bytes` and one codec block. Several frames (members) back to b
 """
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
@@ -254,8 +255,24 @@ _ZSTD_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
 _U32_LE = struct.Struct("<I")
 
 
+class _ZstdContexts(threading.local):
+    """A thread's own working memory: not to be shared, and to make it takes as long as to pack a small batch.
+
+    That of the default level stays below 4 MB; other levels may want a hundred times that, and are not kept.
+    """
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_zstd = _ZstdContexts()
+
+
 def _compress_zstd(data: BytesLike, level: int | None) -> bytes:
-    return zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
+    if level is None or level == _ZSTD_DEFAULT_LEVEL:
+        return _zstd.compressor.compress(data)
+    return zstandard.ZstdCompressor(level=level).compress(data)
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
@@ -282,10 +299,9 @@ def _decompress_zstd_frame(frame: memoryview, part_bytes_max: int, room: int, ma
         return b""  # the library cannot tell a stated nothing from nothing stated
     if stated_bytes != zstandard.CONTENTSIZE_UNKNOWN and stated_bytes > room:
         raise _too_large(max_bytes)
-    library = zstandard.ZstdDecompressor()
     if part_bytes_max <= room:
-        return library.decompress(frame, max_output_size=max(part_bytes_max, 1))  # 0 would mean: not given
-    with library.stream_reader(frame) as reader:
+        return _zstd.decompressor.decompress(frame, max_output_size=max(part_bytes_max, 1))  # 0 would mean: not given
+    with zstandard.ZstdDecompressor().stream_reader(frame) as reader:
         part = reader.read(room + 1)
     if len(part) > room:
         raise _too_large(max_bytes)
