@@ -158,7 +158,8 @@ async def standing_still(tmp_path: Path, clock: trio.testing.MockClock) -> Async
     files = GatedFiles()
     limits = {"log_cleaner_io_max_bytes_per_second": "0", "log_cleaner_backoff_ms": "1"}
     async with serving(tmp_path, files, **limits) as served:
-        await fill(served)
+        await fill(served, **NEVER)
+        await set_topic(served.broker, **ALWAYS)
         await files.reached()
         clock.jump(1)  # a period of the throttler is over, so the next bytes count
         files.let_on()
