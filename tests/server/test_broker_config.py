@@ -143,6 +143,7 @@ def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
             {"group.min.session.timeout.ms": "9", "group.max.session.timeout.ms": "8"},
             ["9", "group.min.session.timeout.ms", "group.max.session.timeout.ms=8"],
         ),
+        ({"log.cleaner.threads": "0"}, ["0", "log.cleaner.threads", "at least 1"]),
         (
             {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097152"},
             ["2097152", "log.cleaner.dedupe.buffer.size", "1048576", "log.cleaner.threads=2"],
