@@ -215,6 +215,7 @@ def exit_code(*arguments: str | Path) -> int:
         (["topics", "describe"], ["topic"]),
         (["topics", "delete"], ["topic"]),
         (["topics", "list"], ["usage: ottla topics list"]),
+        (["topics", "status"], ["--json", "columns:", "FIRST DIRTY", "WAITING FOR"]),
         (["dump-log"], ["FILE", "--deep", "--print-data"]),
         (["describe-config"], ["--scope", "--format"]),
     ],
