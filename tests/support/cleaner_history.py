@@ -95,14 +95,14 @@ class _Maker:
         self._keys = rng.sample(KEYS, rng.randint(2, 6)) + [key for key in LOOK_ALIKES if rng.random() < 0.2]
         self._has_keyless = rng.random() < 0.2
         if self._has_keyless:
-            self._keys.append(None)
+            self._keys += [None, None]
         self._producers = rng.sample((-1, -1, 1, 2, 3), rng.randint(1, 4))
         self._codecs = [0, *rng.sample((1, 2, 3, 4), rng.choice((0, 0, 1, 2)))]
         self._ages_ms = rng.choice(((0,), (0,), range(300), range(-200, 1_200)))
         self._headers = rng.random() < 0.3
         self._has_transactions = max(self._producers) > 0 and rng.random() < 0.6
         self._max_entries = rng.choice(((None,), (None,), (None, 1, 2, 3, 4)))
-        self._gives_up = rng.random() < 0.3
+        self._gives_up = rng.random() < 0.2
         self._io_buffer_bytes = rng.choice((1, 300, 1 << 19))
         kinds: list[tuple[int, Callable[[], Step]]] = [
             (12, self._write),
@@ -116,10 +116,12 @@ class _Maker:
             kinds.append((1, lambda: Step("send_again", self._producer())))
         if self._has_keyless:
             kinds.append((3, lambda: Step("configure", cleanup_policy=rng.choice(POLICIES))))
+            kinds.append((2, lambda: Step("delete_records", rng.random())))
         rare: list[Callable[[], Step]] = [
             lambda: Step("wait", -rng.choice((1, 300, 1_500))),
             lambda: Step("configure", **self._changed()),
             lambda: Step("configure", **self._changed()),
+            lambda: Step("fit_groups", rng.choice((2, 2, 3)), rng.choice(("log", "index")), spare=rng.choice((0, -1))),
             lambda: Step("delete_records", rng.random()),
             lambda: Step("retain"),
             lambda: Step("restart"),
@@ -141,25 +143,22 @@ class _Maker:
         if self._has_keyless:
             config["cleanup_policy"] = ("delete",)
         if self._gives_up:
-            config["segment_bytes"] = 400  # several groups, so that a pass can end between two
-        if rng.random() < 0.06:
+            config["segment_bytes"] = 250  # several groups, so that a pass can end between two
+        if rng.random() < 0.1:
             config["holes"] = self._holes()
         length = rng.choice((10, 20, 20, 30, 30, 50, 50, 120))
         steps = [rng.choices(self._kinds, self._weights)[0]() for _ in range(length)]
         return History([*steps, Step("clean", seal=True)], **config)
 
     def _holes(self) -> tuple[tuple[int, ...], ...]:
-        """Segments with gaps in them and between them, up to the widest that a group can span."""
+        """Segments with gaps in them and between them, about as wide as what a group can span."""
         rng = self._rng
-        segments, at = [], 0
-        for _ in range(rng.randint(2, 5)):
-            base = at = at + rng.choice((0, 0, 5, 2**30, 2**31 - 3, 2**31 - 2))
-            offsets = []
-            for _ in range(rng.randint(0, 3)):
-                offsets.append(at)
-                at += rng.choice((1, 1, 4, 2**29))
-            segments.append((base, *offsets))
-            at = max(at, base + 1)
+        bases = [0, *sorted(rng.sample((1, 4, 2**30, *range(2**31 - 1, 2**31 + 3), 2**32), rng.randint(2, 5)))]
+        segments = []
+        for base, following in zip(bases, [*bases[1:], bases[-1] + 9], strict=True):
+            end = min(following, base + 2**31)
+            offsets = {rng.choice((base, end - 1, rng.randrange(base, end))) for _ in range(rng.randint(0, 3))}
+            segments.append((base, *sorted(offsets)))
         return tuple(segments)
 
     def _pairs(self) -> list[tuple[bytes | None, bytes | None]]:
@@ -192,7 +191,7 @@ class _Maker:
         arguments: dict[str, Any] = {"io_buffer_bytes": self._io_buffer_bytes}
         if self._rng.random() < 0.8:
             arguments["seal"] = True
-        if self._gives_up and self._rng.random() < 0.3:
+        if self._gives_up and self._rng.random() < 0.5:
             arguments["give_up_after"] = self._rng.randrange(self._rng.choice((3, 10, 30)))
         if (entries := self._rng.choice(self._max_entries)) is not None:
             arguments["max_entries"] = entries

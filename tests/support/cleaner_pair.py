@@ -201,6 +201,16 @@ class Pair:
     def configure(self, **config: Any) -> None:
         self.log.config = self.model.config = replace(self.model.config, **config)
 
+    def fit_groups(self, count: int, what: str, *, spare: int = 0) -> None:
+        """Set the limit of a group to what the oldest segments have together, in their logs or in an index."""
+        oldest = list(self.log.segments)[:count]
+        if what == "log":
+            self.configure(segment_bytes=max(120, sum(segment.size_bytes for segment in oldest) + spare))
+        else:
+            offset_bytes = sum(segment.offset_index.size_bytes for segment in oldest)
+            time_bytes = sum(segment.time_index.size_bytes for segment in oldest)
+            self.configure(segment_index_bytes=max(24, offset_bytes + spare, time_bytes + spare))
+
     def delete_records(self, fraction: float) -> None:
         offset = int(self.model.log_end * fraction)
         self.log.advance_log_start(offset)
