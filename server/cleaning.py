@@ -37,7 +37,7 @@ class Cleaning:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.manager = CleanerManager(broker.files, broker.logs.logs, log.error)
+        self.manager = CleanerManager(broker.files, broker.logs.logs, log.warning)
         self.throttler = Throttler(broker.config.log_cleaner_io_max_bytes_per_second)
         self.threads: list[CleanerThread] = []
         self._settings = CleanerSettings.of(broker.config)

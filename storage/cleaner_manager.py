@@ -56,6 +56,7 @@ class CleanerManager(CleaningStates):
         """The largest at the last selection."""
         self.last_selection_ms: int | None = None
         self._logs = logs
+        self._note = note
         self._checkpoints = CleanerCheckpoints(files, logs, note)
 
     # Choosing
@@ -101,6 +102,9 @@ class CleanerManager(CleaningStates):
             self.mark_uncleanable(tp, str(error))
             raise MeasuringError(tp, error) from error
         if is_wrong:
+            # Below the log start it is everyday's business where retention deletes.
+            if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
+                self._note(f"{tp} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right")
             try:
                 self._checkpoints.set(data_dir_of(log), tp, dirty_from)
             except OSError as error:

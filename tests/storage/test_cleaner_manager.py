@@ -132,6 +132,20 @@ def test_a_wrong_checkpoint_is_corrected_although_another_log_is_chosen(world: W
     world.logs[CLEANEST].advance_log_start(3)
     world.chosen()
     assert world.checkpoint() == {CLEANER: 0, CLEANEST: 3}
+    assert world.told == [
+        "cleaner-0 is cleaned from offset 0: its checkpoint 200 cannot be right",
+        "cleanest-0 is cleaned from offset 3: its checkpoint 1 cannot be right",
+    ]
+
+
+def test_a_log_start_that_retention_moved_past_the_checkpoint_is_nothing_to_tell(world: World) -> None:
+    for log in world.logs.values():
+        log.config = make_log(cleanup_policy=("compact", "delete")).config
+    world.write({CLEANER: 5, CLEANEST: 1})
+    world.logs[CLEANEST].advance_log_start(3)
+    world.chosen()
+    assert world.checkpoint() == {CLEANER: 0, CLEANEST: 3}
+    assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 5 cannot be right"]
 
 
 @pytest.mark.scenario(80)
