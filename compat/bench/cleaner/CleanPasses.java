@@ -48,11 +48,9 @@ public final class CleanPasses {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] fields = line.split("\t");
             UnifiedLog log = open(new File(fields[0]), fields[3], scheduler);
-            try {
-                System.out.println(pass(cleaner, log, Long.parseLong(fields[1]), Long.parseLong(fields[2])));
-            } finally {
-                log.close();
-            }
+            String answer = pass(cleaner, log, Long.parseLong(fields[1]), Long.parseLong(fields[2]));
+            log.close(); // first: whoever reads the answer takes the directory away
+            System.out.println(answer);
         }
         scheduler.shutdown();
     }

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ottla.storage.kernel import COMPILED
+
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..table import KAFKA, OTTLA, Row, print_table
 from .alone import judge_alone
@@ -32,6 +34,8 @@ WARM_UP_PASSES = 2
 def body(suite: Suite, options: Options) -> None:
     if options.broker:
         raise NotRunError("to start both brokers itself")
+    if not COMPILED:
+        raise NotRunError("the compiled kernel: a C compiler when the package is installed")
     wanted = options.rest
     rounds = wanted.rounds or (1 if options.quick else 5)
     raw_bytes = (wanted.megabytes or (16 if options.quick else 268)) * 1_000_000

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ottla.storage.offset_map import BYTES_PER_SLOT
+from ottla.storage.offset_map import BYTES_PER_SLOT, SECRET_BYTES, OffsetMap, entries_max
 
 from ...support.suite import Suite
 from ..table import judge
@@ -53,14 +53,21 @@ def run_alone(log: Path, work: Path, now_ms: int, *prefix: str) -> subprocess.Co
 
 
 def judge_memory(suite: Suite, runs: list[dict[str, Any]], records: int) -> None:
-    """What the pass adds to the process, against a table with a slot for each dirty record at the load factor."""
+    """What the pass adds to the process beside the table of its map, which is as large as that of any such pass."""
     judge(suite, "offset map: bytes a slot", BYTES_PER_SLOT, "B", 24, 16)
-    table_bytes = min(DEDUPE_BUFFER_BYTES, records / LOAD_FACTOR * BYTES_PER_SLOT)
+    offsets = OffsetMap(
+        0,
+        records,
+        slots_max=DEDUPE_BUFFER_BYTES // BYTES_PER_SLOT,
+        entries_max=entries_max(DEDUPE_BUFFER_BYTES, LOAD_FACTOR),
+        secret=bytes(SECRET_BYTES),
+    )
+    table_bytes = offsets.slots * BYTES_PER_SLOT
     peak_bytes = max(run["resident_peak_bytes"] for run in runs)
     added_bytes = max(run["resident_peak_bytes"] - run["resident_before_bytes"] for run in runs)
     suite.note(
         f"resident at the peak of a pass over {records} records: {peak_bytes / 1e6:.0f} MB, of which {added_bytes / 1e6:.0f} MB"
-        f" came with the pass and {table_bytes / 1e6:.0f} MB would be the table's"
+        f" came with the pass, {table_bytes / 1e6:.0f} MB as its table"
     )
     judge(suite, "resident memory that a pass adds to its table", (added_bytes - table_bytes) / 1e6, "MB", 20)
 

@@ -1,5 +1,6 @@
 """Apache Kafka's own cleaner in a JVM of its own: `CleanPasses.java` is compiled now and asked for one pass at a time."""
 
+import contextlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -27,6 +28,7 @@ class KafkaCleaner:
         done = subprocess.run(compiling, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{SOURCE.name} does not compile:\n{done.stderr}")
+        self.errors = work / "jvm-errors"
         self.command = [
             "java",
             f"-Xmx{HEAP}",
@@ -40,9 +42,10 @@ class KafkaCleaner:
         ]
 
     def __enter__(self) -> Self:
-        self.process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        with open(self.errors, "w") as errors:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -54,10 +57,11 @@ class KafkaCleaner:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         fields = (directory, first_dirty_offset, now_ms, CONFIG.segment_bytes)
-        print(*fields, sep="\t", file=self.process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its answer will be missing, too
+            print(*fields, sep="\t", file=self.process.stdin, flush=True)
         for line in self.process.stdout:  # its logger may have something to say, too
             word, *numbers = line.rstrip().split("\t")
             if word == "pass":
                 cpu_ns, *counts = map(int, numbers)
                 return Pass(cpu_ns / 1e9, *counts)
-        raise RuntimeError("the JVM ended in the middle of a pass")
+        raise RuntimeError(f"the JVM ended without an answer:\n{self.errors.read_text()[-3000:]}")

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ottla.storage.cleaner import Cleaner
+from ottla.storage.cleaner import IO_BUFFER_BYTES_MIN, Cleaner
 from ottla.storage.dirtiness import measure
+from ottla.storage.offset_map import SECRET_BYTES
 
 from .generate import open_log
 
@@ -57,13 +58,17 @@ def fresh_copy(log: Path, to: Path) -> Iterator[Path]:
 def clean_with_ottla(directory: Path, first_dirty_offset: int, now_ms: int) -> Pass:
     """Clean everything below the active segment."""
     log = open_log(directory, now_ms)
-    cleaner = Cleaner(dedupe_buffer_bytes=DEDUPE_BUFFER_BYTES, load_factor=LOAD_FACTOR, io_buffer_bytes=IO_BUFFER_BYTES)
+    cleaner = Cleaner(
+        dedupe_buffer_bytes=DEDUPE_BUFFER_BYTES,
+        load_factor=LOAD_FACTOR,
+        io_buffer_bytes=max(IO_BUFFER_BYTES, IO_BUFFER_BYTES_MIN),
+    )
     to_clean = measure(log, first_dirty_offset, now_ms).for_worker()
     started_s = time.thread_time()
     end_offset, stats = cleaner.clean(
         to_clean,
         now_ms,
-        secret=os.urandom(16),
+        secret=os.urandom(SECRET_BYTES),
         swap=lambda new, old: log.replace_segments(new, old, now_ms),
         checkpoint=lambda _: None,
     )

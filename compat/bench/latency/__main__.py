@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ottla.storage.kernel import COMPILED
+
 from ...support.clients import create_topic
 from ...support.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
@@ -37,6 +39,8 @@ ROOT = Path(__file__).parents[3]
 def body(suite: Suite, options: Options) -> None:
     if options.broker or options.against != "ottla":
         raise NotRunError("to start Ottla itself")
+    if not COMPILED:
+        raise NotRunError("the compiled kernel: a C compiler when the package is installed")
     runs = options.rest.runs or (1 if options.quick else 5)
     seconds = 2.0 if options.quick else 4.0
     raw_bytes = (options.rest.megabytes or (64 if options.quick else 256)) * 1_000_000
