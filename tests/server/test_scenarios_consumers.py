@@ -279,7 +279,7 @@ def test_readers_of_committed_records_see_the_same_before_and_after(broker: ottl
 def test_what_clients_see_of_deleted_records(tmp_path: Path) -> None:
     first_ms = 1_700_000_000_000
     with ottla.Broker(str(tmp_path), overrides=QUICK) as broker, RawClient(*address(broker)) as client:
-        create_topic(client, "t")
+        create_topic(client, "t", retention_ms=-1)
         for number in range(10):
             produce(client, "t", (f"k{number}", "v"), timestamp=first_ms + number)
         assert delete_records(client, "t", 11) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)

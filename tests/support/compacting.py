@@ -20,7 +20,7 @@ from ottla.server.config_resources import ResourceType
 from ottla.storage.eligibility import Waits
 from support.batches import ABORT
 from support.conversation import create_topic, fetch
-from support.housekeeping import eventually
+from support.housekeeping import TRIES
 
 QUICK = {"log.cleaner.backoff.ms": "1", "log.retention.check.interval.ms": str(10**12)}
 """Options of a broker whose cleaner begins at once and leaves retention of other logs alone."""
@@ -49,12 +49,17 @@ def alter(client: Client, topic: str, **configs: Any) -> None:
 
 def let_clean(broker: ottla.Broker) -> None:
     """Return when there is nothing that the cleaner would do now."""
-    assert eventually(broker, lambda: broker.run(_is_at_rest, broker.inner)), "the cleaner does not come to rest"
+    assert broker.run(_came_to_rest, broker.inner), "the cleaner does not come to rest"
 
 
-async def _is_at_rest(broker: Broker) -> bool:
-    found = broker.cleaning.manager.eligibility(list(broker.logs.logs.values()), broker.clock.now_ms())
-    return not any(each.eligible or each.waits_for is Waits.HELD for each in found)
+async def _came_to_rest(broker: Broker) -> bool:
+    clock, manager = broker.clock, broker.cleaning.manager
+    for _ in range(TRIES):
+        found = manager.eligibility(list(broker.logs.logs.values()), clock.now_ms())
+        if not any(each.eligible or each.waits_for is Waits.HELD for each in found):
+            return True
+        await clock.sleep_until(clock.now_ms() + 1)
+    return False
 
 
 def consume(client: Client, topic: str, offset: int = 0, partition: int = 0, **options: Any) -> Iterator[Record]:
