@@ -82,19 +82,19 @@ class Cleaning:
     async def _work(self, thread: CleanerThread, settings: CleanerSettings) -> None:
         """One cleaner thread."""
         clock = self._broker.clock
-        while not thread.is_dead:
-            cleaned = False
+        while not (thread.is_dead or self._broker.stopping):
+            is_busy = False
             try:
                 chosen = self._choose()
                 if chosen is not None:
-                    cleaned = await self._clean_one(thread, settings, chosen)
+                    is_busy = await self._clean_one(thread, settings, chosen)
                 self.manager.review_marks()
                 self.delete_from_compacted_logs()
             except KafkaError as error:
                 log.error("%s", error.message)
             except Exception:
                 log.exception("a round of the cleaner failed; the next one goes on")
-            if not cleaned:
+            if not is_busy:
                 await clock.sleep_until(clock.now_ms() + settings.backoff_ms)
             await trio.lowlevel.checkpoint()
 
@@ -107,7 +107,7 @@ class Cleaning:
                 log.error("%s", error)
 
     async def _clean_one(self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean) -> bool:
-        """One pass over the log that was chosen; False if it came to nothing."""
+        """One pass over the log that was chosen. Returns whether to look for the next one at once."""
         cleaner = thread.make_ready(settings)
         if cleaner is None:
             self.manager.done_cleaning(chosen)
@@ -130,7 +130,7 @@ class Cleaning:
                 end_offset, stats = await trio.to_thread.run_sync(work)
             except CleaningAbortedError:
                 await self._save(chosen, chosen.first_dirty_offset)
-                return False
+                return True
             except OSError as error:
                 log.error("%s", chosen.log.fail(error).message)
                 return False

@@ -99,7 +99,7 @@ class CleanerManager(CleaningStates):
             found = measure(log, dirty_from, now_ms)
         except Exception as error:
             # Whatever it is, it must not keep all other logs from being cleaned (KAFKA-8725).
-            self.mark_uncleanable(tp, str(error))
+            self.mark_uncleanable(tp, str(error) or type(error).__name__)
             raise MeasuringError(tp, error) from error
         if is_wrong:
             # Below the log start it is everyday's business where retention deletes.

@@ -77,6 +77,7 @@ class BoundBy(StrEnum):
     OPEN_TRANSACTION = "open_transaction"
     MIN_COMPACTION_LAG = "min_compaction_lag"
     DAMAGE = "damage"
+    """The log cannot be measured."""
 
 
 class Bound(NamedTuple):
@@ -85,8 +86,6 @@ class Bound(NamedTuple):
     offset: int
     """The first that must stay as it is."""
     by: BoundBy
-    over_at_ms: int | None = None
-    """When a young segment will be old enough; None for the others, which time does not move."""
 
 
 def find_bound(log: Log, dirty_from: int, now_ms: int) -> Bound:
@@ -101,8 +100,7 @@ def find_bound(log: Log, dirty_from: int, now_ms: int) -> Bound:
     if min_lag_ms > 0:
         for segment in log.segments.between(dirty_from, found.offset):
             if segment.largest_timestamp_ms > now_ms - min_lag_ms:
-                over_at_ms = segment.largest_timestamp_ms + min_lag_ms
-                found = Bound(segment.base_offset, BoundBy.MIN_COMPACTION_LAG, over_at_ms)
+                found = Bound(segment.base_offset, BoundBy.MIN_COMPACTION_LAG)
                 break
     return found._replace(offset=max(dirty_from, found.offset))
 

@@ -1,7 +1,7 @@
 """Why a log is or is not cleaned next, and when it will be: for people who ask what the cleaner is waiting for.
 
-A pure question about one log; the cleaner manager asks it with what it knows, and nothing is changed. The numbers are those
-that choose (`dirtiness`), so what is said here is what the next round does.
+A pure question about one log; the cleaner manager asks it with what it knows, and nothing is changed. The numbers are
+those that choose (`dirtiness`), so what is said here is what the next round does.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def assess(
         bound, found = find_bound(log, dirty_from, now_ms), measure(log, dirty_from, now_ms)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
         bound, found = Bound(dirty_from, BoundBy.DAMAGE), LogToClean(log, dirty_from, dirty_from, (), 0, 0, 0)
-        uncleanable = uncleanable or str(error)
+        uncleanable = uncleanable or str(error) or type(error).__name__
     config = log.config
     producer_id = _open_producer(log) if bound.by is BoundBy.OPEN_TRANSACTION else None
     obstacles: tuple[tuple[Waits, str | None], ...] = (
@@ -146,7 +146,8 @@ def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -
         return Waits.ALL_CLEAN, "nothing is dirty"
     sentences = {
         BoundBy.ACTIVE_SEGMENT: "all that is dirty lies in the active segment, which is cleaned after it has rolled",
-        BoundBy.OPEN_TRANSACTION: f"producer {producer_id} has a transaction open since offset {bound.offset}",
+        BoundBy.OPEN_TRANSACTION: f"producer {producer_id} has a transaction open since offset"
+        f" {log.producers.first_unstable_offset}",
         BoundBy.MIN_COMPACTION_LAG: f"the segment at offset {bound.offset} has records younger than"
         f" min.compaction.lag.ms={log.config.min_compaction_lag_ms}",
     }

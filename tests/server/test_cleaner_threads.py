@@ -107,6 +107,22 @@ async def test_a_second_thread_finds_nothing_while_the_only_log_is_being_cleaned
         await until(lambda: is_clean(served.broker))
 
 
+async def test_a_pass_that_is_given_up_does_not_make_the_next_log_wait(tmp_path: Path) -> None:
+    files = GatedFiles()
+    async with serving(tmp_path, files, log_cleaner_backoff_ms=str(10**9)) as served:
+        broker = served.broker
+        await fill(served, "u")
+        await fill(served, "t")
+        broker.clock.advance(10**9)
+        await files.reached()
+        (given_up,) = [tp for tp, found in broker.cleaner_status().items() if found.eligibility.state == "in progress"]
+        (other,) = {"t", "u"} - {given_up.topic}
+        await broker.alter_topic_configs(given_up.topic, {"cleanup.policy": "delete", "internal.segment.bytes": "1000"})
+        files.let_on()
+        await until(lambda: is_clean(broker, other))
+        assert status(broker, given_up).passes == 0
+
+
 # What a pass tells
 
 
@@ -174,7 +190,7 @@ def run_with_a_clock_that_jumps(test: Callable[[trio.testing.MockClock], Any]) -
     trio.run(test, clock, clock=clock)
 
 
-@pytest.mark.scenario(98)
+@pytest.mark.scenario(49, 98)
 def test_another_limit_lets_the_pass_go_on_in_its_thread(tmp_path: Path) -> None:
     async def main(clock: trio.testing.MockClock) -> None:
         async with standing_still(tmp_path, clock) as served:
@@ -354,8 +370,9 @@ async def test_a_damaged_log_is_left_alone_and_known_and_others_are_cleaned(tmp_
         assert metrics[f'{MANAGER}uncleanable-bytes,logDirectory="{tmp_path}"'] == found.eligibility.cleanable_bytes > 0
 
 
-async def test_another_configuration_is_worth_a_try(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """KAFKA-19895"""
+async def test_kafka_19895_another_configuration_is_worth_a_try(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with with_damage(tmp_path) as served:
         await set_topic(served.broker, **ALWAYS)  # nothing else than before
         await set_broker(served.broker, log_cleaner_backoff_ms=2)
@@ -364,8 +381,9 @@ async def test_another_configuration_is_worth_a_try(tmp_path: Path, caplog: pyte
         await until(lambda: complaints(caplog) == 2)
 
 
-async def test_damage_below_the_log_start_is_no_hindrance(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """KAFKA-19895"""
+async def test_kafka_19895_damage_below_the_log_start_is_no_hindrance(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with with_damage(tmp_path, "compact,delete") as served:  # only with delete may records be deleted
         assert await served.ask(delete_records, "t", 3) == (0, 3)
         await until(lambda: is_clean(served.broker))
