@@ -147,8 +147,8 @@ def test_the_last_pass_of_a_thread_shows(broker: ottla.Broker, client: RawClient
     assert value(broker, "kafka.utils:Throttler:cleaner-io#Count") >= stats.map_bytes_read + stats.bytes_read
 
 
-def test_a_map_that_is_partly_full_shows_so(tmp_path: Path) -> None:
-    """KAFKA-18597: it was 0 until the map was full."""
+def test_kafka_18597_a_map_that_is_partly_full_shows_so(tmp_path: Path) -> None:
+    """It was 0 until the map was full."""
     overrides = {"log.cleaner.backoff.ms": "1", "log.cleaner.dedupe.buffer.size": str((1 << 20) + 1)}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         fill(client, "t", keys=2000, internal_segment_bytes=100_000, min_cleanable_dirty_ratio=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,14 @@ import trio
 
 import ottla
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.server.broker import CLUSTER_DEFAULT
+from ottla.server.config_resources import ResourceType
+from ottla.server.throttler import Throttler
 from ottla.storage.paths import TopicPartition
 from support.admin import delete
 from support.compacting import (
@@ -25,9 +33,10 @@ from support.compacting import (
     log_bytes,
     offsets,
 )
-from support.conversation import create_topic, list_offset, produce
+from support.conversation import address, create_topic, list_offset, produce
 from support.gated_files import GatedFiles
 from support.housekeeping import eventually, files, retain, segment_names
+from support.make_log import append, clean, make_log
 from support.raw_client import RawClient
 from support.served import Served, serving
 
@@ -56,11 +65,7 @@ def checkpoint(data_dir: Path) -> dict[str, int]:
 
 def metric(broker: ottla.Broker, name: str) -> float:
     """The one metric whose JMX name has `name` in it."""
-
-    async def all_of_them() -> dict[str, int | float]:
-        return broker.inner.metrics()
-
-    (value,) = (value for known, value in broker.run(all_of_them).items() if f"name={name}" in known)
+    (value,) = (value for known, value in broker.metrics().items() if f"name={name}" in known)
     return value
 
 
@@ -234,7 +239,92 @@ def test_kafka_19895_a_partition_is_tried_again_when_its_topics_config_changes(
         assert offsets(client, "t") == [2, 3, 4]
 
 
+# Speed
+
+
+@pytest.mark.scenario(215)
+@pytest.mark.parametrize("limit_bytes_per_s", [1_000_000, 2_000_000])
+def test_a_pass_takes_as_long_as_its_bytes_by_the_limit(limit_bytes_per_s: int) -> None:
+    """But for what the last period let through. On a disk of 5 MB/s, by a clock of its own."""
+    log = make_log()
+    for number in range(40):
+        append(log, (f"{number % 20}", "v" * 100_000))
+    log.roll(1_000)
+    throttler, now_s = Throttler(limit_bytes_per_s), 0.0
+
+    def move(moved_bytes: int) -> None:
+        nonlocal now_s
+        now_s += moved_bytes / 5_000_000
+        now_s += throttler.observe(moved_bytes, now_s)
+
+    _, stats = clean(log, checkpoint=move)
+    wanted_s = (stats.map_bytes_read + stats.bytes_read + stats.bytes_written) / limit_bytes_per_s
+    assert 0.8 * wanted_s < now_s <= wanted_s
+
+
 # Changes
+
+
+@pytest.mark.scenario(2, 188)
+def test_all_settings_of_the_cleaner_change_together_under_load_and_outlive_a_restart(tmp_path: Path) -> None:
+    changed = {
+        "log.cleaner.threads": "2",
+        "log.cleaner.dedupe.buffer.size": "20000000",
+        "log.cleaner.io.buffer.load.factor": "0.8",
+        "log.cleaner.io.buffer.size": "300000",
+        "message.max.bytes": "40000",
+        "log.cleaner.io.max.bytes.per.second": "5.0E7",
+        "log.cleaner.backoff.ms": "6",
+    }
+    answers: list[int] = []
+    with ottla.Broker(str(tmp_path), overrides=QUICK) as broker, RawClient(*address(broker)) as client:
+        create_compacted(client, "t")
+        names = set(broker.metrics())
+        done = threading.Event()
+
+        def produce_on() -> None:
+            with RawClient(*address(broker)) as producer:
+                while not done.is_set() or len(answers) < 10:
+                    answers.append(produce(producer, "t", (f"k{len(answers) % 3}", VALUE)).error_code)
+
+        load = threading.Thread(target=produce_on)
+        load.start()
+        change_cleaner(client, changed)
+        change_cleaner(client, {"log.cleaner.backoff.ms": "8"})
+        done.set()
+        load.join()
+        let_clean(broker)
+        assert set(answers) == {ErrorCode.NONE}
+        assert set(broker.metrics()) == names
+        assert len(offsets(client, "t")) < len(answers)
+    for _ in range(2):
+        with ottla.Broker(str(tmp_path), overrides=QUICK) as broker:
+            config = broker.inner.config
+            found = (
+                *(config.log_cleaner_threads, config.log_cleaner_dedupe_buffer_size, config.log_cleaner_backoff_ms),
+                *(config.log_cleaner_io_buffer_load_factor, config.log_cleaner_io_buffer_size),
+                *(config.message_max_bytes, config.log_cleaner_io_max_bytes_per_second),
+            )
+            assert found == (2, 20_000_000, 8, 0.8, 300_000, 40_000, 50_000_000)
+            assert eventually(broker, lambda: len(broker.inner.cleaning.threads) == 2)
+
+
+def change_cleaner(client: RawClient, changed: dict[str, str]) -> None:
+    """Change dynamic options of all nodes, the others left as they are."""
+    changes = tuple(AlterableConfig(name=name, value=value) for name, value in changed.items())
+    resource = AlterConfigsResource(resource_type=ResourceType.BROKER, resource_name="", configs=changes)
+    (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
+    assert row.error_code == ErrorCode.NONE, row.error_message
+
+
+@pytest.mark.scenario(48)
+def test_without_cleaner_threads_their_gauges_say_0(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path), overrides=QUICK | {"log.cleaner.enable": "false"}) as broker:
+        with RawClient(*address(broker)) as client:
+            create_compacted(client, "t")
+            write(client, "t", "aab")
+        found = {name: value for name, value in broker.metrics().items() if "type=LogCleaner," in name}
+        assert set(found.values()) == {0} and len(found) == 5
 
 
 @pytest.mark.scenario(174)

@@ -66,7 +66,7 @@ def test_the_average_is_the_limit_in_the_long_run() -> None:
     assert moved / now_s == pytest.approx(LIMIT, rel=0.01)
 
 
-@pytest.mark.scenario(98)
+@pytest.mark.scenario(49, 98)
 def test_another_limit_holds_from_now_on_and_ends_the_wait() -> None:
     throttler = begun()
     assert throttler.observe(1_400_000, 0.4) == pytest.approx(1.0)

@@ -390,8 +390,8 @@ def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
     assert world.manager.uncleanable_partitions("/data") == [DIRTY]
 
 
-def test_a_log_that_begins_elsewhere_is_tried_again(world: World) -> None:
-    """KAFKA-19895: its damage may lie below the new start."""
+def test_kafka_19895_a_log_that_begins_elsewhere_is_tried_again(world: World) -> None:
+    """Its damage may lie below the new start."""
     for tp in (DIRTY, CLEANEST):
         world.manager.mark_uncleanable(tp, "unreadable")
     world.logs[DIRTY].advance_log_start(3)
