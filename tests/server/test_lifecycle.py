@@ -280,6 +280,7 @@ def test_a_stop_closes_clients_that_wait_for_nothing(broker: ottla.Broker) -> No
         client.close()
 
 
+@pytest.mark.scenario(210)
 async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) -> None:
     files = GatedFiles()
 

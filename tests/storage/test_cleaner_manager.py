@@ -354,9 +354,12 @@ def test_a_policy_that_changes_does_not_bring_cleaner_and_retention_together(wor
     world.logs[DIRTY].config = compacted
     assert world.chosen().log.topic_partition == CLEANER
     world.manager.resume([DIRTY])
-    assert world.chosen().log.topic_partition == DIRTY
+    found = world.chosen()
+    assert found.log.topic_partition == DIRTY
     world.logs[DIRTY].config = deleted
     assert world.manager.begin_retention() == []
+    world.manager.done_cleaning(found)
+    assert world.manager.begin_retention() == [found.log]
 
 
 @pytest.mark.scenario(4)

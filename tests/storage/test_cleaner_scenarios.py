@@ -146,6 +146,7 @@ SCENARIOS = {
 }
 
 
+@pytest.mark.scenario(6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 24, 25, 26, 27, 28, 46)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=[name.replace(":", "") for name in SCENARIOS])
 def test_the_cleaner_and_the_model_leave_what_apache_kafka_leaves(scenario: str) -> None:
     pair = Pair(delete_retention_ms=DAY_MS)
@@ -154,6 +155,7 @@ def test_the_cleaner_and_the_model_leave_what_apache_kafka_leaves(scenario: str)
         pair.assert_same_outline()
 
 
+@pytest.mark.scenario(34)
 def test_34_of_segments_whose_keys_all_came_again_elsewhere_the_last_batch_stays_empty() -> None:
     model = CleanedLog()
     for number in range(6):

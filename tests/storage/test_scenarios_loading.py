@@ -9,7 +9,8 @@ from ottla.storage.index import AbortedTxn
 from ottla.storage.log import Log
 from ottla.storage.validation import AppendOrigin
 from support.batches import ABORT, COMMIT, batch, marker
-from support.make_log import TP, Producer, append, append_marker, contents, log_with_holes, make_log, reopen
+from support.crash_files import CrashFiles
+from support.make_log import TP, Producer, append, append_marker, clean, contents, log_with_holes, make_log, reopen
 
 DIRECTORY = f"/data/{TP}"
 
@@ -184,8 +185,8 @@ def test_offsets_that_do_not_fit_begin_a_segment_with_a_snapshot_and_good_indexe
     assert bases(log) == ([0, far + 1] if count == 1 else [0, far])
     assert snapshots(log) == bases(log)[1:]
     active = bases(log)[-1]
-    for clean in (True, False):
-        log = reopen(log, clean=clean)
+    for is_clean in (True, False):
+        log = reopen(log, clean=is_clean)
         assert (log.log_end_offset, bases(log)[-1]) == (far + 4 * count, active)
         for segment in log.segments:
             entries = segment.offset_index.entries()
@@ -246,3 +247,39 @@ def test_the_last_stable_offset_follows_a_log_start_that_passes_an_open_transact
     assert log.last_stable_offset == stable
     append_marker(log, COMMIT, 1)
     assert log.last_stable_offset == log.log_end_offset
+
+
+# Swaps
+
+
+@pytest.mark.scenario(41)
+def test_a_crash_in_a_swap_leaves_all_records_until_the_new_files_are_there_and_the_cleaned_ones_from_then_on() -> None:
+    files = CrashFiles()
+    log = make_log(files)
+    for number in range(12):
+        append(log, (f"k{number % 5}", f"{number}"), roll=number % 4 == 3)
+    disks: list[CrashFiles] = []
+    files.refuse = lambda *_: disks.append(files.copy())  # before each operation
+    everything = contents(log)
+    clean(log)
+    left = contents(log)
+    assert len(left) == 5 < len(everything)
+    wanted = {
+        (): everything,
+        (".cleaned",): everything,
+        (".cleaned", ".swap"): everything,
+        (".swap",): left,
+        (".deleted", ".swap"): left,
+        (".deleted",): left,
+    }
+    met = set()
+    for disk in disks:
+        names = disk.list(DIRECTORY)
+        stage = tuple(suffix for suffix in (".cleaned", ".deleted", ".swap") if any(suffix in name for name in names))
+        met.add(stage)
+        recovered = make_log(disk)
+        assert contents(recovered) == wanted[stage], stage
+        assert append(recovered, ("k", "v")) == 12
+        clean(recovered)
+        assert contents(recovered)[:5] == left
+    assert met == set(wanted)
