@@ -102,6 +102,7 @@ class _Maker:
         self._headers = rng.random() < 0.3
         self._has_transactions = max(self._producers) > 0 and rng.random() < 0.6
         self._max_entries = rng.choice(((None,), (None,), (None, 1, 2, 3, 4)))
+        self._many = rng.choice((0, 0, 0, 0.15))
         self._gives_up = rng.random() < 0.2
         self._io_buffer_bytes = rng.choice((1, 300, 1 << 19))
         kinds: list[tuple[int, Callable[[], Step]]] = [
@@ -171,6 +172,9 @@ class _Maker:
     def _write(self) -> Step:
         rng = self._rng
         arguments: dict[str, Any] = {}
+        if rng.random() < self._many:
+            # The cleaner works on 64 records at a time.
+            arguments["times"] = rng.choice((13, 21, 33, 64, 65))
         if (producer := rng.choice(self._producers)) > 0:
             arguments["producer"] = producer
             if self._has_transactions and rng.random() < 0.7:

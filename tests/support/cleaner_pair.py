@@ -77,6 +77,7 @@ class Pair:
         self,
         pairs: Sequence[PairOfBytes] = ((b"a", b"1"),),
         *,
+        times: int = 1,
         producer: int = -1,
         transactional: bool = False,
         codec: int = 0,
@@ -87,12 +88,15 @@ class Pair:
         """A batch. Its records are as old as `ages_ms` says, taken in turn; None is a record without timestamp.
 
         Args:
+            times: How often the records are repeated, each time with other keys.
             transactional: While a producer's transaction is open it writes inside in any case.
             from_sequence_0: As a group coordinator does at each start.
         """
+        if times > 1:
+            pairs = [(key and key + b"%d" % again, value) for again in range(times) for key, value in pairs]
         if self.model.config.is_compact:
             pairs = [(b"" if key is None else key, value) for key, value in pairs]
-        times = [self.now_ms - ages_ms[index % len(ages_ms)] for index in range(len(pairs))]
+        timestamps = [self.now_ms - ages_ms[index % len(ages_ms)] for index in range(len(pairs))]
         fields: dict[str, Any] = {"codec": codec, "headers": headers}
         model_fields = dict(fields)
         if producer >= 0:
@@ -106,7 +110,7 @@ class Pair:
             fields["transactional"] = transactional
             model_fields |= {"producer_id": producer, "epoch": epoch, "sequence": sequence}
             model_fields["transactional"] = transactional
-        batch = made.batch(*pairs, timestamp=times, **fields)
+        batch = made.batch(*pairs, timestamp=timestamps, **fields)
         if len(batch) > self.model.config.segment_bytes:
             return
         origin = AppendOrigin.COORDINATOR if producer in self.coordinators else AppendOrigin.CLIENT
@@ -116,7 +120,7 @@ class Pair:
         self.model.append(
             pairs,
             now=self.now_ms,
-            timestamps=times,
+            timestamps=timestamps,
             leader_epoch=self.leader_epoch,
             size_bytes=len(batch),
             is_index_full=is_full,

@@ -14,6 +14,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.dirtiness import measure
 from ottla.storage.files import Files
 from ottla.storage.log import Log
+from ottla.storage.offset_map import BYTES_PER_SLOT
 from ottla.storage.paths import TopicPartition
 from ottla.storage.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ottla.storage.recovery import load_log
@@ -163,7 +164,9 @@ def clean(
         max_entries: Size of the map in keys; more than the log can have unless given.
         upper_offset: A segment's base at which the pass ends, if below the bounds that the log itself sets.
     """
-    cleaner = Cleaner(dedupe_buffer_bytes=16 << 20, load_factor=1.0, io_buffer_bytes=io_buffer_bytes)
+    # With a limit the map's table is as tight as it can be: as many slots as keys.
+    slots = 1 << 20 if max_entries is None else max(2, max_entries)
+    cleaner = Cleaner(dedupe_buffer_bytes=slots * BYTES_PER_SLOT, load_factor=1.0, io_buffer_bytes=io_buffer_bytes)
     if max_entries is not None:
         cleaner.max_entries = max_entries
     to_clean = measure(log, first_dirty_offset, now_ms)
