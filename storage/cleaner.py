@@ -231,9 +231,10 @@ class _Pass:
         rules.transactions.add_aborted(self._log.aborted_transactions(base_offset, self._ends[base_offset]))
         rules.begin_segment()
         for size_bytes in self._reader.chunks(segment, 0):
-            self._stats.bytes_read += size_bytes
             self._checkpoint(size_bytes)
-            self._reader.taken(rules.take(segment, self._reader.view, size_bytes))
+            taken_bytes = rules.take(segment, self._reader.view, size_bytes)
+            self._stats.bytes_read += taken_bytes
+            self._reader.taken(taken_bytes)
             self._output.flush()
         rules.finish_segment(base_offset)
 
