@@ -180,7 +180,7 @@ def seal_batch(
         record_count,
     )
     batch += block
-    write_crc(batch)
+    _write_crc(batch)
     return batch
 
 
@@ -194,7 +194,7 @@ def pack_batch(plain: BytesLike) -> bytearray:
         batch = bytearray(view[:HEADER_BYTES])
     batch += block
     _I32.pack_into(batch, _LENGTH_POSITION, len(batch) - LOG_OVERHEAD_BYTES)
-    write_crc(batch)
+    _write_crc(batch)
     return batch
 
 
@@ -213,11 +213,14 @@ def set_timestamp_type_in_place(batch: bytearray | memoryview, *, log_append_tim
     attributes = attributes | LOG_APPEND_TIME_BIT if log_append_time else attributes & ~LOG_APPEND_TIME_BIT
     _I16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
     _I64.pack_into(batch, _MAX_TIMESTAMP_POSITION, max_timestamp)
-    write_crc(batch)
+    _write_crc(batch)
 
 
-def write_crc(batch: bytearray | memoryview) -> None:
-    """Renew the CRC of one whole batch."""
+def write_crc(view: memoryview, start: int, end: int) -> None:
+    """Renew the CRC of the batch `view[start:end]`."""
+    _U32.pack_into(view, start + CRC_POSITION, crc32c(view[start + ATTRIBUTES_POSITION : end]))
+
+
+def _write_crc(batch: bytearray | memoryview) -> None:
     with memoryview(batch) as view:
-        crc = crc32c(view[ATTRIBUTES_POSITION:])
-    _U32.pack_into(batch, CRC_POSITION, crc)
+        write_crc(view, 0, len(view))

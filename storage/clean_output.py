@@ -73,15 +73,19 @@ class CleanOutput:
             InvalidOffsetError: A batch lies too far from the segment's base. Nothing is written.
             OSError: The disk refused.
         """
-        kernel, view, size_bytes = self.kernel, self.view, self.filled
-        if size_bytes == 0:
-            return
+        if self.filled:
+            self.write(self.view[: self.filled])
+            self.filled = 0
+
+    def write(self, view: memoryview) -> None:
+        """Write the batches that the kernel has noted, which are here; otherwise as `flush`."""
+        kernel = self.kernel
         ends = iter(self._rebuilt[: kernel.rebuilt_count])
         for start, end in zip(ends, ends, strict=True):
-            write_crc(view[start:end])
+            write_crc(view, start, end)
         offset_count, time_count = kernel.offset_count, kernel.time_count
         self._segment.append_cleaned(
-            view[:size_bytes],
+            view,
             NewEntries(
                 kernel.last_offset,
                 kernel.max_timestamp,
@@ -93,5 +97,4 @@ class CleanOutput:
             ),
         )
         kernel.flushed()
-        self.filled = 0
-        self._written(size_bytes)
+        self._written(len(view))

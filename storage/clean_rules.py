@@ -144,6 +144,8 @@ class BatchFilter:
                 self.transactions.add_committing(self._producers[:count])
                 kernel.producer_count = 0
             if stop == Stop.DONE:
+                if kernel.unchanged_from >= 0:
+                    output.write(view[kernel.unchanged_from : at])
                 return at
             if stop == Stop.CORRUPT:
                 raise unreadable(segment, view, at)

@@ -28,6 +28,7 @@ They trust no byte that they read. Where bounds are not checked for every access
 
 from __future__ import annotations
 
+import sys
 from array import array
 from hashlib import blake2b
 from types import SimpleNamespace
@@ -56,6 +57,8 @@ ODD_BITS = cython.declare(u64, 0x5555555555555555)
 ODD_PAIRS = cython.declare(u64, 0x3333333333333333)
 LOW_NIBBLES = cython.declare(u64, 0x0F0F0F0F0F0F0F0F)
 EACH_BYTE = cython.declare(u64, 0x0101010101010101)
+
+IS_LITTLE = cython.declare(cython.bint, sys.byteorder == "little")
 
 # The batch header (`protocol.records` draws it).
 HEADER = cython.declare(i64, 61)
@@ -144,18 +147,19 @@ def bit_count(x: u64) -> i64:
 @cython.exceptval(check=False)
 @cython.boundscheck(False)
 def little64(b: cython.const[u8][::1], p: i64) -> u64:
-    if cython.compiled:
-        return (
-            cython.cast(u64, b[p])
-            | cython.cast(u64, b[p + 1]) << 8
-            | cython.cast(u64, b[p + 2]) << 16
-            | cython.cast(u64, b[p + 3]) << 24
-            | cython.cast(u64, b[p + 4]) << 32
-            | cython.cast(u64, b[p + 5]) << 40
-            | cython.cast(u64, b[p + 6]) << 48
-            | cython.cast(u64, b[p + 7]) << 56
-        )
-    return int.from_bytes(b[p : p + 8], "little")
+    """Compiled only. The one pointer: no compiler makes one load of eight."""
+    if IS_LITTLE:
+        return cython.cast(cython.pointer(cython.const[u64]), cython.address(b[p]))[0]
+    return (
+        cython.cast(u64, b[p])
+        | cython.cast(u64, b[p + 1]) << 8
+        | cython.cast(u64, b[p + 2]) << 16
+        | cython.cast(u64, b[p + 3]) << 24
+        | cython.cast(u64, b[p + 4]) << 32
+        | cython.cast(u64, b[p + 5]) << 40
+        | cython.cast(u64, b[p + 6]) << 48
+        | cython.cast(u64, b[p + 7]) << 56
+    )
 
 
 @cython.cfunc
@@ -307,7 +311,7 @@ def copy(out: u8[::1], o: i64, b: cython.const[u8][::1], start: i64, stop: i64) 
 @cython.nogil
 @cython.exceptval(check=False)
 def rotl(x: u64, n: cython.int) -> u64:
-    return (x << n | x >> (64 - n)) & M64
+    return x << n | x >> (64 - n)
 
 
 @cython.cfunc
@@ -315,14 +319,14 @@ def rotl(x: u64, n: cython.int) -> u64:
 @cython.nogil
 @cython.exceptval(check=False)
 def sip_round(v0: u64, v1: u64, v2: u64, v3: u64) -> tuple[u64, u64, u64, u64]:
-    v0 = v0 + v1 & M64
+    v0 += v1
     v1 = rotl(v1, 13) ^ v0
     v0 = rotl(v0, 32)
-    v2 = v2 + v3 & M64
+    v2 += v3
     v3 = rotl(v3, 16) ^ v2
-    v0 = v0 + v3 & M64
+    v0 += v3
     v3 = rotl(v3, 21) ^ v0
-    v2 = v2 + v1 & M64
+    v2 += v1
     v1 = rotl(v1, 17) ^ v2
     v2 = rotl(v2, 32)
     return v0, v1, v2, v3
@@ -334,7 +338,7 @@ def sip_round(v0: u64, v1: u64, v2: u64, v3: u64) -> tuple[u64, u64, u64, u64]:
 @cython.exceptval(check=False)
 @cython.boundscheck(False)  # only b[p:p + n] is read, and where it is checked, up to eight bytes from its last part on
 def siphash(k0: u64, k1: u64, b: cython.const[u8][::1], p: i64, n: i64) -> tuple[u64, u64]:
-    """SipHash-1-3-128 of b[p:p + n], which lies inside b."""
+    """SipHash-1-3-128 of b[p:p + n], which lies inside b. Compiled only: see `fingerprint`."""
     v0: u64 = k0 ^ SIP0
     v1: u64 = k1 ^ SIP1
     v2: u64 = k0 ^ SIP2
@@ -385,6 +389,37 @@ def find(table: cython.const[u64][::1], slots: u64, high: u64, low: u64) -> i64:
     while table[i + 1] != 0 and (table[i] < high or (table[i] == high and table[i + 1] >> 32 != low)):
         i += 2
     return i
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # from a position that `find` gave, and callers see to it that two slots are free behind it
+def insert(table: u64[::1], at: i64, head: u64, tail: u64) -> i64:
+    """Put a slot where it belongs, moving those behind it up to the next free one, whose position it returns."""
+    word: u64
+    while table[at + 1] != 0:
+        word = table[at]
+        table[at] = head
+        head = word
+        word = table[at + 1]
+        table[at + 1] = tail
+        tail = word
+        at += 2
+    table[at] = head
+    table[at + 1] = tail
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # a position that `find` gave
+def is_at(table: cython.const[u64][::1], at: i64, high: u64, low: u64) -> cython.bint:
+    """Whether this fingerprint is what `find` found."""
+    return table[at + 1] != 0 and table[at] == high and table[at + 1] >> 32 == low
 
 
 @cython.cfunc
@@ -442,6 +477,7 @@ class KeyMap:
     high: u64[::1]  # of a block of records: fingerprints, and the slots' second words
     low: u64[::1]
     start: i64
+    touched: u64
     entries_max: i64
     records_max: i64
     entries = cython.declare(i64, visibility="public")
@@ -510,11 +546,12 @@ class KeyMap:
 
     def build_block(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1]):
         """Take one batch, whose header is at `pos` and whose records, unpacked, are `block`; returns a Stop."""
-        status: cython.int
+        status: cython.int = CORRUPT
         if pos < 0 or len(b) - pos < HEADER:
-            raise IndexError("no batch begins here")
+            raise IndexError("a header ends where its buffer does")
         with cython.nogil:
-            status = self.take(b, pos, block, 0, len(block))
+            if batch_size(b, pos, pos + HEADER) >= 0:
+                status = self.take(b, pos, block, 0, len(block))
         return status
 
     @cython.cfunc
@@ -548,6 +585,8 @@ class KeyMap:
         head: u64
         tail: u64
         word: u64
+        touched: u64 = 0
+        top: i64 = self.top
         if count > (end - p) // RECORD_MIN:
             return CORRUPT
         if first + count > self.records_max:
@@ -555,7 +594,7 @@ class KeyMap:
         if first + count > self.room:
             return GROW
         # One by one where the map may become full: each put fills a slot, at most one behind the highest in use.
-        width = BLOCK if entries + count <= self.entries_max and self.top + 2 * count < self.last else 1
+        width = BLOCK if entries + count <= self.entries_max and top + 2 * count < self.last else 1
         while i < count:
             n = 0
             while i < count and n < width:
@@ -589,9 +628,10 @@ class KeyMap:
                         self.tombstones[(first + i) >> 6] |= ONE << ((first + i) & 63)
                 p = record_end
                 i += 1
+            for j in range(n):  # a look at each place, so that the misses of the cache overlap
+                touched ^= table[cython.cast(i64, (high[j] >> 32) * slots >> 32) << 1]
             for j in range(n):
-                if width == 1 and (entries >= self.entries_max or self.top + 2 >= self.last):
-                    self.entries = entries
+                if width == 1 and (entries >= self.entries_max or top + 2 >= self.last):
                     # A batch of which nothing went in lies beyond the map: its records have no numbers.
                     if self.latest_offset >= base:
                         self.records = first + count
@@ -599,31 +639,23 @@ class KeyMap:
                 head = high[j]
                 tail = low[j]
                 at = find(table, slots, head, tail >> 32)
-                word = table[at + 1]
-                if word != 0 and table[at] == head and word >> 32 == tail >> 32:
-                    word = (word & LOW) - 1
+                if is_at(table, at, head, tail >> 32):
+                    word = (table[at + 1] & LOW) - 1
                     dead[word >> 6] |= ONE << (word & 63)
                     table[at + 1] = tail
                 else:
-                    while table[at + 1] != 0:
-                        word = table[at]
-                        table[at] = head
-                        head = word
-                        word = table[at + 1]
-                        table[at + 1] = tail
-                        tail = word
-                        at += 2
-                    table[at] = head
-                    table[at + 1] = tail
+                    at = insert(table, at, head, tail)
+                    top = max(top, at)
                     entries += 1
-                    self.top = max(self.top, at)
                 if width == 1:
                     self.latest_offset = min(base + delta, last)
                     self.keyless += keyless
                     keyless = 0
+            self.entries = entries
+            self.top = top
+            self.touched = touched
         if p != end:
             return CORRUPT
-        self.entries = entries
         self.keyless += keyless
         self.records = first + count
         self.latest_offset = last
@@ -652,6 +684,7 @@ class RecordFilter:
     # Of a block of records
     high: u64[::1]
     low: u64[::1]
+    touched: u64
     # Of the batch in hand
     verdict: u64[::1]  # a bit a record: 1 = it goes
     gone_superseded: i64
@@ -680,6 +713,7 @@ class RecordFilter:
     offset_count = cython.declare(i64, visibility="public")
     time_count = cython.declare(i64, visibility="public")
     producer_count = cython.declare(i64, visibility="public")
+    unchanged_from = cython.declare(i64, visibility="public")
     last_offset = cython.declare(i64, visibility="public")
     max_timestamp = cython.declare(i64, visibility="public")
     max_timestamp_offset = cython.declare(i64, visibility="public")
@@ -773,6 +807,7 @@ class RecordFilter:
         outcome: cython.int
         if pos < 0 or stop > len(b) or filled < 0 or filled > len(out):
             raise IndexError("a chunk ends where its buffer does")
+        self.unchanged_from = -1
         with cython.nogil:
             while True:
                 size = batch_size(b, pos, stop)
@@ -812,7 +847,10 @@ class RecordFilter:
                     status = outcome
                     break
                 pos += size
-            o = copy(out, o, b, run, pos)
+            if o == 0 and status == DONE and run < pos:
+                self.unchanged_from = run
+            else:
+                o = copy(out, o, b, run, pos)
         return pos, o, status
 
     def filter_block(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1], out: u8[::1]):
@@ -820,12 +858,13 @@ class RecordFilter:
 
         Returns (filled bytes of `out`, Stop).
         """
-        outcome: cython.int
+        outcome: cython.int = CORRUPT
         if pos < 0 or len(b) - pos < HEADER:
-            raise IndexError("no batch begins here")
+            raise IndexError("a header ends where its buffer does")
         self.end = 0
         with cython.nogil:
-            outcome = self.take(b, pos, block, 0, len(block), out, 0, True)
+            if batch_size(b, pos, pos + HEADER) >= 0:
+                outcome = self.take(b, pos, block, 0, len(block), out, 0, True)
         return self.end, outcome
 
     def stamp(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1], out: u8[::1]):
@@ -834,10 +873,10 @@ class RecordFilter:
         count: i64
         outcome: cython.int
         if pos < 0 or len(b) - pos < HEADER:
-            raise IndexError("no batch begins here")
+            raise IndexError("a header ends where its buffer does")
         count = big32(b, pos + COUNT)
         self.end = 0
-        if count > len(block) // RECORD_MIN:
+        if batch_size(b, pos, pos + HEADER) < 0 or count > len(block) // RECORD_MIN:
             outcome = CORRUPT
         elif count > 64 * len(self.verdict):
             outcome = GROW
@@ -976,6 +1015,7 @@ class RecordFilter:
         tombstones: u64
         expirable: u64
         bit: u64
+        touched: u64 = 0
         while i < count:
             n = min(BLOCK, count - i)
             dead = asked = tombstones = expirable = 0
@@ -1019,11 +1059,14 @@ class RecordFilter:
                 if block[at] & 1:
                     tombstones |= bit
                 p = record_end
+            if asked:
+                for j in range(n):
+                    touched ^= table[cython.cast(i64, (high[j] >> 32) * self.slots >> 32) << 1]
             for j in range(n):
                 bit = ONE << j
                 if asked & bit:
                     at = find(table, self.slots, high[j], low[j])
-                    if table[at + 1] != 0 and table[at] == high[j] and table[at + 1] >> 32 == low[j]:
+                    if is_at(table, at, high[j], low[j]):
                         dead |= bit
                         superseded += 1
             tombstones &= M64 ^ dead
@@ -1035,6 +1078,7 @@ class RecordFilter:
                 tombstone_stays = True
             self.verdict[i >> 6] = dead
             i += n
+        self.touched = touched
         if p != end:
             return CORRUPT
         self.gone_superseded = superseded

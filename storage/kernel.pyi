@@ -77,7 +77,7 @@ class KeyMap:
 class RecordFilter:
     """Zones by offset: below `start` a record goes if its key is in the table, up to `latest` by its dead bit, above never.
 
-    If all batches lie from `start` to `latest`, `table` may be 16 zero bytes (as 2 words, with `slots` = 1): then the
+    If all batches lie from `start` to `latest`, `table` may be 32 zero bytes (4 words, with `slots` = 1): then the
     bitmaps alone decide, whoever made them.
     """
 
@@ -89,6 +89,8 @@ class RecordFilter:
     """Time index entries: timestamps in the fourth array, relative offsets in the fifth."""
     producer_count: int
     """Producer ids in the sixth array: of transactional batches passed, since the caller set this to 0."""
+    unchanged_from: int
+    """See `filter`; otherwise -1."""
     last_offset: int
     """Of the last batch put into the output."""
     max_timestamp: int
@@ -146,7 +148,8 @@ class RecordFilter:
     def filter(self, b: BytesLike, pos: int, stop: int, out: BytesLike, filled: int) -> tuple[int, int, int]:
         """Take the whole batches of b[pos:stop], adding to out[:filled].
 
-        Returns (position of the first not taken, bytes of `out` now filled, Stop).
+        Returns (position of the first not taken, bytes of `out` now filled, Stop). If all that there is to write are
+        the batches b[unchanged_from:position], they are not copied to `out`.
         """
 
     def filter_block(self, b: BytesLike, pos: int, block: BytesLike, out: BytesLike) -> tuple[int, int]:
