@@ -48,6 +48,8 @@ class IndexFile(ABC):
         """Nothing is read yet; the file may be missing, which is the same as empty."""
         self.path = path
         self.base_offset = base_offset
+        self.is_new = False
+        """Whether this object made the file, and nobody has synced the directory since; the caller sets it back."""
         self._files = files
         self._loaded = False
         self._written_count = 0  # leading entries that the file holds as memory does; counts once loaded
@@ -112,6 +114,7 @@ class IndexFile(ABC):
         count = self._count()
         if count == 0 and not self.FILE_WHEN_EMPTY and not self._files.exists(self.path):
             return
+        self.is_new = self.is_new or not self._files.exists(self.path)
         file = self._files.open(self.path, create=True)
         if file.size() < self._written_count * self.ENTRY_BYTES:
             self._written_count = 0  # not the file that we knew

@@ -381,10 +381,17 @@ class Log(LogReader):
             self.recovery_point = min(self.recovery_point, offset)
 
     def _delete_segments(self, segments: Sequence[LogSegment], now_ms: int) -> None:
-        """Take segments out of the list and rename their files, in the order given."""
+        """Take segments out of the list and rename their files, in the order given.
+
+        Where it matters each is gone from the disk before the next, so that a power loss brings back only the last
+        ones: a key's older value must not outlive the newer one, nor aborted records the index that tells of them.
+        """
         self.segments.remove(segments)
+        one_by_one = (self.config.is_compact and len(segments) > 1) or any(
+            segment.txn_index.entry_count for segment in segments
+        )
         for segment in segments:
-            segment.rename_deleted()
+            segment.rename_deleted(log_first=one_by_one)
         self._delete_later([path for segment in segments for path in segment.file_paths()], now_ms)
 
     def _delete_later(self, paths_deleted: list[str], now_ms: int) -> None:

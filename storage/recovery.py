@@ -118,7 +118,7 @@ class _Loader:
         self._note(f"{self.topic_partition}: {what}")
 
     def load(self, topic_id: bytes | None, rng: random.Random, health: Health) -> Log:
-        names = finish_swaps(self.files, self.directory, self._next_offset_of_swap)
+        names = finish_swaps(self.files, self.directory, self._next_offset_of)
         segments = self._open_segments(names)
         epochs = self._open_epochs()
         if self.clean_shutdown:
@@ -199,8 +199,8 @@ class _Loader:
     def _open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
         return LogSegment.open(self.files, self.directory, base_offset, self.config, self.now_ms, suffix)
 
-    def _next_offset_of_swap(self, base_offset: int) -> int:
-        segment = self._open_segment(base_offset, paths.SWAP)
+    def _next_offset_of(self, base_offset: int, suffix: str) -> int:
+        segment = self._open_segment(base_offset, suffix)
         try:
             return segment.next_offset()
         finally:
@@ -221,12 +221,18 @@ class _Loader:
             segment.sanity_check()
         except CorruptIndexError as error:
             self.note(f"{error}; its indexes are rebuilt")
+            # A segment with an offset index is taken to have its transaction index, too; so that one goes before the
+            # others are touched, and comes back after them.
+            self.files.remove(segment.offset_index.path)
+            self.files.sync_dir(self.directory)
             self._load_producers_up_to(segment, segments)
             cut_bytes = segment.recover(Replay(self.producers))
             if cut_bytes:
                 self.note(
                     f"{cut_bytes} bytes at the end of segment {segment.base_offset} are no batches and are cut off"
                 )
+            segment.txn_index.flush(sync=True)
+            self.files.sync_dir(self.directory)
             segment.on_roll()
             segment.flush()
 

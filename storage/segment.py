@@ -65,7 +65,7 @@ class LogSegment:
         self.time_index = self._indexes.time
         self.txn_index = self._indexes.txn
         self._first_batch_timestamp_ms: int | None = None  # not known yet
-        self._is_name_synced = True
+        self._is_new = False
         self._is_preallocated = False
 
     @classmethod
@@ -89,7 +89,7 @@ class LogSegment:
         if config.preallocate:
             segment.log_file.preallocate(config.segment_bytes)
             segment._is_preallocated = True
-        segment._is_name_synced = False
+        segment._is_new = True
         return segment
 
     @classmethod
@@ -226,9 +226,11 @@ class LogSegment:
         """
         self.log_file.sync()
         self._indexes.flush(sync=True)
-        if not self._is_name_synced:
+        if self._is_new or any(index.is_new for index in self._indexes.all):
             self.files.sync_dir(self.directory)
-            self._is_name_synced = True
+            self._is_new = False
+            for index in self._indexes.all:
+                index.is_new = False
 
     def close(self) -> None:
         """Write the final time index entry and the indexes, sync those, give the file handle back.
@@ -239,12 +241,13 @@ class LogSegment:
         self._indexes.flush(sync=True)
         self.log_file.close()
 
-    def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files: log, offset index, time index, transaction index. The directory is not synced.
+    def change_suffix(self, old: str, new: str, *, log_first: bool = False) -> None:
+        """Rename the files: log, offset index, time index, transaction index.
 
         Args:
             old: The suffix they carry, as a check.
             new: `""`, CLEANED, SWAP or DELETED. Files of that name are replaced.
+            log_first: Sync the directory after the log file. Otherwise it is not synced.
 
         Open FileSlices stay readable.
         """
@@ -253,12 +256,17 @@ class LogSegment:
         old_path, self.suffix = self._log_path, new
         self._log_path = self._path(paths.LOG)
         self.files.rename(old_path, self._log_path)
+        if log_first:
+            self.files.sync_dir(self.directory)
         for kind, index in zip(paths.SEGMENT_KINDS[1:], self._indexes.all, strict=True):
             index.rename(self._path(kind))
 
-    def rename_deleted(self) -> None:
-        """Give the files the suffix `.deleted`, under which a start removes them. Readers go on undisturbed."""
-        self.change_suffix(self.suffix, paths.DELETED)
+    def rename_deleted(self, *, log_first: bool = False) -> None:
+        """Give the files the suffix `.deleted`, under which a start removes them. Readers go on undisturbed.
+
+        With `log_first` no power loss can bring the segment back without its transaction index.
+        """
+        self.change_suffix(self.suffix, paths.DELETED, log_first=log_first)
 
     def file_paths(self) -> list[str]:
         """The paths of the segment's files under their present suffix; the index files need not exist."""

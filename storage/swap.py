@@ -6,8 +6,10 @@ else looks at the directory. Both know only names: the segment list is the log's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
+from ..protocol.errors import CorruptRecordError
 from . import paths
 from .files import Files
 from .index import CorruptIndexError
@@ -80,29 +82,37 @@ def _load_indexes(segment: LogSegment) -> None:
             index.reset()  # lookups then scan the segment from its start
 
 
-def finish_swaps(files: Files, directory: str, next_offset_of: Callable[[int], int]) -> list[str]:
-    """Clear away what a stop in the midst of cleaning, swapping or deleting left behind.
+def finish_swaps(files: Files, directory: str, next_offset_of: Callable[[int, str], int]) -> list[str]:
+    """Clear away what a stop in the midst of cleaning, splitting, swapping or deleting left behind.
 
     What a name's suffix means here:
 
-        suffix      found                                         done
-        .deleted    always                                        removed
-        .cleaned    always                                        removed: it was not finished
-        .swap       beside a .cleaned with a base at or below     removed: the renaming had not come to its end
-        .swap       otherwise                                     takes its final name, after every other segment
-                                                                  or snapshot file in the range of its offsets is gone
-        none                                                      left alone
+        suffix        found                                         done
+        .deleted      always                                        removed
+        .cleaned      always                                        removed: it was not finished
+        .swap         beside a .cleaned with a base at or below     removed: the renaming had not come to its end
+        .log.swap     otherwise                                     takes its final name, after all that it replaces
+                                                                    is gone: what begins in the range of its offsets,
+                                                                    and a segment before it that reaches into them
+        .index.swap   beside the .log.swap of its base              removed, and so are index files of that base with
+        and the like                                                their final names: they may be the old segment's as
+                                                                    well as the new one's. The loader makes them anew
+        .index.swap   otherwise                                     take their final names: the log file has its own
+        and the like                                                already, so the old segments are gone
+        none          otherwise                                     left alone
 
     Each step is on disk before the next begins, so a power loss in here changes nothing about the outcome.
 
     Args:
-        next_offset_of: Gives the offset after the last record of the segment `<base offset>.log.swap`.
+        next_offset_of: Gives the offset after the last record of the segment with that base offset and suffix;
+            CorruptRecordError if its file does not hold batches only.
 
     Returns:
         The names that are in the directory afterwards.
 
-    Source: KAFKA-6264 and Kafka's LogLoader, passes one to three. Kafka leaves old files of the base offset itself
-    when the new segment is empty; here they go, or an index of the old segment could end up beside the new log.
+    Source: KAFKA-6264 and Kafka's LogLoader, passes one to three, which take one range from the first to the last
+    segment of a swap. Of three segments that a split made, that deletes the second where only that one has its final
+    name, and it leaves a segment beside the new ones if none of them has its base.
     """
     names = files.list(directory)
     segment_files = {name: parsed for name in names if (parsed := paths.parse_segment_name(name))}
@@ -117,23 +127,38 @@ def finish_swaps(files: Files, directory: str, next_offset_of: Callable[[int], i
         undone = {name for name in swap if segment_files[name].base_offset >= smallest}
     swap -= undone
 
-    ranges = []
-    for name in swap:
-        base_offset, kind, _ = segment_files[name]
-        if kind == paths.LOG:
-            ranges.append((base_offset, max(base_offset + 1, next_offset_of(base_offset))))
+    unfinished = sorted(segment_files[name].base_offset for name in swap if segment_files[name].kind == paths.LOG)
+    doubtful = {name for name in swap if segment_files[name].base_offset in unfinished} - {
+        paths.segment_file_name(base_offset, paths.LOG, paths.SWAP) for base_offset in unfinished
+    }
+    final = {name: file for name, file in segment_files.items() if not file.suffix}
     replaced = set()
-    if ranges:
-        start, end = min(first for first, _ in ranges), max(last for _, last in ranges)
-        replaced = {name for name, file in segment_files.items() if not file.suffix and start <= file.base_offset < end}
+    for base_offset in unfinished:
+        end = max(base_offset + 1, next_offset_of(base_offset, paths.SWAP))
+        replaced |= {name for name, file in final.items() if base_offset <= file.base_offset < end}
+    if (source := _segment_that_reaches(unfinished, final.values(), next_offset_of)) is not None:
+        replaced |= {name for name, file in final.items() if file.base_offset == source}
 
-    for step in (undone, cleaned | deleted, replaced):
+    for step in (undone, cleaned | deleted, replaced | doubtful):
         for name in step:
             files.remove(paths.join(directory, name))
         if step:
             files.sync_dir(directory)
+    swap -= doubtful
     for name in sorted(swap):
         files.rename(paths.join(directory, name), paths.join(directory, name.removesuffix(paths.SWAP)))
     if swap:
         files.sync_dir(directory)
     return files.list(directory)
+
+
+def _segment_that_reaches(
+    unfinished: Sequence[int], final: Iterable[paths.SegmentFile], next_offset_of: Callable[[int, str], int]
+) -> int | None:
+    """The segment before the first unfinished one, if its offsets reach into that: those were split off it."""
+    before = [file.base_offset for file in final if file.kind == paths.LOG and file.base_offset < min(unfinished, default=0)]
+    if before:
+        with suppress(CorruptRecordError):  # a damaged one was not split
+            if next_offset_of(max(before), "") > min(unfinished):
+                return max(before)
+    return None

@@ -92,11 +92,16 @@ SWAPS: list[tuple[str, list[str], list[str]]] = [
         [*seg(0), *seg(5), "00000000000000000000.log.swap", "00000000000000000000.index.cleaned"],
         [*seg(0), *seg(5)],
     ),
-    ("all renamed to .swap", [*seg(0), *seg(5), *seg(9), *seg(0, ".swap")], [*seg(0), *seg(9)]),
+    ("all renamed to .swap", [*seg(0), *seg(5), *seg(9), *seg(0, ".swap")], [log_name(0), *seg(9)]),
     (
         "old ones renamed to .deleted",
         [*seg(0, ".deleted"), *seg(5, ".deleted"), *seg(9), *seg(0, ".swap")],
-        [*seg(0), *seg(9)],
+        [log_name(0), *seg(9)],
+    ),
+    (
+        "index files with their final names, of the old segment or the new one",
+        ["00000000000000000000.log.swap", "00000000000000000000.index", "00000000000000000000.txnindex"],
+        [log_name(0)],
     ),
     (
         "part of .swap renamed to its final name",
@@ -118,7 +123,17 @@ SWAPS: list[tuple[str, list[str], list[str]]] = [
             "00000000000000000005.snapshot",
             "00000000000000000008.snapshot",
         ],
-        [*seg(0), "00000000000000000008.snapshot"],
+        [log_name(0), "00000000000000000008.snapshot"],
+    ),
+    (
+        "of several new ones only the second renamed to its final name",
+        [*seg(0, ".deleted"), *seg(0, ".swap"), *seg(8), *seg(12, ".swap")],
+        [log_name(0), *seg(8), log_name(12)],
+    ),
+    (
+        "several new ones, none with the old one's base",
+        [*seg(1), *seg(4, ".swap"), *seg(8, ".swap")],
+        [log_name(4), log_name(8)],
     ),
     (
         "other files",
@@ -126,6 +141,11 @@ SWAPS: list[tuple[str, list[str], list[str]]] = [
         ["leader-epoch-checkpoint", "notes.txt"],
     ),
 ]
+
+
+def end_of(base: int, suffix: str) -> int:
+    """What the segments of these cases hold: 8 offsets, four where the cases have another four above."""
+    return base + (4 if base in (4, 8, 12) else 8)
 
 
 @pytest.mark.scenario(41, 123)
@@ -136,7 +156,7 @@ def test_a_half_done_swap_is_finished_or_undone(before: list[str], after: list[s
     for name in before:
         files.open(f"{DIRECTORY}/{name}", create=True)
 
-    left = finish_swaps(files, DIRECTORY, lambda base: base + 8)
+    left = finish_swaps(files, DIRECTORY, end_of)
 
     assert left == names(files) == sorted(after)
 
@@ -146,7 +166,7 @@ def test_a_finished_swap_has_the_new_bytes() -> None:
     files.make_dir(DIRECTORY)
     for name, data in ((log_name(0), b"old"), (log_name(0) + ".swap", b"new")):
         files.open(f"{DIRECTORY}/{name}", create=True).append(data)
-    finish_swaps(files, DIRECTORY, lambda _: 5)
+    finish_swaps(files, DIRECTORY, lambda base, _: 5)
     assert files.open(f"{DIRECTORY}/{log_name(0)}").read_at(0, 9) == b"new"
 
 
@@ -155,7 +175,7 @@ def test_an_empty_new_segment_takes_the_old_index_of_its_base_with_it() -> None:
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     make(files, log_name(0), "00000000000000000000.txnindex", log_name(5), log_name(0) + ".swap")
-    assert finish_swaps(files, DIRECTORY, lambda base: base) == [log_name(0), log_name(5)]
+    assert finish_swaps(files, DIRECTORY, lambda base, _: base) == [log_name(0), log_name(5)]
 
 
 def test_a_swap_is_finished_with_the_range_that_its_log_tells() -> None:
