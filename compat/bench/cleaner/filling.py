@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 
-from ...support.clients import create_topic
+from ...support.clients import create_topic, set_topic_configs
 from ...support.process import BrokerProcess
 from ...support.raw import RawConnection, produce_body, produce_result
 from .generate import batches_of
@@ -20,14 +20,17 @@ def client_batches(shape: Shape, raw_bytes: int) -> Iterator[bytes]:
         yield bytes(8) + batch[8:]
 
 
-def fill_topic(broker: BrokerProcess, topic: str, batches: Iterable[bytes], *, dirty_ratio: float) -> None:
-    """Make a compacted topic with one partition, and produce one batch a request to it."""
+def fill_topic(broker: BrokerProcess, topic: str, batches: Iterable[bytes]) -> None:
+    """Make a compacted topic with one partition, and produce one batch a request to it; then let the cleaner at it.
+
+    Until then a ratio of 1.0 holds the cleaner back: no log is dirtier than that.
+    """
     create_topic(
         broker.bootstrap,
         topic,
         cleanup_policy="compact",
         segment_bytes=str(SEGMENT_BYTES),
-        min_cleanable_dirty_ratio=str(dirty_ratio),
+        min_cleanable_dirty_ratio="1.0",
     )
     with RawConnection("127.0.0.1", broker.port) as connection:
         for batch in batches:
@@ -36,3 +39,4 @@ def fill_topic(broker: BrokerProcess, topic: str, batches: Iterable[bytes], *, d
                 time.sleep(0.05)
             if error_code:
                 raise RuntimeError(f"produce failed with error {error_code}")
+    set_topic_configs(broker.bootstrap, topic, min_cleanable_dirty_ratio="0")

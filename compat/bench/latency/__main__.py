@@ -1,8 +1,8 @@
 """Produce latency while the cleaner works without a pause, beside the same broker idle, in interleaved runs.
 
 A client in a process of its own produces one record a request, 500 a second, acks=1. Meanwhile nothing else happens,
-or a large compacted topic is cleaned from its start again and again: its checkpoint is taken away as soon as a pass
-has written it, which is as if it had been lost.
+or a large compacted topic is cleaned from its start again and again: as soon as a pass has written its checkpoint, an
+empty one takes its place.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from ottla.storage.kernel import COMPILED
 
 from ...support.clients import create_topic
 from ...support.ottla_process import OttlaProcess
+from ...support.segment_files import cleaner_checkpoint
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..cleaner.filling import client_batches, fill_topic
 from ..cleaner.live import OTTLA_LINE
@@ -52,7 +53,7 @@ def body(suite: Suite, options: Options) -> None:
         OttlaProcess(data=work / "data", overrides=OVERRIDES, keep=options.keep) as broker,
     ):
         create_topic(broker.bootstrap, PRODUCED)
-        fill_topic(broker, CLEANED, client_batches(BASE, raw_bytes), dirty_ratio=0.0)
+        fill_topic(broker, CLEANED, client_batches(BASE, raw_bytes))
         wait_until_clean(broker)
         busy = []
         for number in range(runs):
@@ -86,11 +87,14 @@ def cleaning(broker: OttlaProcess) -> Iterator[None]:
     """Pass after pass over the topic, until left; then its last pass has ended."""
     over = threading.Event()
 
-    def take_checkpoint_away() -> None:
+    def forget_passes() -> None:
         while not over.wait(0.002):
-            checkpoint(broker).unlink(missing_ok=True)
+            if is_clean(broker):
+                empty = broker.data.with_name("empty-checkpoint")
+                empty.write_text("0\n0\n")
+                empty.rename(broker.data / "cleaner-offset-checkpoint")
 
-    thread = threading.Thread(target=take_checkpoint_away)
+    thread = threading.Thread(target=forget_passes)
     thread.start()
     try:
         yield
@@ -100,13 +104,13 @@ def cleaning(broker: OttlaProcess) -> Iterator[None]:
     wait_until_clean(broker)
 
 
-def checkpoint(broker: OttlaProcess) -> Path:
-    return broker.data / "cleaner-offset-checkpoint"
+def is_clean(broker: OttlaProcess) -> bool:
+    return cleaner_checkpoint(broker.data, CLEANED) is not None
 
 
 def wait_until_clean(broker: OttlaProcess) -> None:
     deadline_s = time.monotonic() + 120
-    while not checkpoint(broker).exists():
+    while not is_clean(broker):
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"no pass came to an end:\n{broker.output_tail()}")
         time.sleep(0.05)
