@@ -43,6 +43,7 @@ EVERYTHING = {
     *("restart", "kill", "lose_power", "move_checkpoint"),
     *("end_txn", "init_producer", "lone_marker", "send_again"),
     *("a pass", "a pass given up", "a pass given up between two groups"),
+    *("a pass killed", "a pass killed between two groups"),
     *("a full map", "a map that ends in a batch", "a first dirty offset in a segment", "segments joined"),
     *("a batch that is not touched", "a batch emptied", "a batch dropped", "a compressed batch rewritten"),
     *("a horizon set", "a horizon kept", "a marker rewritten", "an aborted transaction kept in the index"),

@@ -27,7 +27,7 @@ CONFIG: dict[str, Sequence[Any]] = {
     "segment_index_bytes": (1 << 20, 1 << 20, 36, 60),
     "index_interval_bytes": (0, 100, 100, 4096),
     "delete_retention_ms": (1000, 300, 300, 0),
-    "min_compaction_lag_ms": (0, 0, 0, 400),
+    "min_compaction_lag_ms": (0, 0, 0, 300),
     "max_compaction_lag_ms": (MAX_LONG, MAX_LONG, 900),
     "min_cleanable_dirty_ratio": (0.5, 0.0, 1.0),
     "message_timestamp_type": ("CreateTime", "CreateTime", "CreateTime", "LogAppendTime"),
@@ -98,12 +98,12 @@ class _Maker:
             self._keys += [None, None]
         self._producers = rng.sample((-1, -1, 1, 2, 3), rng.randint(1, 4))
         self._codecs = [0, *rng.sample((1, 2, 3, 4), rng.choice((0, 0, 1, 2)))]
-        self._ages_ms = rng.choice(((0,), (0,), range(300), range(-200, 1_200)))
+        self._ages_ms = rng.choice(((0,), (0,), range(300), range(-200, 1_200), (None, None, 0)))
         self._headers = rng.random() < 0.3
         self._has_transactions = max(self._producers) > 0 and rng.random() < 0.6
         self._max_entries = rng.choice(((None,), (None,), (None, 1, 2, 3, 4)))
         self._many = rng.choice((0, 0, 0, 0.15))
-        self._gives_up = rng.random() < 0.2
+        self._gives_up = rng.random() < 0.25
         self._io_buffer_bytes = rng.choice((1, 300, 1 << 19))
         kinds: list[tuple[int, Callable[[], Step]]] = [
             (12, self._write),
@@ -196,7 +196,8 @@ class _Maker:
         if self._rng.random() < 0.8:
             arguments["seal"] = True
         if self._gives_up and self._rng.random() < 0.5:
-            arguments["give_up_after"] = self._rng.randrange(self._rng.choice((3, 10, 30)))
+            how = self._rng.choice(("give_up_after", "give_up_after", "die_after"))
+            arguments[how] = self._rng.randrange(self._rng.choice((3, 10, 30, 90)))
         if (entries := self._rng.choice(self._max_entries)) is not None:
             arguments["max_entries"] = entries
         return Step("clean", **arguments)

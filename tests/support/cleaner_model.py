@@ -99,6 +99,8 @@ class ModelPass:
     """Records, by the names of `RemovedRecords`."""
     groups: int = 0
     segments: int = 0
+    last_group: list[ModelSegment] = field(default_factory=list)
+    """The segments that the last group was made from."""
 
 
 class CleanedLog(ModelLog):
@@ -231,6 +233,7 @@ class CleanedLog(ModelLog):
                 done.bytes_read += segment.size_bytes
                 done.segments += 1
             done.groups += 1
+            done.last_group = group
             self._swap(cleaned, group)
         return done
 
@@ -240,6 +243,19 @@ class CleanedLog(ModelLog):
         self.segments = sorted([cleaned, *others], key=lambda segment: segment.base)
         for base in bases - {cleaned.base}:
             self.snapshots.pop(base, None)
+
+    def bring_back(self, done: ModelPass, count: int) -> bool:
+        """Have the last `count` segments of the last group beside the new one, as after a kill in the midst of the swap.
+
+        Returns False if that cannot be: a start removes those that begin where the new one has offsets.
+        """
+        if count >= len(done.last_group):
+            return count == 0
+        old = done.last_group[len(done.last_group) - count :]
+        cleaned = next(each for each in self.segments if each.base == done.last_group[0].base)
+        end = cleaned.batches[-1].last + 1 if cleaned.batches else cleaned.base + 1
+        self.segments = sorted([*self.segments, *old], key=lambda segment: segment.base)
+        return all(segment.base >= end for segment in old)
 
     def _clean_batch(
         self,

@@ -7,10 +7,12 @@ nothing, so that any step may be left out of a history and the rest still runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
-from itertools import islice
+from functools import partial
+from itertools import count, islice
 from typing import Any
 
 from ottla.storage import paths
@@ -27,8 +29,8 @@ from .cleaner_compare import (
     readable_snapshots,
     what_happened,
 )
-from .cleaner_model import NO_LIMIT, CleanedLog
-from .crash_files import CrashFiles
+from .cleaner_model import NO_LIMIT, CleanedLog, ModelPass
+from .crash_files import CrashFiles, PowerLoss
 from .make_log import clean, log_with_holes, make_log, reopen
 from .model_log import ABORT, COMMIT, ModelBatch, ModelRecord, ModelSegment
 
@@ -71,6 +73,11 @@ class Pair:
         self.met: Counter[str] = Counter()
         """How often what happened, so that a test can tell that everything did."""
 
+    @property
+    def _files(self) -> CrashFiles:
+        assert isinstance(self.log.files, CrashFiles)
+        return self.log.files
+
     # Steps: writing
 
     def write(
@@ -81,11 +88,11 @@ class Pair:
         producer: int = -1,
         transactional: bool = False,
         codec: int = 0,
-        ages_ms: Sequence[int] = (0,),
+        ages_ms: Sequence[int | None] = (0,),
         headers: tuple[tuple[str, bytes | None], ...] = (),
         from_sequence_0: bool = False,
     ) -> None:
-        """A batch. Its records are as old as `ages_ms` says, taken in turn; None is a record without timestamp.
+        """A batch. Its records are as old as `ages_ms` says, in turn; None is a record without a timestamp.
 
         Args:
             times: How often the records are repeated, each time with other keys.
@@ -96,7 +103,8 @@ class Pair:
             pairs = [(key and key + b"%d" % again, value) for again in range(times) for key, value in pairs]
         if self.model.config.is_compact:
             pairs = [(b"" if key is None else key, value) for key, value in pairs]
-        timestamps = [self.now_ms - ages_ms[index % len(ages_ms)] for index in range(len(pairs))]
+        ages = [ages_ms[index % len(ages_ms)] for index in range(len(pairs))]
+        timestamps = [-1 if age is None else self.now_ms - age for age in ages]
         fields: dict[str, Any] = {"codec": codec, "headers": headers}
         model_fields = dict(fields)
         if producer >= 0:
@@ -134,13 +142,15 @@ class Pair:
             return
         if producer in self.coordinators:
             return
-        count = known.last_data_offset - known.last_base + 1
+        records = known.last_data_offset - known.last_base + 1
         batch = made.batch(
-            *[(b"a", b"1")] * count,
+            *[(b"a", b"1")] * records,
             producer_id=producer,
             producer_epoch=known.epoch,
-            base_sequence=(known.last_sequence - count + 1) & (2**31 - 1),
+            base_sequence=(known.last_sequence - records + 1) & (2**31 - 1),
         )
+        if len(batch) > self.model.config.segment_bytes:
+            return
         info = self.log.append(memoryview(batch), now_ms=self.now_ms)
         assert (info.duplicate, info.base_offset, info.last_offset) == (True, known.last_base, known.last_data_offset)
 
@@ -199,8 +209,7 @@ class Pair:
 
     def wait(self, ms: int) -> None:
         self.now_ms += ms
-        assert isinstance(self.log.files, CrashFiles)
-        self.log.files.now_ms = self.now_ms
+        self._files.now_ms = self.now_ms
 
     def configure(self, **config: Any) -> None:
         self.log.config = self.model.config = replace(self.model.config, **config)
@@ -223,7 +232,7 @@ class Pair:
     def retain(self) -> None:
         """A round of retention; what it deleted does not come back with a loss of power."""
         self.log.delete_old_segments(self.now_ms)
-        self.log.files.sync_dir(self.log.directory)
+        self._files.sync_dir(self.log.directory)
         self.model.delete_old_segments(self.now_ms)
 
     def forget_idle_producers(self) -> None:
@@ -246,9 +255,8 @@ class Pair:
 
     def lose_power(self, disk: int = 0) -> None:
         """The machine dies: what was not synced may be gone, more or less of it on one `disk` or the other."""
-        assert isinstance(self.log.files, CrashFiles)
         recovery_point = self.log.recovery_point
-        *_, files = islice(self.log.files.after_crash(ordered=True), disk + 1)
+        *_, files = islice(self._files.after_crash(ordered=True), disk + 1)
         snapshots = readable_snapshots(files, self.log.directory)
         self.log = reopen(self.log, clean=False, now_ms=self.now_ms, recovery_point=recovery_point, files=files)
         self._forget_what_is_lost(recovery_point)
@@ -260,7 +268,7 @@ class Pair:
 
     def _forget_what_is_lost(self, recovery_point: int) -> None:
         """Of all that was not flushed the disk has what it has."""
-        model, files = self.model, self.log.files
+        model = self.model
         left = {
             segment.base_offset: {batch.base_offset for batch in batches_of(segment)} for segment in self.log.segments
         }
@@ -274,7 +282,7 @@ class Pair:
             ModelSegment(model.log_start)
         ]
         for segment in model.segments:
-            segment.changed = files.mtime_ms(paths.log_path(self.log.directory, segment.base))
+            segment.changed = self._files.mtime_ms(paths.log_path(self.log.directory, segment.base))
         model.log_end = model.batches[-1].last + 1 if model.segments[-1].batches else model.segments[-1].base
 
     def move_checkpoint(self, fraction: float | None = None) -> None:
@@ -290,34 +298,42 @@ class Pair:
         max_entries: int | None = None,
         io_buffer_bytes: int = 1 << 19,
         give_up_after: int | None = None,
+        die_after: int | None = None,
     ) -> None:
         """A pass, due or not.
 
         Args:
             seal: Roll first.
             give_up_after: How many checkpoints the pass goes through before it is aborted.
+            die_after: How many operations on files it does before the process is killed, to start again.
         """
         if seal:
             self.roll()
         first_dirty = self.model.first_dirty(self.checkpoint)
         if not self.model.config.is_compact or self.model.dirtiness(first_dirty, self.now_ms).cleanable_bytes == 0:
             return
-        values, before = self._live_values(), self.model.batches
+        values, before, old_segments = self._live_values(), self.model.batches, list(self.log.segments)
         index_bytes = {
             segment.base_offset: (segment.offset_index.size_bytes, segment.time_index.size_bytes)
-            for segment in self.log.segments
+            for segment in old_segments
         }
-        old_segments = list(self.log.segments)
-        checkpoints = 0
+        model_pass = partial(
+            CleanedLog.clean,
+            first_dirty=first_dirty,
+            now=self.now_ms,
+            limit=NO_LIMIT if max_entries is None else max_entries,
+            index_bytes=index_bytes,
+        )
+        checkpoints = count()
 
         def checkpoint(_bytes_moved: int) -> None:
-            nonlocal checkpoints
-            checkpoints += 1
-            if give_up_after is not None and checkpoints > give_up_after:
+            if next(checkpoints) == give_up_after:
                 raise CleaningAbortedError
 
         finished = None
-        with suppress(CleaningAbortedError):
+        if die_after is not None:
+            self._files.fail_at = len(self._files.operations) + die_after
+        try:
             finished = clean(
                 self.log,
                 first_dirty,
@@ -326,24 +342,24 @@ class Pair:
                 io_buffer_bytes=io_buffer_bytes,
                 checkpoint=checkpoint,
             )
+        except CleaningAbortedError:
+            self.met["a pass given up"] += 1
+        except PowerLoss:
+            self._start_again_after(model_pass)
+            assert self._live_values() == values
+            return
+        self._files.fail_at = None
         new_segments = [segment for segment in self.log.segments if segment not in old_segments]
-        done = self.model.clean(
-            first_dirty,
-            now=self.now_ms,
-            limit=NO_LIMIT if max_entries is None else max_entries,
-            index_bytes=index_bytes,
-            groups_max=len(new_segments) if finished is None else None,
-        )
+        done = model_pass(self.model, groups_max=len(new_segments) if finished is None else None)
         assert_same(self.log, self.model)
         assert self._live_values() == values, "no pass may change what a reader of the whole log ends up with"
-        assert not [name for name in self.log.files.list(self.log.directory) if name.endswith((".cleaned", ".swap"))]
+        assert not [name for name in self._files.list(self.log.directory) if name.endswith((".cleaned", ".swap"))]
         for segment in new_segments:
             assert_indexes_of_its_batches(segment)
         self.met.update(what_happened(done, before, self.model.batches))
         self.met["a first dirty offset in a segment"] += first_dirty not in index_bytes
         self.met["an aborted transaction kept in the index"] += bool(self.model.aborted)
         if finished is None:
-            self.met["a pass given up"] += 1
             self.met["a pass given up between two groups"] += done.groups > 0
             return
         self.checkpoint, stats = finished
@@ -351,6 +367,29 @@ class Pair:
         assert done.end > first_dirty, "a pass gets on"
         assert_same_pass(stats, done, new_segments)
         self._assert_keys_are_unique(first_dirty, done.end)
+
+    def _start_again_after(self, model_pass: Callable[..., ModelPass]) -> None:
+        """The process was killed in a pass. How many groups are done is found out; each is as it was or as it was to be.
+
+        Only that the last old segments of a group may come back beside the new one, which is no harm.
+        """
+        self.log = reopen(self.log, clean=False, now_ms=self.now_ms, files=self._files.copy())
+        self.leader_epoch += 1
+        self.met["a pass killed"] += 1
+        for groups in count():
+            for segments_back in count():
+                model = deepcopy(self.model)
+                done = model_pass(model, groups_max=groups)
+                if not model.bring_back(done, segments_back):
+                    break
+                model.recover(self.now_ms, 0)
+                if [each.base for each in model.segments] == [each.base_offset for each in self.log.segments]:
+                    with suppress(AssertionError):
+                        assert_same(self.log, model)
+                        self.met["a pass killed between two groups"] += groups > 0
+                        self.model = model
+                        return
+            assert done.groups == groups, "what is left is no state between two groups"
 
     def _live_values(self) -> dict[bytes | None, bytes | None]:
         values = self.model.committed_values()
