@@ -48,7 +48,7 @@ def alter(client: Client, topic: str, **configs: Any) -> None:
 
 
 def let_clean(broker: ottla.Broker) -> None:
-    """Return when there is nothing that the cleaner would do now."""
+    """Return when there is nothing that the cleaner would do now, asking at every millisecond of the broker's clock."""
     assert broker.run(_came_to_rest, broker.inner), "the cleaner does not come to rest"
 
 
