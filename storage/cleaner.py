@@ -27,6 +27,7 @@ from .index import RELATIVE_OFFSET_MAX
 from .map_builder import DirtyMap, build_map
 from .offset_map import BYTES_PER_SLOT, OffsetMap, entries_max
 from .segment import LogSegment
+from .split import overflows, split_segment
 
 IO_BUFFER_BYTES_MIN = 2 << 20
 """What a thread should have at least, whatever `log.cleaner.io.buffer.size` says: reads and writes of 1 MiB cost least,
@@ -37,7 +38,8 @@ Checkpoint = Callable[[int], None]
 
 
 class CleaningAbortedError(Exception):
-    """Raised by a `checkpoint` to end the pass: somebody else needs the log, or the broker stops."""
+    """The pass was given up: its `checkpoint` wants that, as somebody else needs the log or the broker stops, or segments
+    had to be split first. The next pass begins anew."""
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ class Cleaner:
             The next first dirty offset, and what was done.
 
         Raises:
-            CleaningAbortedError: From `checkpoint`. No `.cleaned` file is left.
+            CleaningAbortedError: From `checkpoint`, or segments had to be split. No `.cleaned` file is left.
             CorruptRecordError: A batch or record cannot be read. Groups before it are swapped, its own is untouched.
             OSError: The disk refused.
         """
@@ -162,6 +164,7 @@ class _Pass:
         # An old value must not go for a newer one that a power loss could still take.
         if unsynced := self._log.begin_flush_of_sealed():
             unsynced.sync()
+        self._split_overflowing()
         dirty = self._build_map()
         self._on_map_built()
         rules = BatchFilter(
@@ -180,6 +183,14 @@ class _Pass:
         stats.records_read = rules.records_read
         stats.records_written = stats.records_read - stats.removed.total
         return dirty.end_offset, stats
+
+    def _split_overflowing(self) -> None:
+        """Split segments whose offsets no new segment of their base could hold, and leave the rest to the next pass."""
+        found = [each for each in self._to_clean.segments if overflows(each, self._ends[each.base_offset])]
+        for segment in found:
+            self._swap(split_segment(segment, self._now_ms), [segment])
+        if found:
+            raise CleaningAbortedError(f"offsets of {len(found)} segments did not fit them; they were split")
 
     def _build_map(self) -> DirtyMap:
         start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset

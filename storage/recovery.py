@@ -15,6 +15,8 @@ A clean stop vouches for all of it, so nothing is scanned. After any other stop 
 on disk, and what lies above is read batch by batch with its CRC: at the first byte that is no batch the log ends. The
 caller says which it was.
 
+Segments with offsets more than 31 bits above their base, which old brokers made, are split (see `split`).
+
 Recovery may lose power, too. Each of its steps leaves a directory that the next recovery brings to the same end: in
 particular, segments behind a damaged place are gone from the disk before that place is cut off.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from ..protocol.errors import CorruptRecordError
 from . import paths, producer_snapshots
 from .checkpoints import CorruptCheckpointError
 from .config import LogConfig
@@ -36,7 +39,8 @@ from .paths import TopicPartition
 from .producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
 from .replay import Replay, load_producers
 from .segment import LogSegment
-from .swap import finish_swaps
+from .split import overflows, split_segment
+from .swap import finish_swaps, swap_files
 
 Note = Callable[[str], None]
 
@@ -132,6 +136,7 @@ class _Loader:
             segments = self._recover(segments, unflushed[0].base_offset, epochs)
 
         log_end_offset = segments[-1].next_offset() if segments else self.log_start_offset
+        segments = self._split_overflowing(segments, log_end_offset)
         if segments and log_end_offset < self.log_start_offset:
             self.note(
                 f"the log ends at {log_end_offset}, below its start {self.log_start_offset}: all segments are deleted"
@@ -261,6 +266,30 @@ class _Loader:
                 segment.flush()
                 return [other for other in segments if other.base_offset <= segment.base_offset]
         return segments
+
+    def _split_overflowing(self, segments: Sequence[LogSegment], log_end_offset: int) -> list[LogSegment]:
+        """The segments, each one with offsets too far above its base replaced by several."""
+        found: list[LogSegment] = []
+        ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+        for segment, end_offset in zip(segments, ends, strict=False):  # no segment, one end
+            try:
+                if not overflows(segment, end_offset):
+                    found.append(segment)
+                    continue
+                new = split_segment(segment, self.now_ms)
+            except CorruptRecordError as error:
+                self.note(f"{error}; its offsets do not fit the segment, which cannot be split")
+                found.append(segment)
+                continue
+            swap_files(self.files, self.directory, new, [segment])
+            for path in (
+                *segment.file_paths(),
+                paths.snapshot_path(self.directory, segment.base_offset, paths.DELETED),
+            ):
+                self.files.remove(path)
+            self.note(f"offsets of segment {segment.base_offset} do not fit it: split into {len(new)} segments")
+            found += new
+        return found
 
     def _load_producers_up_to(self, segment: LogSegment, segments: Sequence[LogSegment]) -> None:
         load_producers(

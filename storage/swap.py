@@ -156,7 +156,9 @@ def _segment_that_reaches(
     unfinished: Sequence[int], final: Iterable[paths.SegmentFile], next_offset_of: Callable[[int, str], int]
 ) -> int | None:
     """The segment before the first unfinished one, if its offsets reach into that: those were split off it."""
-    before = [file.base_offset for file in final if file.kind == paths.LOG and file.base_offset < min(unfinished, default=0)]
+    before = [
+        file.base_offset for file in final if file.kind == paths.LOG and file.base_offset < min(unfinished, default=0)
+    ]
     if before:
         with suppress(CorruptRecordError):  # a damaged one was not split
             if next_offset_of(max(before), "") > min(unfinished):

@@ -124,7 +124,7 @@ class CrashSearch(Generic[State, Facts]):
                 if is_searched:
                     look()
                 error = self._result(disk, state, known)
-            except Exception as raised:
+            except Exception as raised:  # noqa: BLE001 -- whatever goes wrong is what is looked for
                 error = _told(raised)
             if error is not None:
                 self.counts.failing += 1
@@ -138,7 +138,7 @@ class CrashSearch(Generic[State, Facts]):
             self.counts.settled += 1
             try:
                 self.check(state, known)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 self._results[key] = _told(error)
             else:
                 self._results[key] = None
