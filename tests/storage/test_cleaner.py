@@ -402,20 +402,20 @@ def test_kafka_3587_the_map_may_fill_up_inside_a_batch() -> None:
 
 @pytest.mark.scenario(216)
 def test_a_map_much_smaller_than_the_keys_converges() -> None:
-    """In small: 100 keys, a map of 10."""
+    """In small: 300 keys, a map of 3."""
     log = make_log()
-    for number in range(400):
-        append(log, (f"k{number * 7 % 100}", str(number)))
+    for number in range(900):
+        append(log, (f"k{number * 7 % 300}", str(number)))
     log.roll(1_000)
     want = latest_values(log)
     end, passes = 0, 0
-    while end < 400:
-        before, (end, _) = end, clean(log, end, max_entries=10)
+    while end < 900:
+        before, (end, _) = end, clean(log, end, max_entries=3)
         assert end > before
         passes += 1
-    assert passes == 40
+    assert passes == 300
     assert latest_values(log) == want
-    assert len(contents(log)) == 100
+    assert len(contents(log)) == 300
 
 
 @pytest.mark.scenario(24)

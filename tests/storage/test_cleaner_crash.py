@@ -116,6 +116,7 @@ def final_state(files: CrashFiles, recovery_point: int) -> list[bytes]:
     return [bytes(each.view) for each in all_batches(clean_once(files, recovery_point))]
 
 
+@pytest.mark.scenario(41, 210)
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 def test_power_loss_anywhere_in_a_pass_and_its_recovery_loses_nothing(
     ordered: bool, capsys: pytest.CaptureFixture[str]

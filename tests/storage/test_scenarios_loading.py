@@ -272,14 +272,37 @@ def test_a_crash_in_a_swap_leaves_all_records_until_the_new_files_are_there_and_
         (".deleted", ".swap"): left,
         (".deleted",): left,
     }
-    met = set()
     for disk in disks:
-        names = disk.list(DIRECTORY)
-        stage = tuple(suffix for suffix in (".cleaned", ".deleted", ".swap") if any(suffix in name for name in names))
-        met.add(stage)
-        recovered = make_log(disk)
-        assert contents(recovered) == wanted[stage], stage
+        recovered = make_log(disk.copy())
+        assert contents(recovered) == wanted[stage_of(disk)]
         assert append(recovered, ("k", "v")) == 12
         clean(recovered)
         assert contents(recovered)[:5] == left
-    assert met == set(wanted)
+    assert set(map(stage_of, disks)) == set(wanted)
+
+
+def stage_of(disk: CrashFiles) -> tuple[str, ...]:
+    """The suffixes of files on their way that there are."""
+    names = disk.list(DIRECTORY)
+    return tuple(suffix for suffix in (".cleaned", ".deleted", ".swap") if any(suffix in name for name in names))
+
+
+@pytest.mark.scenario(129, 130, 131, 132, 133)
+def test_a_crash_in_any_stage_of_a_split_ends_with_the_same_records_in_one_segment_more() -> None:
+    far = 2**31 + 10
+    segments = {0: [0, 1, far, far + 1], far + 5: [far + 5]}
+    files = CrashFiles()
+    files.make_dir(DIRECTORY)
+    for base_offset, found in segments.items():
+        file = files.open(paths.log_path(DIRECTORY, base_offset), create=True)
+        for offset in found:
+            file.append(batch((f"{offset}", "v"), base_offset=offset))
+    disks: list[CrashFiles] = []
+    files.refuse = lambda *_: disks.append(files.copy())  # before each operation
+    make_log(files)
+    for disk in disks:
+        recovered = make_log(disk.copy())
+        assert [offset for offset, _, _ in contents(recovered)] == [0, 1, far, far + 1, far + 5]
+        assert bases(recovered) == [0, far, far + 5]
+        assert append(recovered, ("k", "v")) == far + 6
+    assert set(map(stage_of, disks)) > {(".cleaned",), (".cleaned", ".swap"), (".swap",), (".deleted", ".swap")}
