@@ -44,6 +44,7 @@ def assert_same(log: Log, model: CleanedLog) -> None:
         expected.batches = [
             replace(each, size_bytes=batch.size_bytes) for each, batch in zip(expected.batches, found, strict=True)
         ]
+        assert log.files.mtime_ms(real.file_paths()[0]) == expected.changed
         expected.first_write = _batches_of_first_write(real, expected)
         assert [tuple(txn) for txn in real.txn_index.entries()] == [tuple(txn) for txn in expected.aborted]
         position = 0
