@@ -52,6 +52,8 @@ log = logging.getLogger("ottla.broker")
 STOP_DEADLINE_S = 5.0
 # What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see the README's differences.
 DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
+# Produced batches that worker threads unpack at one time; each may take what a batch may unpack to.
+HEAVY_CHECKS_MAX = 2
 
 CLUSTER_DEFAULT = ""
 """The catalog's name for dynamic configs of all nodes."""
@@ -80,6 +82,7 @@ class Broker:
         """Held from reading what is configured to writing what shall be, so that no change is lost."""
         self.handlers = Handlers()
         self.waits = Waits()
+        self.heavy_checks = trio.CapacityLimiter(HEAVY_CHECKS_MAX)
         self.topics = Topics()
         self.flusher = Flusher(clock)
         self.keyless_refused = Meter()

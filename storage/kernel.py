@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""The cleaner's inner loops: every record of a dirty log goes through here, and nothing else sees a record's bytes.
+"""The inner loops: every record of a dirty log and of a produced batch goes through here, and nothing else sees its bytes.
 
 One file, two lives. Compiled by Cython (when the package is built and a C compiler is there) it runs without the GIL at
 millions of records a second; interpreted it gives the same bytes, two hundred times slower. It is written in Cython's
@@ -8,6 +8,7 @@ C's. Types for everybody else are in `kernel.pyi`.
 
     KeyMap         first half of a pass    batches of the dirty part -> table, dead bits, tombstone bits
     RecordFilter   second half             batches of all segments   -> batches to write, index entries
+    check_records  before an append        one produced batch        -> whether its records are what its header says
 
 The table holds, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
 record's place in the dirty part, so that holes in the offsets cost nothing.
@@ -98,7 +99,23 @@ DROPPED = cython.declare(cython.int, 11)
 REWRITTEN = cython.declare(cython.int, 12)
 
 
+# What `check_records` found.
+SOUND = cython.declare(cython.int, 0)
+DAMAGED = cython.declare(cython.int, 1)
+MISNUMBERED = cython.declare(cython.int, 2)
+LEFT_OVER = cython.declare(cython.int, 3)
+KEYLESS = cython.declare(cython.int, 4)
+UNTIMELY = cython.declare(cython.int, 5)
+
 # The same for Python, which cannot see declared numbers.
+Found = SimpleNamespace(
+    SOUND=SOUND,
+    DAMAGED=DAMAGED,
+    MISNUMBERED=MISNUMBERED,
+    LEFT_OVER=LEFT_OVER,
+    KEYLESS=KEYLESS,
+    UNTIMELY=UNTIMELY,
+)
 Stop = SimpleNamespace(
     DONE=DONE,
     COMPRESSED=COMPRESSED,
@@ -1206,3 +1223,114 @@ class RecordFilter:
         self.last_offset = last
         self.batches += 1
         return 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def after_field(b: cython.const[u8][::1], p: i64, end: i64) -> i64:
+    """The position after a length and as many bytes below `end` (none if it is negative); -1 if there are too few."""
+    size: i64
+    size, p = varint(b, p, end)
+    if p < 0 or size > end - p:
+        return -1
+    return p + size if size > 0 else p
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def after_headers(b: cython.const[u8][::1], p: i64, end: i64) -> i64:
+    """The same for the headers of a record."""
+    size: i64
+    count: i64
+    count, p = varint(b, p, end)
+    if p < 0 or count < 0:
+        return -1
+    while count > 0:
+        count -= 1
+        size, p = varint(b, p, end)
+        if p < 0 or size < 0 or size > end - p:
+            return -1
+        p = after_field(b, p + size, end)
+        if p < 0:
+            return -1
+    return p
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def walk(
+    b: cython.const[u8][::1],
+    p: i64,
+    i: i64,
+    count: i64,
+    base_timestamp: i64,
+    earliest: i64,
+    latest: i64,
+    wants_keys: cython.bint,
+    top: i64,
+) -> tuple[cython.int, i64, i64, i64]:
+    """(What was found, where, at which number, max timestamp)."""
+    end: i64 = len(b)
+    at: i64
+    size: i64
+    delta: i64
+    number: i64
+    timestamp: i64
+    record_end: i64
+    while i < count:
+        size, at = varint(b, p, end)
+        if at < 0 or size < 1 or size > end - at:
+            return DAMAGED, p, i, top
+        record_end = at + size
+        delta, at = varlong(b, at + 1, record_end)
+        if at < 0:
+            return DAMAGED, p, i, top
+        number, at = varint(b, at, record_end)
+        if at < 0:
+            return DAMAGED, p, i, top
+        size, at = varint(b, at, record_end)
+        if at < 0 or size > record_end - at:
+            return DAMAGED, p, i, top
+        at = after_field(b, at + size if size > 0 else at, record_end)
+        if at < 0:
+            return DAMAGED, p, i, top
+        if after_headers(b, at, record_end) != record_end:
+            return DAMAGED, p, i, top
+        if number != i:
+            return MISNUMBERED, p, i, top
+        p = record_end
+        i += 1
+        if wants_keys and size < 0:
+            return KEYLESS, p, i, top
+        timestamp = signed(cython.cast(u64, base_timestamp) + cython.cast(u64, delta))
+        if timestamp != -1 and (timestamp < earliest or timestamp > latest):
+            return UNTIMELY, p, i, timestamp
+        top = max(top, timestamp)
+    return SOUND if p == end else LEFT_OVER, p, i, top
+
+
+def check_records(
+    b: cython.const[u8][::1],
+    p: i64,
+    i: i64,
+    count: i64,
+    base_timestamp: i64,
+    earliest: i64,
+    latest: i64,
+    wants_keys: cython.bint,
+    top: i64,
+    frees_the_gil: cython.bint,
+):
+    found: cython.int
+    if p < 0 or p > len(b):
+        raise IndexError("no record begins here")
+    if frees_the_gil:
+        with cython.nogil:
+            found, p, i, top = walk(b, p, i, count, base_timestamp, earliest, latest, wants_keys, top)
+    else:
+        found, p, i, top = walk(b, p, i, count, base_timestamp, earliest, latest, wants_keys, top)
+    return found, p, i, top

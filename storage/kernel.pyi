@@ -163,3 +163,45 @@ class RecordFilter:
 
     def stamp(self, b: BytesLike, pos: int, block: BytesLike, out: BytesLike) -> tuple[int, int]:
         """Rewrite such a batch with all its records and the new delete horizon; the same results."""
+
+class Found:
+    """What `check_records` stopped at."""
+
+    SOUND: Final = 0
+    """Nothing: all records are there, and nothing else."""
+    DAMAGED: Final = 1
+    """A record that leaves its batch, or is not as long as its fields."""
+    MISNUMBERED: Final = 2
+    """A record whose offset delta is not its number."""
+    LEFT_OVER: Final = 3
+    """Bytes behind the last record."""
+    KEYLESS: Final = 4
+    """A record without a key, where keys are wanted."""
+    UNTIMELY: Final = 5
+    """A record whose timestamp is out of bounds."""
+
+def check_records(
+    b: BytesLike,
+    p: int,
+    i: int,
+    count: int,
+    base_timestamp: int,
+    earliest: int,
+    latest: int,
+    wants_keys: bool,
+    top: int,
+    frees_the_gil: bool,
+) -> tuple[int, int, int, int]:
+    """Walk a records block, unpacked, from record number `i` at position `p` on, to the first that is not right.
+
+    Args:
+        b: Ends with the block.
+        earliest, latest: Bounds for every timestamp but -1, both inclusive.
+        top: The max timestamp so far.
+        frees_the_gil: For blocks so long that the wait for the interpreter lock afterwards does not count.
+
+    Returns:
+        (Found, position, number, max timestamp). Position and number are those of the damaged or misnumbered record, or
+        of the one after a keyless or untimely one, where the walk may go on. After an untimely record its timestamp
+        stands in the place of the max timestamp.
+    """

@@ -33,7 +33,7 @@ from .replay import load_producers, update_producers
 from .retention import deletable_segments
 from .segment import LogSegment
 from .swap import swap_files
-from .validation import AppendOrigin, validate_and_assign
+from .validation import AppendOrigin, CheckedBatch, assign, check_batch
 
 __all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "Log"]
 
@@ -103,22 +103,45 @@ class Log(LogReader):
 
     # Appending
 
-    def append(
+    def check(
         self,
         records: memoryview,
         *,
         now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        at_once: bool = False,
+    ) -> CheckedBatch:
+        """The first step of an append, and the one that may take long: any thread may do it, for any number of batches.
+
+        Arguments and errors as for `append`.
+        """
+        return check_batch(
+            records,
+            topic_partition=self.topic_partition,
+            config=self.config,
+            now_ms=now_ms,
+            origin=origin,
+            at_once=at_once,
+        )
+
+    def append(
+        self,
+        records: memoryview | CheckedBatch,
+        *,
+        now_ms: int,
         leader_epoch: int = 0,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        at_once: bool = False,
     ) -> AppendInfo:
         """Check a produced record batch, give its records offsets and write it.
 
         Args:
             records: One record batch (magic 2), as received. Offsets and leader epoch, and under LogAppendTime the
-                timestamps, are patched in place.
+                timestamps, are patched in place. Or what `check` made of it.
             now_ms: Wall clock, for timestamp bounds, LogAppendTime and rolling.
             leader_epoch: Epoch of the partition's leader, written into each batch.
             origin: Who writes; only a COORDINATOR may write control batches.
+            at_once: Others wait for this thread: what takes longer than 200 µs to check is left to another one.
 
         Returns:
             The offsets given (both inclusive), or for a producer's repetition those given the first time.
@@ -129,6 +152,7 @@ class Log(LogReader):
                 `segment.bytes`); OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH and the like. Nothing was
                 written. KAFKA_STORAGE_ERROR: the disk refused, now or earlier; the log is offline and as it was
                 before the call.
+            HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
 
         Readable on return, durable after the next `flush`.
         Source: KIP-98 (batches, sequences), KIP-101 (leader epochs).
@@ -137,15 +161,13 @@ class Log(LogReader):
             raise self._offline()
         config = self.config
         base_offset = self.log_end_offset
-        valid = validate_and_assign(
-            records,
-            topic_partition=self.topic_partition,
-            config=config,
-            next_offset=base_offset,
-            now_ms=now_ms,
-            leader_epoch=leader_epoch,
-            origin=origin,
-        )
+        if not isinstance(records, CheckedBatch):
+            checked = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
+        elif records.config is config:
+            checked = records
+        else:  # the topic was reconfigured meanwhile
+            checked = self.check(records.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
+        valid = assign(checked, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
         batch = valid.batches[0]
         if batch.size_bytes > config.segment_bytes:
             raise KafkaError(

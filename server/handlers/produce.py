@@ -6,9 +6,13 @@ Behaviour
 - `acks=1` and `acks=-1` are the same here, since nothing is replicated; `acks=-1` honours
   `min.insync.replicas` against the partition's replicas.
 - With `flush.messages` the answer waits for the sync that makes it true.
+- A batch that takes long to check is checked in a worker thread. The connection's next request waits for it, so the
+  order of its batches is kept; other connections do not.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import trio
 
@@ -26,7 +30,8 @@ from ...protocol.messages.produce import (
 )
 from ...protocol.records import HEADER_BYTES
 from ...storage.log import Log
-from ...storage.validation import NO_KEY, InvalidRecordError
+from ...storage.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
+from ...storage.validation import CheckedBatch
 from ..connection import Context
 from ..routing import NotLeaderError, endpoints, led_partition
 
@@ -124,7 +129,16 @@ async def _append(
                 f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, "
                 f"min.insync.replicas is {broker.min_insync_replicas(partition)}",
             )
-        done = log.append(records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch)
+        checked: memoryview | CheckedBatch = records
+        while True:
+            try:
+                done = log.append(
+                    checked, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
+                )
+                break
+            except HeavyBatchError:
+                check = partial(log.check, records, now_ms=broker.clock.now_ms())
+                checked = await trio.to_thread.run_sync(check, limiter=broker.heavy_checks)
         if not done.duplicate:
             broker.waits.grew(partition.topic_partition, len(records))
         if log.needs_flush:

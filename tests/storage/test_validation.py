@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -13,16 +13,11 @@ from hypothesis import strategies as st
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ottla.protocol.records import RecordBatch
+from ottla.storage import kernel
 from ottla.storage.config import LogConfig
 from ottla.storage.paths import TopicPartition
-from ottla.storage.validation import (
-    RECORD_ERRORS_MAX,
-    AppendOrigin,
-    InvalidRecordError,
-    RecordError,
-    ValidatedBatches,
-    validate_and_assign,
-)
+from ottla.storage.record_checks import RECORD_ERRORS_MAX, InvalidRecordError, RecordError
+from ottla.storage.validation import AppendOrigin, ValidatedBatches, assign, check_batch
 from support.batches import COMMIT, Pair, batch, broken, contents, marker
 
 NOW_MS = 1_700_000_000_000
@@ -31,6 +26,16 @@ CODECS = range(5)
 CODEC_NAMES = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
 COMPACT: dict[str, Any] = {"cleanup_policy": ("compact",)}
 STAMPING: dict[str, Any] = {"message_timestamp_type": "LogAppendTime"}
+
+EVERY_RECORD, WHERE_FORCED = "every record", "where something forces it"
+
+
+@pytest.fixture(params=[EVERY_RECORD, WHERE_FORCED], autouse=True, scope="module")
+def looked_at(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Which records are looked at: what the kernel makes of it if it is compiled, and if it is not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "COMPILED", request.param == EVERY_RECORD)
+        yield request.param
 
 
 def validate(
@@ -41,15 +46,10 @@ def validate(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     **config: Any,
 ) -> ValidatedBatches:
-    return validate_and_assign(
-        data,
-        topic_partition=TopicPartition("t", 0),
-        config=LogConfig(**config),
-        next_offset=next_offset,
-        now_ms=NOW_MS,
-        leader_epoch=leader_epoch,
-        origin=origin,
+    checked = check_batch(
+        data, topic_partition=TopicPartition("t", 0), config=LogConfig(**config), now_ms=NOW_MS, origin=origin
     )
+    return assign(checked, next_offset=next_offset, now_ms=NOW_MS, leader_epoch=leader_epoch)
 
 
 def refusal(data: bytes | bytearray, **options: Any) -> KafkaError:
@@ -411,13 +411,24 @@ def test_a_batch_that_grows_beyond_max_message_bytes_by_recompression_is_too_lar
     assert refusal(data, compression_type="uncompressed", max_message_bytes=1_000).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_recompression_finds_damaged_records() -> None:
+def test_damaged_records_are_found_where_they_are_looked_at(looked_at: str) -> None:
     data = produced(("key", "value"))
     data[61] ^= 0x02
     with_crc(data)
 
-    assert validate(copy.copy(data)).last_offset == 0  # nobody looks
     assert refusal(data, compression_type="gzip").code == ErrorCode.INVALID_RECORD
+    if looked_at == EVERY_RECORD:
+        assert refusal(data).code == ErrorCode.INVALID_RECORD
+    else:
+        assert validate(data).last_offset == 0
+
+
+def test_a_max_timestamp_that_is_not_the_records_is_put_right_where_they_are_looked_at(looked_at: str) -> None:
+    for stated in (NOW_MS - 5, NOW_MS + 5):
+        valid = validate(build_batch([(0, NOW_MS, b"k", b"v", ())], max_timestamp=stated))
+
+        assert valid.max_timestamp == (NOW_MS if looked_at == EVERY_RECORD else stated)
+        assert RecordBatch(valid.records).is_crc_valid()
 
 
 # --- anything ---------------------------------------------------------------------------------------------------
