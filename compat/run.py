@@ -23,6 +23,7 @@ SUITES = (
     "aiokafka",
     "nodes",
     "fuzz",
+    "apache_kafka.differential",
     "apache_kafka",
     "apache_kafka.md5_keys",
     "wheel",
@@ -105,7 +106,7 @@ def wait(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
 
 
 def print_table(outcomes: list[Outcome]) -> None:
-    print(f"\n{'suite':18} {'result':10} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
+    print(f"\n{'suite':26} {'result':10} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
     for outcome in outcomes:
         print(line(outcome))
     passed, failed, skipped = (
@@ -116,9 +117,9 @@ def print_table(outcomes: list[Outcome]) -> None:
 
 def line(outcome: Outcome) -> str:
     if outcome.result.startswith("not run"):
-        return f"{outcome.suite:18} {outcome.result}"
+        return f"{outcome.suite:26} {outcome.result}"
     counts = f"{outcome.passed:>7} {outcome.failed:>7} {outcome.skipped:>8}"
-    return f"{outcome.suite:18} {outcome.result:10} {counts} {outcome.seconds:8.0f}"
+    return f"{outcome.suite:26} {outcome.result:10} {counts} {outcome.seconds:8.0f}"
 
 
 if __name__ == "__main__":

@@ -71,7 +71,8 @@ def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 class ApacheKafkaProcess(BrokerProcess):
     """Apache Kafka on a temporary data directory and free ports.
 
-    The first start formats the directory. `overrides` are lines of server.properties.
+    The first start formats the directory, with `features` finalized at these levels instead of the newest.
+    `overrides` are lines of server.properties.
     """
 
     kind = "apache-kafka"
@@ -83,9 +84,11 @@ class ApacheKafkaProcess(BrokerProcess):
         overrides: dict[str, str] | None = None,
         keep: bool = False,
         heap: str = "512m",
+        features: dict[str, int] | None = None,
     ) -> None:
         super().__init__(data=data, overrides=overrides, keep=keep)
         self.heap = heap
+        self.features = features or {}
         self.addresses = [f"127.0.0.1:{free_port()}"]
         self.controller_port = free_port()
 
@@ -114,7 +117,8 @@ class ApacheKafkaProcess(BrokerProcess):
         config.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
         if not (self.data / "meta.properties").exists():
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-            done = tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(config))
+            features = [f"--feature={name}={level}" for name, level in self.features.items()]
+            done = tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(config), *features)
             if done.returncode:
                 raise RuntimeError(f"formatting failed:\n{done.stdout}{done.stderr}")
         return java("kafka.Kafka", str(config), heap=self.heap)

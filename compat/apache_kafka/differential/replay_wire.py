@@ -1,0 +1,122 @@
+"""Plays a recorded history on Ottla, over the wire, by Kafka's clock, and compares what it answers and leaves.
+
+The broker runs in this process with a clock that stands still but for the history's own times, so a pass goes by exactly
+the millisecond that Kafka's went by, and whatever depends on time can be compared as it is.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import trio
+
+from ottla.server.clock import Clock
+from ottla.server.embedded import Broker
+from ottla.storage.offset_map import BYTES_PER_SLOT
+from ottla.storage.paths import TopicPartition
+
+from ...support.segment_files import cleaner_checkpoint
+from .compare import Findings, compare_dumps
+from .history import HELD_BACK, History, Step
+from .look import dump, scratch_folder
+from .wire import TOPIC, Wire
+
+BACKOFF_MS = 1
+DEDUPE_BYTES = 4 << 20
+PASS_TIMEOUT_S = 5.0
+IO_BUFFERS_BYTES = (524_288, 1_024)
+"""Kafka's default, and one that cuts nearly every segment into several chunks."""
+
+
+class OttlaAtKafkasTime:
+    """Ottla on a data directory of its own; `at` moves its clock."""
+
+    def __init__(self, recorded: History, data: Path) -> None:
+        self.now_ms = recorded.start_ms
+        self.data = data
+        overrides = {
+            "log.cleaner.backoff.ms": str(BACKOFF_MS),
+            "log.cleaner.dedupe.buffer.size": str(DEDUPE_BYTES),
+            "log.cleaner.io.buffer.size": str(IO_BUFFERS_BYTES[recorded.seed % 2]),
+        }
+        if recorded.map_entries is not None:
+            factor = (recorded.map_entries + 0.5) / (DEDUPE_BYTES // BYTES_PER_SLOT)
+            overrides["log.cleaner.io.buffer.load.factor"] = f"{factor:.9f}"
+        self.broker = Broker(
+            str(data), profile="kafka", overrides=overrides, clock=Clock(lambda: recorded.start_ms), rng=Random(0)
+        )
+
+    def at(self, now_ms: int) -> None:
+        if now_ms > self.now_ms:
+            self.broker.advance_clock(now_ms - self.now_ms)
+            self.now_ms = now_ms
+
+    def rounds(self, topic: str) -> None:
+        """Until the cleaner has gone all round, and has deleted what it deletes."""
+        for _ in range(2):
+            self.at(self.now_ms + BACKOFF_MS)
+            self.broker.run(self._round_at, topic, self.now_ms)
+
+    async def _round_at(self, topic: str, now_ms: int) -> None:
+        manager = self.broker.inner.cleaning.manager
+        with trio.fail_after(PASS_TIMEOUT_S):
+            while (manager.last_selection_ms or 0) < now_ms or manager.is_busy(TopicPartition(topic, 0)):
+                await trio.sleep(0.0005)
+
+    def wait_for_checkpoint(self, topic: str, offset: int) -> None:
+        """Until the cleaner got there, or it is clear that it does not."""
+        deadline_s = time.monotonic() + PASS_TIMEOUT_S
+        while cleaner_checkpoint(self.data, topic) != offset and time.monotonic() < deadline_s:
+            time.sleep(0.002)
+
+
+@contextmanager
+def ottla_for(recorded: History) -> Iterator[OttlaAtKafkasTime]:
+    with scratch_folder() as folder:
+        ottla = OttlaAtKafkasTime(recorded, Path(folder))
+        with ottla.broker:
+            yield ottla
+
+
+def replay(recorded: History, findings: Findings) -> None:
+    """Play and compare one history."""
+    topic = recorded.name
+    with ottla_for(recorded) as ottla:
+        wire = Wire(ottla.broker.bootstrap)
+        try:
+            wire.create_topic(topic, recorded.configs)
+            for number, step in enumerate(recorded.steps):
+                play(ottla, wire, topic, step, findings.at(f"{recorded.name} {recorded.theme}, step {number}"))
+        finally:
+            wire.close()
+
+
+def play(ottla: OttlaAtKafkasTime, wire: Wire, topic: str, step: Step, findings: Findings) -> None:
+    ottla.at(step["at"])
+    match step["do"]:
+        case "produce":
+            if (append_time_ms := step["answer"][2]) > 0:
+                ottla.at(append_time_ms)
+            findings.equal("answer to Produce", step["answer"], wire.produce(topic, bytes.fromhex(step["batch"])))
+            return
+        case "configs":
+            wire.set_configs(TOPIC, topic, step["set"])
+            return
+        case "delete":
+            findings.equal("answer to DeleteRecords", step["answer"], wire.delete_records(topic, step["offset"]))
+            return
+        case "rounds":
+            ottla.rounds(topic)
+        case "pass":
+            wire.set_configs(TOPIC, topic, step["set"])
+            ottla.at(step["now"])
+            if step["passes"]:
+                ottla.wait_for_checkpoint(topic, step["passes"][-1][1])
+            ottla.rounds(topic)
+            wire.set_configs(TOPIC, topic, HELD_BACK)
+            findings.passes += len(step["passes"])
+    expected = step["dump"]
+    times = [asked for asked, *_ in expected["offsets"] if asked >= 0]
+    compare_dumps(findings, expected, dump(wire, topic, ottla.data, times=times))
