@@ -28,8 +28,14 @@ def swap_files(
            sync_dir                    from here on the swap is finished after a crash, before it is undone
         2. old ones -> .deleted        0.log.swap     0.log.deleted  310.log.deleted  550.log.deleted  700.log
            sync_dir                    from here on no old file can come back beside the new one
+                                       (a start does not clear away one that begins behind the new segment's last
+                                       offset: each of these goes for good before the next, and log before indexes)
         3. .swap -> final              0.log          0.log.deleted  310.log.deleted  550.log.deleted  700.log
            sync_dir
+
+    In 2, old segments behind the new one's last offset (nothing was left of them) get a sync_dir each: a start that
+    finishes a swap does not know that they belong to it, so they may come back, but a deleted key's value only with the
+    tombstone that comes after it.
 
     In 2, the producer snapshots of merged-away bases (310, 550) go too: no segment begins there any more.
 
@@ -60,9 +66,11 @@ def swap_files(
         segment.change_suffix(paths.CLEANED, paths.SWAP)
         files.sync_dir(directory)
     new_bases = {segment.base_offset for segment in new_segments}
+    new_end = max(new_segments[-1].next_offset(), new_segments[-1].base_offset + 1)
     for segment in old_segments:
         _load_indexes(segment)
-        segment.rename_deleted()
+        # A value must not outlive its tombstone, nor aborted data the index that tells of it.
+        segment.rename_deleted(log_first=segment.base_offset >= new_end)
         if segment.base_offset not in new_bases:
             snapshot = paths.snapshot_path(directory, segment.base_offset)
             if files.exists(snapshot):

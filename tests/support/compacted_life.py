@@ -26,6 +26,7 @@ from ottla.storage.log import AppendOrigin, Log
 from ottla.storage.manager import LogManager
 from ottla.storage.paths import TopicPartition
 from ottla.storage.producers import ABORT_MARKER, read_marker
+from ottla.storage.replay import update_producers
 from support.batches import Pair, batch, marker
 from support.crash_files import CrashFiles
 from support.make_log import all_batches, clean
@@ -62,8 +63,13 @@ class Broker:
     def log(self) -> Log:
         return self.manager.logs[TP]
 
-    def clean(self, between: Callable[[], object] = lambda: None) -> None:
-        """The pass that is due, as the server runs it; `between` is called once, in the midst of it."""
+    def clean(self, between: Callable[[], object] = lambda: None, max_entries: int | None = None) -> None:
+        """The pass that is due, as the server runs it.
+
+        Args:
+            between: Called once, in the midst of it.
+            max_entries: Of the map.
+        """
         chosen = self.cleaning.filthiest(self.now_ms)
         if chosen is None:
             return
@@ -73,7 +79,9 @@ class Broker:
             if bytes_moved and waiting:
                 waiting.pop()()
 
-        end_offset, _ = clean(self.log, chosen.first_dirty_offset, now_ms=self.now_ms, checkpoint=checkpoint)
+        end_offset, _ = clean(
+            self.log, chosen.first_dirty_offset, now_ms=self.now_ms, max_entries=max_entries, checkpoint=checkpoint
+        )
         self.cleaning.save_end_offset(chosen, end_offset)
         self.cleaning.done_cleaning(chosen)
 
@@ -111,10 +119,10 @@ class History:
     def values(self, start: int, end: int) -> Values:
         """What a read_committed reader from `start` on has for each key at `end`."""
         found: Values = {}
-        for each in self.batches:
-            if each.is_control or each.base_offset >= end or each.base_offset in self._aborted(end):
-                continue
-            found.update((record.key, record.value) for record in each.records() if record.offset >= start)
+        aborted = self._aborted(end)
+        for each in self._below(end):
+            if not each.is_control and each.base_offset not in aborted:
+                found.update((record.key, record.value) for record in each.records() if record.offset >= start)
         return {key: value for key, value in found.items() if value is not None}
 
     def after_loss(self, log: Log, flushed: int) -> History:
@@ -326,6 +334,24 @@ class CompactedLife:
         self._appended = self.history.end
         self.log.append(memoryview(made), now_ms=1_000, origin=origin)
         self._acknowledged = self.log.log_end_offset
+
+    def append_beyond(self, offset: int, made: bytearray) -> None:
+        """Put a batch at `offset` into the active segment, as brokers did that did not roll where offsets end to fit."""
+        made[:8] = offset.to_bytes(8, "big")
+        found = RecordBatch(bytes(made))
+        self.history.batches.append(found)
+        self._appended = self._acknowledged = self.history.end
+        segment = self.log.segments.active
+        segment.log_file.append(made)
+        if (aborted := update_producers(self.log.producers, found)) is not None:
+            segment.txn_index.append(aborted)
+        self.log.log_end_offset = self.history.end
+
+    def flush(self) -> None:
+        """Make all appends durable, and have the checkpoint say so."""
+        assert self.broker is not None
+        self.log.flush(self.now_ms)
+        self.broker.manager.checkpoint_recovery_points()
 
     def reconfigure(self, **changes: object) -> None:
         self.log.config = replace(self.log.config, **changes)  # type: ignore[arg-type]

@@ -176,7 +176,7 @@ class CrashFiles:
         fail_at: Before the operation of this number the power goes: it and every later one raise PowerLoss.
         before_step: Called before each operation; may look at the disk, with `after_crash`, but not change it.
         refuse: Called before each operation with its name, its path and the bytes it adds; may raise OSError.
-        skipped: Asked before each `sync` and `sync_dir`, with its name; True makes it do nothing.
+        skipped: Asked before each `sync` and `sync_dir`, with its name; True makes it do nothing. Holds after a restart.
         now_ms: The clock of modification times.
         free_bytes: Space left; an append beyond it is ENOSPC.
     """
@@ -425,6 +425,7 @@ class CrashFiles:
     def _restarted(self, found: dict[str, Node], contents: dict[Inode, bytes]) -> CrashFiles:
         files = CrashFiles()
         files.now_ms = self.now_ms
+        files.skipped = self.skipped
         files.free_bytes = self.free_bytes
         copies: dict[Node, Node] = {}
         for path, node in sorted(found.items()):
