@@ -164,3 +164,36 @@ def test_a_value_that_is_not_on_disk_yet_does_not_displace_one_that_is(ordered: 
         states += 1
         assert committed(make_log(disk, recovery_point=1))[b"a"] in (b"1", b"2")
     assert states > 50
+
+
+def test_a_deleted_key_does_not_come_back_with_the_last_segments_of_a_group() -> None:
+    """Of the group's three segments the last two lose everything; a start does not know that they were in it."""
+    files = CrashFiles()
+    log = make_log(files, delete_retention_ms=10)
+    append(log, ("a", "1"), roll=True)
+    append(log, ("k", "1"), roll=True)
+    append(log, ("b", "1"), ("k", None), roll=True)
+    log.config = replace(log.config, segment_bytes=1)
+    # The map ends with `b`: the tombstone gets its horizon, and the value stays.
+    first_dirty, _ = clean(log, now_ms=2_000, max_entries=3)
+    assert first_dirty == 3 and committed(log) == {b"a": b"1", b"b": b"1"}
+    group_bytes = log.size_bytes
+    log.config = replace(log.config, segment_bytes=1 << 20)
+    append(log, ("b", "2"), now_ms=3_000, roll=True)
+    append(log, ("c", "1"), now_ms=3_000, roll=True)
+    log.close(3_000)
+    files.sync_all()
+
+    def pass_over(disk: CrashFiles) -> Log:
+        log = make_log(disk, clean_shutdown=True, segment_bytes=group_bytes)
+        clean(log, first_dirty, now_ms=5_000)
+        return log
+
+    def bases(log: Log) -> list[int]:
+        return [segment.base_offset for segment in log.segments]
+
+    assert bases(pass_over(files.copy())) == [0, 4, 6]
+    disks = distinct(power_losses(pass_over, files, ordered=False))
+    logs = [make_log(disk) for disk in disks.values()]
+    assert [0, 2, 4, 5, 6] in map(bases, logs), "the third segment comes back, but the second only with it"
+    assert not [log for log in logs if committed(log) != {b"a": b"1", b"b": b"2", b"c": b"1"}]
