@@ -59,6 +59,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_arguments: object) -> None:
+        from ..storage.kernel import COMPILED
+
+        print(f"ottla {__version__} ({'compiled' if COMPILED else 'interpreted'} cleaner kernel)")
+        parser.exit()
+
+
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
@@ -86,7 +94,9 @@ def _parser() -> Parser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"ottla {__version__}")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version, and which cleaner kernel this is"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_serve(commands)
     _add_topics(commands)

@@ -14,6 +14,7 @@ import trio
 from ..storage.catalog import CatalogError
 from ..storage.config import ConfigError
 from ..storage.files import DirectoryLockedError, OsFiles
+from ..storage.kernel import COMPILED
 from ..storage.manager import DataDirectoryError
 from .broker import run_broker
 from .config import StaticConfig
@@ -51,6 +52,8 @@ def serve(options: argparse.Namespace) -> int:
         static = _configuration(options)
         for line in static.warnings:
             log.warning("%s", line)
+        if not COMPILED:
+            log.warning("the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is")
         _prepare_process()
         trio.run(_run, static, options.hello)
     except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:

@@ -31,7 +31,8 @@ class CleanOutput:
             chunk_bytes: What is read at a time; batches may grow a little when they are rewritten.
             written: Told the bytes of each write.
         """
-        self.view = memoryview(bytearray(chunk_bytes + _ROOM_BYTES))
+        self._size_bytes = chunk_bytes + _ROOM_BYTES
+        self.view = memoryview(bytearray(self._size_bytes))
         self.filled = 0
         self._written = written
         self._rebuilt = array("q", bytes(16 * BATCHES_MAX))
@@ -44,6 +45,8 @@ class CleanOutput:
     def begin(self, segment: LogSegment) -> None:
         """Write to this segment, which was just created, from now on."""
         self._segment = segment
+        if len(self.view) > self._size_bytes:
+            self.view = memoryview(bytearray(self._size_bytes))
         self.kernel.begin_segment(
             segment.base_offset,
             segment.config.index_interval_bytes,

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from ..protocol.batch_builder import pack_batch, seal_batch
 from ..protocol.errors import CorruptRecordError
-from ..protocol.records import DELETE_HORIZON_BIT, HEADER_BYTES, NO_TIMESTAMP, RecordBatch
+from ..protocol.records import DELETE_HORIZON_BIT, NO_TIMESTAMP, RecordBatch
 from .batch_chunks import unreadable
 from .clean_output import CleanOutput
 from .kernel import RecordFilter, Stop
@@ -42,10 +42,6 @@ from .transaction_state import TransactionState
 Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
 
 _PRODUCERS_MAX = 256
-_GROWTH_BYTES = 16
-"""By which a record may grow when its batch is rewritten: its timestamp delta, and its length with it."""
-
-_RECORD_BYTES_MIN = 7
 
 
 @dataclass(slots=True)
@@ -129,6 +125,7 @@ class BatchFilter:
     def begin_segment(self) -> None:
         """`transactions` was told of those in the next source segment."""
         self._kernel.wary_from = self.transactions.wary_from
+        self._rewritten = memoryview(bytearray())
 
     def take(self, segment: LogSegment, view: memoryview, size_bytes: int) -> int:
         """Put into the output what stays of the whole batches of `view[:size_bytes]`; returns how many bytes these are.
@@ -151,7 +148,7 @@ class BatchFilter:
                 raise unreadable(segment, view, at)
             batch = RecordBatch(view, at)
             if stop == Stop.FLUSH:
-                output.make_room(_room_for(batch))
+                output.make_room(kernel.room_for(view, at, batch.size_bytes))
             elif stop == Stop.GROW:
                 kernel.grow(batch.record_count)
             elif stop == Stop.TRANSACTION and not self.transactions.on_data(batch):
@@ -213,9 +210,7 @@ class BatchFilter:
             self._kernel.grow(batch.record_count)
             size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
         if outcome == Stop.FLUSH:
-            self._rewritten = memoryview(
-                bytearray(2 * (HEADER_BYTES + len(payload) + _GROWTH_BYTES * batch.record_count))
-            )
+            self._rewritten = memoryview(bytearray(self._kernel.room_for(view, at, len(payload))))
             size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
         if outcome == Stop.CORRUPT:
             raise unreadable(segment, view, at)
@@ -256,10 +251,3 @@ class BatchFilter:
             # By offset, not by sequence number: a producer may begin its sequence anew (KAFKA-8335).
             return batch.last_offset == last.last_data_offset
         return batch.is_control and batch.producer_epoch == last.producer_epoch
-
-
-def _room_for(batch: RecordBatch) -> int:
-    """What a batch may come to at most, whatever it says of its records."""
-    return (
-        HEADER_BYTES + batch.size_bytes + _GROWTH_BYTES * min(batch.record_count, batch.size_bytes // _RECORD_BYTES_MIN)
-    )

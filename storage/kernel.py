@@ -80,6 +80,7 @@ DELETE_HORIZON = cython.declare(i64, 0x40)
 
 RECORD_MIN = cython.declare(i64, 7)  # six one-byte fields and their length
 GROWTH_MAX = cython.declare(i64, 16)  # a record's new timestamp delta and length, at their longest
+ENTRY_MAX = cython.declare(i64, 0x7FFFFFFF)  # what an index entry can say of offset and position
 OFFSET_LIMIT = cython.declare(i64, 1 << 62)
 BLOCK = cython.declare(i64, 64)
 
@@ -884,6 +885,12 @@ class RecordFilter:
                 outcome = self.take(b, pos, block, 0, len(block), out, 0, True)
         return self.end, outcome
 
+    def room_for(self, b: cython.const[u8][::1], pos: i64, size: i64):
+        """What the batch at `pos`, whose records take `size` bytes unpacked, may come to when it is rewritten."""
+        if pos < 0 or len(b) - pos < HEADER:
+            raise IndexError("a header ends where its buffer does")
+        return HEADER + size + GROWTH_MAX * max(0, min(big32(b, pos + COUNT), size // RECORD_MIN))
+
     def stamp(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1], out: u8[::1]):
         """Rewrite a batch, given as to `filter_block`, with all its records and the delete horizon of this pass."""
         i: i64
@@ -1206,7 +1213,13 @@ class RecordFilter:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last
-        if self.unindexed > self.interval and self.offset_room > 0 and self.time_room > 0:
+        if (
+            self.unindexed > self.interval
+            and self.offset_room > 0
+            and self.time_room > 0
+            and last - self.base_offset <= ENTRY_MAX
+            and self.position <= ENTRY_MAX
+        ):
             self.offsets[self.offset_count] = last - self.base_offset
             self.positions[self.offset_count] = self.position
             self.offset_count += 1

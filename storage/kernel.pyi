@@ -156,10 +156,13 @@ class RecordFilter:
         """Take the batch whose header is at b[pos:] and whose records, unpacked, are `block`.
 
         If it is REWRITTEN, out[:size] is its header, with length and CRC yet to come, and its records, unpacked. It is
-        not noted as written. FLUSH: `out` must have room for 16 bytes more for each record.
+        not noted as written. FLUSH: `out` must be as large as `room_for` says.
 
         Returns (size, Stop).
         """
+
+    def room_for(self, b: BytesLike, pos: int, size: int) -> int:
+        """What the batch at b[pos:], whose records take `size` bytes unpacked, may come to when it is rewritten."""
 
     def stamp(self, b: BytesLike, pos: int, block: BytesLike, out: BytesLike) -> tuple[int, int]:
         """Rewrite such a batch with all its records and the new delete horizon; the same results."""

@@ -10,8 +10,12 @@ Keys stand in the table as 96 bits of a hash under a secret that is drawn for th
 the keys are, and nobody can make two keys that are taken for one.
 """
 
+from __future__ import annotations
+
 import mmap
+import sys
 from array import array
+from contextlib import suppress
 
 from .kernel import KeyMap
 
@@ -26,6 +30,9 @@ _RECORDS_MAX = 2**32 - 2
 """An ordinal takes 32 bits of a slot, in which 0 stands for a free one."""
 
 _BITS_MIN = 1 << 16
+
+_HUGE_FROM_BYTES = 8 << 20
+"""Tables from this size on are spread over enough pages for the processor to lose track of them."""
 
 
 def entries_max(buffer_bytes: int, load_factor: float) -> int:
@@ -59,8 +66,7 @@ class OffsetMap:
         self.secret = secret
         # Probes are short in a table that is half empty; more room than that would only cost cache misses.
         self.slots = max(1, min(slots_max, 2 * entries_max, 2 * (end_offset - first_offset)))
-        # Zeros that cost nothing before they are touched.
-        self.table = memoryview(mmap.mmap(-1, BYTES_PER_SLOT * (self.slots + _SLACK_SLOTS))).cast("Q")
+        self.table = memoryview(_zeros(BYTES_PER_SLOT * (self.slots + _SLACK_SLOTS))).cast("Q")
         self.dead = self.tombstones = array("Q", bytes(8))
         self.keys = KeyMap(self.table, self.slots, entries_max, first_offset, secret, _RECORDS_MAX)
         self.grow(0)
@@ -82,5 +88,14 @@ class OffsetMap:
         self.keys.set_bits(self.dead, self.tombstones)
 
 
-def _enlarged(words: "array[int]", bits: int) -> "array[int]":
+def _zeros(size_bytes: int) -> mmap.mmap:
+    """Memory that costs nothing before it is touched."""
+    memory = mmap.mmap(-1, size_bytes)
+    if sys.platform == "linux" and size_bytes >= _HUGE_FROM_BYTES:
+        with suppress(OSError):  # not every kernel has huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def _enlarged(words: array[int], bits: int) -> array[int]:
     return words + array("Q", bytes(8 * (bits // 64 + 2 - len(words))))

@@ -59,6 +59,14 @@ def test_the_console_command_is_the_one_of_the_server() -> None:
     assert done.stdout.startswith("ottla ")
 
 
+def test_the_compiled_kernel_is_not_older_than_its_source() -> None:
+    """Python takes the library where both are there: an edited kernel.py would be ignored. `make test` compiles it anew."""
+    from ottla.storage import kernel
+
+    loaded = Path(kernel.__file__)
+    assert loaded.stat().st_mtime >= (ROOT / "storage" / "kernel.py").stat().st_mtime
+
+
 HEAVY = ("trio", "asyncio", "ssl", "json", "argparse", "logging", "lz4", "zstandard", "cramjam", "crc32c")
 
 

@@ -90,7 +90,7 @@ def install(suite: Suite, text: str, folder: Path) -> Path | None:
         for name in line.split()[:-1]:
             path = ROOT / name
             if path.is_dir():
-                shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "kernel.c"))
             else:
                 shutil.copy(path, source / name)
     venv.create(folder / "venv", with_pip=True)
@@ -104,7 +104,12 @@ def install(suite: Suite, text: str, folder: Path) -> Path | None:
     offline = ["install", "-q", "--no-index", f"--find-links={wheels}", "ottla"]
     done = subprocess.run([*pip, *offline], capture_output=True, text=True, check=False)
     suite.check("the wheels install without an index", done.returncode == 0, done.stderr[-300:])
-    return folder / "venv" / "bin" / "ottla" if done.returncode == 0 else None
+    if done.returncode:
+        return None
+    ottla = folder / "venv" / "bin" / "ottla"
+    version = subprocess.run([str(ottla), "--version"], capture_output=True, text=True, check=False).stdout
+    suite.check("the image's kernel is compiled", "compiled" in version, version)
+    return ottla
 
 
 def healthy(port: int) -> bool:

@@ -1,9 +1,11 @@
-"""The built wheel in an empty environment: what is in it, what it brings along, and that it serves.
+"""The built wheel in an empty environment: what is in it, what it brings along, and that it serves. The same from source
+without a compiler, where the cleaner's kernel runs interpreted.
 
 Builds from a copy of the source tree, so the checkout stays clean, and installs with nothing but pip and the package
 index. The clients run in our own environment, the broker in the empty one.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,10 @@ from ..support.ottla_process import OttlaProcess
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 ROOT = Path(__file__).parents[2]
-NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "data", "*.egg-info", "__pycache__")
+NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "data", "*.egg-info", "__pycache__", "*.so", "kernel.c")
+KERNEL = "ottla/storage/kernel.abi3.so"
+NO_COMPILER = {"CC": "false"}
+KERNEL_BYTES_MAX = 600_000
 IN_A_THREAD = "import ottla\nwith ottla.Broker() as broker: print(broker.bootstrap)"
 
 
@@ -52,10 +57,31 @@ def body(suite: Suite, options: Options) -> None:
             done = run([python.with_name("ottla"), "topics", "--bootstrap", broker.bootstrap, "list"], cwd=folder)
             suite.check("ottla topics list", "t\tpartitions=5" in done.stdout, done.stdout + done.stderr)
             suite.equal("SIGTERM stops it cleanly", 0, broker.stop())
+        kernel(suite, python, "compiled", folder)
+        without_compiler(suite, folder)
 
 
-def run(command: list[str | Path], cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+def without_compiler(suite: Suite, folder: Path) -> None:
+    """From source, as on a machine where no wheel fits and no compiler is."""
+    python = empty_environment(folder / "venv-slow")
+    done = pip(python, "install", "--no-cache-dir", folder / "source", cwd=folder, env=NO_COMPILER)
+    suite.check("pip installs it from source without a compiler", done.returncode == 0, done.stderr[-300:])
+    kernel(suite, python, "interpreted", folder)
+    with InstalledOttla(python.with_name("ottla")) as broker:
+        produce_and_consume(suite, broker.bootstrap)
+        said = [line for line in broker.output_path.read_text().splitlines() if "kernel" in line]
+        suite.equal("it says once that its kernel is slow", 1, len(said))
+
+
+def kernel(suite: Suite, python: Path, kind: str, folder: Path) -> None:
+    version = run([python.with_name("ottla"), "--version"], folder).stdout
+    suite.check(f"its kernel is {kind}", f"({kind} " in version, version)
+
+
+def run(command: list[str | Path], cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
+    )
 
 
 def empty_environment(folder: Path) -> Path:
@@ -64,8 +90,10 @@ def empty_environment(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def pip(python: Path, *arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run([python, "-m", "pip", "--disable-pip-version-check", "-q", *arguments], cwd)
+def pip(
+    python: Path, *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return run([python, "-m", "pip", "--disable-pip-version-check", "-q", *arguments], cwd, env)
 
 
 def build(suite: Suite, python: Path, folder: Path) -> Path | None:
@@ -76,18 +104,20 @@ def build(suite: Suite, python: Path, folder: Path) -> Path | None:
     shutil.copytree(ROOT, source, symlinks=True, ignore=NOT_SOURCE)
     done = pip(python, "wheel", "--no-deps", "-w", folder, source, cwd=folder)
     suite.check("pip builds a wheel", done.returncode == 0, done.stderr[-300:])
-    return next(folder.glob("ottla-*-py3-none-any.whl"), None)
+    return next(folder.glob("ottla-*-cp311-abi3-*.whl"), None)
 
 
 def contents(suite: Suite, wheel: Path) -> None:
     """Every module of every package, nothing else."""
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    expected = {"ottla/py.typed"}
+    expected = {"ottla/py.typed", "ottla/storage/kernel.pyi", KERNEL}
     for package in packages:
         folder = ROOT.joinpath(*package.split(".")[1:])
         expected |= {f"{package.replace('.', '/')}/{path.name}" for path in folder.glob("*.py")}
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
+        kernel_bytes = archive.getinfo(KERNEL).file_size if KERNEL in found else 0
+    suite.check("the compiled kernel is small", kernel_bytes <= KERNEL_BYTES_MAX, f"{kernel_bytes} bytes")
     suite.equal("modules that are missing in the wheel", set(), expected - found)
     suite.equal("files that are too much in the wheel", set(), found - expected)
 

@@ -15,6 +15,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.server.cli import main
 from ottla.server.config_resources import ResourceType
+from ottla.storage.kernel import COMPILED
 from support.admin import metadata, topic_names
 from support.conversation import address, create_topic, fetch, produce, records_of
 from support.raw_client import RawClient
@@ -234,7 +235,8 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("--version") == 0
-    assert capsys.readouterr().out == f"ottla {__version__}\n"
+    kernel = "compiled" if COMPILED else "interpreted"
+    assert capsys.readouterr().out == f"ottla {__version__} ({kernel} cleaner kernel)\n"
 
 
 # topics

@@ -6,6 +6,7 @@ import random
 from array import array
 from dataclasses import astuple
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,17 @@ def test_deltas_of_all_lengths_are_written_again_to_another_base(kernel: ModuleT
     assert first.size_bytes > size_bytes
 
 
+def record_filter(
+    module: ModuleType, dead: array[int], records: int, *, arrays: tuple[array[int], ...] | None = None
+) -> Any:
+    """One over so many records from offset 0 on, all numbered, without a map."""
+    if arrays is None:
+        arrays = (array("q", bytes(64)), *(array(code, bytes(64)) for code in "iiqi"), array("q", bytes(8)))
+    tombstones = array("Q", bytes(8 * len(dead)))
+    table = memoryview(bytes(32)).cast("Q")
+    return module.RecordFilter(dead, tombstones, records, 0, records - 1, table, 1, bytes(16), 0, 0, array("q"), arrays)
+
+
 @both
 def test_bitmaps_alone_decide_without_any_map(kernel: ModuleType) -> None:
     """The interface for callers who know exactly which records to keep."""
@@ -151,27 +163,25 @@ def test_bitmaps_alone_decide_without_any_map(kernel: ModuleType) -> None:
     gone = {0, 1, 64, 69, *range(70, 140)}
     for ordinal in gone:
         dead[ordinal >> 6] |= 1 << (ordinal & 63)
-    arrays = (array("q", bytes(64)), *(array(code, bytes(64)) for code in "iiqi"), array("q", bytes(8)))
-    records = kernel.RecordFilter(
-        dead,
-        array("Q", bytes(40)),
-        210,
-        0,
-        209,
-        memoryview(bytes(32)).cast("Q"),
-        1,
-        bytes(16),
-        0,
-        0,
-        array("q"),
-        arrays,
-    )
+    records = record_filter(kernel, dead, 210)
     out = memoryview(bytearray(len(made) + 5_000))
     at, filled, stop = records.filter(made, 0, len(made), out, 0)
     assert (at, stop, records.superseded) == (len(made), kernel.Stop.DONE, len(gone))
     kept = [record.offset for each in batches(out[:filled]) for record in each.records()]
     assert kept == [offset for offset in range(210) if offset not in gone]
     assert bytes(out[filled - len(made) // 3 : filled]) == made[-(len(made) // 3) :]
+
+
+@both
+def test_an_index_says_nothing_of_offsets_beyond_its_reach(kernel: ModuleType) -> None:
+    """The segment refuses such a batch when it is written; until then no number may wrap around."""
+    arrays = (array("q", bytes(64)), *(array(code, bytes(64)) for code in "iiqi"), array("q", bytes(8)))
+    records = record_filter(kernel, array("Q", bytes(8)), 0, arrays=arrays)
+    records.begin_segment(10, 0, 9, 9)
+    for last_offset in (10, 10 + 2**31 - 1, 10 + 2**31, 1 << 40):
+        records.note(last_offset, 100, last_offset)
+    assert (records.offset_count, arrays[1][:2].tolist(), arrays[2][:2].tolist()) == (1, [2**31 - 1, 0], [100, 0])
+    assert (records.last_offset, records.max_timestamp) == (1 << 40, 1 << 40)
 
 
 @both
