@@ -33,10 +33,6 @@ def swap_files(
         3. .swap -> final              0.log          0.log.deleted  310.log.deleted  550.log.deleted  700.log
            sync_dir
 
-    In 2, old segments behind the new one's last offset (nothing was left of them) get a sync_dir each: a start that
-    finishes a swap does not know that they belong to it, so they may come back, but a deleted key's value only with the
-    tombstone that comes after it.
-
     In 2, the producer snapshots of merged-away bases (310, 550) go too: no segment begins there any more.
 
     Several new segments are renamed from the last to the first, each with its own sync_dir: as long as the first
