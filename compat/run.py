@@ -22,6 +22,7 @@ SUITES = (
     "kafka_python_cli",
     "aiokafka",
     "nodes",
+    "cleaner_histories",
     "fuzz",
     "apache_kafka.differential",
     "apache_kafka",
