@@ -20,6 +20,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 
 import cramjam
@@ -276,6 +277,9 @@ def _compress_zstd(data: BytesLike, level: int | None) -> bytes:
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
+    with suppress(zstandard.ZstdError):  # nearly always: one frame that states its size, and nothing behind it
+        if 0 < zstandard.get_frame_parameters(data).content_size <= max_bytes:
+            return _zstd.decompressor.decompress(data, allow_extra_data=False)
     parts: list[bytes] = []
     room = max_bytes
     at = 0
