@@ -15,7 +15,7 @@ class Shape:
     clean_part: Share of the records, at the front, that an earlier pass has cleaned: no key comes twice there.
     tombstones: Share of the records without a value. A pass gives their batches a delete horizon.
     transactional: Four producers at once, a marker every five batches of each; one transaction in ten was aborted.
-    size: Bytes to judge it by before compression, relative to the base log's.
+    size: Bytes before compression, relative to the base log's.
     floor, aim: CPU time of Apache Kafka's pass over ours.
     """
 

@@ -24,7 +24,7 @@ from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..cleaner.filling import client_batches, fill_topic
 from ..cleaner.live import OTTLA_LINE
 from ..cleaner.shapes import BASE
-from ..cleaner.work import work_directory
+from ..cleaner.work import load_note, work_directory
 from ..table import Row, print_table
 
 IDLE, CLEANING = "idle", "cleaning"
@@ -67,7 +67,9 @@ def body(suite: Suite, options: Options) -> None:
                         busy.append((seconds_of_passes(broker) - before_s) / (time.perf_counter() - began_s))
                 p50.values[side].append(statistics.median(micros))
                 p99.values[side].append(statistics.quantiles(micros, n=100)[98])
-    suite.note(f"{runs} runs of {seconds:.0f} s, {REQUESTS_A_SECOND} requests a second, {raw_bytes / 1e6:.0f} MB")
+    suite.note(
+        f"{runs} runs of {seconds:.0f} s, {REQUESTS_A_SECOND} requests a second, {raw_bytes / 1e6:.0f} MB; {load_note()}"
+    )
     suite.check("the cleaner was at work all the time", min(busy) >= BUSY_MIN, f"{min(busy):.0%} or more of each run")
     print_table(suite, [p50, p99])
 
