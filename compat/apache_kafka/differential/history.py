@@ -9,7 +9,7 @@ what repeats from dump to dump.
     configs     set
     delete      offset                             answer: low watermark, error
     rounds                                         dump
-    pass        set, expect (one, many, none)      now, passes: [first dirty, end] each; dump
+    pass        set, expect (`live.EXPECTED`)      now, passes: [first dirty, end] each; dump
 
 Every step gets `at`, the wall clock before it. A dump is all of the log as a client sees it, and what lies behind it:
 `log`, `log_start`, `high_watermark`, `last_stable`, `offsets` (of ListOffsets by time), `segments` (base offsets) and

@@ -29,8 +29,12 @@ class Script:
     def step(self, do: str, **fields: Any) -> None:
         self.history.steps.append({"do": do, **fields})
 
-    def send(self, batch: bytes, wait_ms: int = 0) -> None:
-        self.step("produce", batch=batch.hex(), **({"wait_ms": wait_ms} if wait_ms else {}))
+    def send(self, batch: bytes) -> None:
+        self.step("produce", batch=batch.hex())
+
+    def wait_before_last(self, wait_ms: int) -> None:
+        """Let real time pass before the last step, for topics whose records carry the broker's."""
+        self.history.steps[-1]["wait_ms"] = wait_ms
 
     def set(self, **configs: object) -> None:
         self.step("configs", set={name.replace("_", "."): str(value) for name, value in configs.items()})

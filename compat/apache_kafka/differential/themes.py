@@ -192,9 +192,9 @@ def log_append_time(script: Script) -> None:
         for _ in range(script.rng.randrange(3, 7)):
             script.batch(codec=script.rng.choice(chosen), chances={"tombstones": 0.2})
             if script.rng.random() < 0.3:
-                script.history.steps[-1]["wait_ms"] = 2 * WAIT_MS
+                script.wait_before_last(2 * WAIT_MS)
         script.seal()
-        script.history.steps[-1]["wait_ms"] = 2 * WAIT_MS
+        script.wait_before_last(2 * WAIT_MS)
         script.clean()
 
 
