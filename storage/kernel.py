@@ -2,7 +2,7 @@
 """The inner loops: every record of a dirty log and of a produced batch goes through here, and nothing else sees its bytes.
 
 One file, two lives. Compiled by Cython (when the package is built and a C compiler is there) it runs without the GIL at
-millions of records a second; interpreted it gives the same bytes, two hundred times slower. It is written in Cython's
+millions of records a second; interpreted it gives the same bytes, seventy times slower. It is written in Cython's
 pure-Python mode: annotations are C types when compiled and nothing otherwise, `& M64` keeps Python's integers as wide as
 C's. Types for everybody else are in `kernel.pyi`.
 

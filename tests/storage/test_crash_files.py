@@ -270,6 +270,7 @@ def actions(files: Files, root: str, name: str, other: str, number: int) -> dict
         "truncate": lambda: files.open(path).truncate(number),
         "preallocate": lambda: files.open(path).preallocate(number),
         "read": lambda: files.open(path).read_at(1, number),
+        "read_into": lambda: files.open(path).read_into(1, memoryview(bytearray(number))),
         "rename": lambda: files.rename(path, path[:-1] + other[-1]),
         "remove": lambda: files.remove(path),
         "link": lambda: files.link(path, f"{root}/{other}"),

@@ -124,6 +124,9 @@ def test_a_read_is_short_only_at_the_end(path: str, position: int, size_bytes: i
     file = FILES.open(path, create=True)
     file.append(b"0123456789")
     assert file.read_at(position, size_bytes) == expected
+    buffer = bytearray(size_bytes)
+    assert file.read_into(position, memoryview(buffer)) == len(expected)
+    assert buffer == expected + bytes(size_bytes - len(expected))
 
 
 def test_a_read_that_the_kernel_cuts_is_continued(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +134,8 @@ def test_a_read_that_the_kernel_cuts_is_continued(path: str, monkeypatch: pytest
     file.append(b"0123456789")
     monkeypatch.setattr(files_module, "READ_CHUNK_BYTES", 3)
     assert file.read_at(1, 8) == b"12345678"
+    buffer = bytearray(8)
+    assert (file.read_into(1, memoryview(buffer)), buffer) == (8, b"12345678")
 
 
 def test_a_file_that_shrank_behind_our_back_reads_short_instead_of_forever(path: str) -> None:
@@ -138,6 +143,7 @@ def test_a_file_that_shrank_behind_our_back_reads_short_instead_of_forever(path:
     file.append(b"0123456789")
     os.truncate(path, 4)
     assert file.read_at(0, 10) == b"0123"
+    assert file.read_into(0, memoryview(bytearray(10))) == 4
 
 
 def test_preallocated_space_is_taken_on_disk_but_is_no_content(path: str) -> None:
