@@ -27,6 +27,7 @@ SUITES = (
     "apache_kafka.differential",
     "apache_kafka",
     "apache_kafka.md5_keys",
+    "apache_kafka.bad_batches",
     "wheel",
     "docker_image",
     "bench.start",

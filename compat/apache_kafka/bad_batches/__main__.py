@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ottla.storage import kernel
+
 from ...support.brokers import broker_process
 from ...support.clients import create_topic, set_topic_configs
 from ...support.process import BrokerProcess
@@ -32,6 +34,8 @@ REFUSED = {"code": INVALID_RECORD, "records": [], "stored": None}
 def body(suite: Suite, options: Options) -> None:
     if options.broker:
         raise NotRunError("to start its brokers itself")
+    if options.against == "ottla" and not kernel.COMPILED:
+        raise NotRunError("the compiled kernel: without it not every record is looked at")
     now_ms = int(time.time() * 1000)
     with broker_process(options) as broker:
         answers = send_all(broker, now_ms)
