@@ -3,7 +3,7 @@
 The compiled kernel walks the records of every batch, on every topic, as Apache Kafka does, and unpacks compressed ones
 for it. Found are lengths, counts and headers that do not fit, bytes behind the last record, offset deltas other than 0,
 1, 2, …, missing keys on compacted topics, timestamps out of bounds, and the true max timestamp. Without it Python would
-have to walk, thirty times as slowly; then records are looked at only where something forces it:
+have to walk, forty times as slowly; then records are looked at only where something forces it:
 
     compacted topics                  each record must have a key; damage behind the key is not noticed
     message.timestamp.before.max.ms   set: each timestamp is compared
@@ -170,8 +170,9 @@ def _walk(
         earliest = max(now_ms - config.message_timestamp_before_max_ms, earliest)
         latest = min(now_ms + config.message_timestamp_after_max_ms, latest)
     count, base_timestamp, is_compact = batch.record_count, batch.base_timestamp, config.is_compact
+    is_long = count > AT_ONCE_RECORDS  # then the wait to get the interpreter lock back does not count
     found, at, index, timestamp = kernel.check_records(
-        payload, 0, 0, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, not at_once
+        payload, 0, 0, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, is_long
     )
     errors: dict[int, str] = {}
     while found in (Found.KEYLESS, Found.UNTIMELY) and len(errors) < RECORD_ERRORS_MAX:
@@ -179,7 +180,7 @@ def _walk(
             raise HeavyBatchError
         errors[index - 1] = NO_KEY if found == Found.KEYLESS else _untimely(timestamp, index - 1, config, now_ms)
         found, at, index, timestamp = kernel.check_records(
-            payload, at, index, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, not at_once
+            payload, at, index, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, is_long
         )
     if found in _UNREADABLE:
         raise CorruptRecordError(_UNREADABLE[found].format(index))
