@@ -52,8 +52,6 @@ def serve(options: argparse.Namespace) -> int:
         static = _configuration(options)
         for line in static.warnings:
             log.warning("%s", line)
-        if not COMPILED:
-            log.warning("the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is")
         _prepare_process()
         trio.run(_run, static, options.hello)
     except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
@@ -110,6 +108,10 @@ def _prepare_process() -> None:
 async def _run(static: StaticConfig, hello: bool) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with run_broker(static) as broker:
+            if not COMPILED:
+                log.warning(
+                    "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
+                )
             print(f"ready {broker.bootstrap}", flush=True)
             if hello:
                 print(HELLO.format(address=broker.nodes[0].listeners[0].address), flush=True)
