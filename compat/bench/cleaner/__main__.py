@@ -46,6 +46,7 @@ def body(suite: Suite, options: Options) -> None:
         with KafkaCleaner(work) as kafka:
             for shape in shapes:
                 bench.run(shape, int(raw_bytes * shape.size), kafka)
+            suite.note(f"resident memory of the JVM after its passes: {kafka.resident_bytes() / 1e6:.0f} MB")
         print_table(suite, bench.rows)
         print_table(suite, bench.beside_copies)
         if BASE in shapes:

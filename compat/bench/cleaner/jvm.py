@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from ...support.apache_kafka import jars
 from ...support.suite import NotRunError
 from .generate import CONFIG
@@ -51,6 +53,9 @@ class KafkaCleaner:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.process.kill()
         self.process.communicate()
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def clean(self, directory: Path, first_dirty_offset: int, now_ms: int) -> Pass:
         """One pass, as `passes.clean_with_ottla`."""

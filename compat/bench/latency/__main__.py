@@ -31,8 +31,8 @@ IDLE, CLEANING = "idle", "cleaning"
 REQUESTS_A_SECOND = 500
 CLEANED, PRODUCED = "cleaned", "produced"
 OVERRIDES = {"log.cleaner.backoff.ms": "5"}
-BUSY_MIN = 0.8
-"""Of the time the cleaner has to be in a pass; between two of them somebody has to notice the first one's end."""
+BUSY_MIN = 0.7
+"""Share of the time that whole passes fill; the first and the last of a run are cut."""
 
 ROOT = Path(__file__).parents[3]
 
