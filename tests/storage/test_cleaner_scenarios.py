@@ -4,7 +4,8 @@ Numbers are those of SCENARIOS.md. In a scenario `txn 1: 1 2` is a transactional
 `idem 1:` one outside of transactions, `write:` one of no producer; `k=v` is a record, `k` one with its key as value,
 `k=-` a tombstone. `pass` is a clean pass, from where the last one ended unless it says otherwise; what follows it is
 what must be left: last offsets and base offsets of batches, offsets and keys of records that are no tombstones, aborted
-transactions. `again 1` sends the last batch of producer 1 once more. Tombstones and markers are kept for a day.
+transactions. `again 1` sends the last batch of producer 1 once more, `forget` forgets idle producers. Tombstones and
+markers are kept for a day.
 """
 
 from __future__ import annotations
@@ -143,6 +144,10 @@ SCENARIOS = {
         pass; lasts 1 2
         wait a day; write: 2; roll; pass; lasts 2 3
     """,
+    "a producer that was forgotten and is known again by a marker: only the marker stays for it": """
+        idem 1: 1; txn 1: 2; abort 1; wait a day; forget; lone commit 1; write: 1; roll
+        pass; lasts 2 3 4; offsets 2 3 4
+    """,
 }
 
 
@@ -211,6 +216,7 @@ STEPS: dict[str, Callable[[Pair, list[str]], None]] = {
     "lone": lambda pair, words: pair.lone_marker(int(words[1]), COMMIT),
     "roll": lambda pair, _: pair.roll(),
     "restart": lambda pair, _: pair.restart(),
+    "forget": lambda pair, _: pair.forget_idle_producers(),
     "again": lambda pair, words: pair.send_again(int(words[0])),
     "wait": lambda pair, _: pair.wait(DAY_MS),
     "pass": _pass,
