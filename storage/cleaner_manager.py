@@ -9,6 +9,7 @@ Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..protocol.errors import KafkaError
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
 from .cleaning_states import CleaningStates, StateError
 from .dirtiness import LogToClean, first_dirty_offset, measure
@@ -59,6 +60,17 @@ class CleanerManager(CleaningStates):
         self._note = note
         self._checkpoints = CleanerCheckpoints(files, logs, note)
 
+    def correct_checkpoints(self) -> None:
+        """Once, before anything is appended: forget the checkpoints of logs that were longer when they were written.
+
+        The offsets between are given again, and nothing there is clean. Apache Kafka notices only while the log is still
+        too short. Waits for the disk; a data directory whose disk refuses is offline afterwards.
+        """
+        for tp, checkpoint in self._checkpoints.of(self._logs.values()).items():
+            log = self._logs.get(tp)
+            if log is not None and log.failure is None and checkpoint > log.log_end_offset:
+                self._correct(log, checkpoint, log.log_start_offset)
+
     # Choosing
 
     def filthiest(self, now_ms: int) -> LogToClean | None:
@@ -101,15 +113,21 @@ class CleanerManager(CleaningStates):
             # Whatever it is, it must not keep all other logs from being cleaned (KAFKA-8725).
             self.mark_uncleanable(tp, str(error) or type(error).__name__)
             raise MeasuringError(tp, error) from error
-        if is_wrong:
-            # Below the log start it is everyday's business where retention deletes.
-            if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
-                self._note(f"{tp} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right")
-            try:
-                self._checkpoints.set(data_dir_of(log), tp, dirty_from)
-            except OSError as error:
-                raise log.fail(error) from error
+        if is_wrong and (failure := self._correct(log, checkpoint, dirty_from)) is not None:
+            raise failure
         return found
+
+    def _correct(self, log: Log, checkpoint: int | None, dirty_from: int) -> KafkaError | None:
+        """Write a checkpoint that can be right. Returns the log's failure if its disk refuses."""
+        tp = log.topic_partition
+        # Below the log start it is everyday's business where retention deletes.
+        if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
+            self._note(f"{tp} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right")
+        try:
+            self._checkpoints.set(data_dir_of(log), tp, dirty_from)
+        except OSError as error:
+            return log.fail(error)
+        return None
 
     def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> list[Eligibility]:
         """What the next round would find about these logs, in their order. Chooses and marks nothing.

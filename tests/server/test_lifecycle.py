@@ -135,6 +135,15 @@ def test_a_broker_may_be_started_again_after_its_stop(tmp_path: Path) -> None:
     broker.stop()
 
 
+def test_a_cleaner_checkpoint_beyond_its_log_is_gone_before_the_log_can_grow_past_it(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t")
+        produce(client, "t", ("k", "v"))
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    with ottla.Broker(str(tmp_path)):
+        assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 0\n"
+
+
 def test_without_a_directory_nothing_is_kept() -> None:
     with ottla.Broker() as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")

@@ -138,6 +138,13 @@ def test_a_wrong_checkpoint_is_corrected_although_another_log_is_chosen(world: W
     ]
 
 
+def test_a_checkpoint_beyond_its_log_is_corrected_before_the_log_grows_past_it(world: World) -> None:
+    world.write({CLEANER: 9, CLEANEST: 2})
+    world.manager.correct_checkpoints()
+    assert world.checkpoint() == {CLEANER: 0, CLEANEST: 2}
+    assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 9 cannot be right"]
+
+
 def test_a_log_start_that_retention_moved_past_the_checkpoint_is_nothing_to_tell(world: World) -> None:
     for log in world.logs.values():
         log.config = make_log(cleanup_policy=("compact", "delete")).config
