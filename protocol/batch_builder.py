@@ -184,14 +184,13 @@ def seal_batch(
     return batch
 
 
-def pack_batch(plain: BytesLike) -> bytearray:
+def pack_batch(plain: memoryview) -> bytearray:
     """Return the batch `plain`, whose header names a codec but whose records are not packed, with its records packed.
 
     Length and CRC of `plain` mean nothing.
     """
-    with memoryview(plain) as view:
-        block = compress(view[ATTRIBUTES_POSITION + 1] & CODEC_MASK, view[HEADER_BYTES:])
-        batch = bytearray(view[:HEADER_BYTES])
+    block = compress(plain[ATTRIBUTES_POSITION + 1] & CODEC_MASK, plain[HEADER_BYTES:])
+    batch = bytearray(plain[:HEADER_BYTES])
     batch += block
     _I32.pack_into(batch, _LENGTH_POSITION, len(batch) - LOG_OVERHEAD_BYTES)
     _write_crc(batch)

@@ -215,8 +215,8 @@ class BatchFilter:
         if outcome == Stop.CORRUPT:
             raise unreadable(segment, view, at)
         if outcome == Stop.REWRITTEN:
-            made = RecordBatch(pack_batch(self._rewritten[:size_bytes]))
-            self._output.put(made.view, made.last_offset, made.max_timestamp)
+            packed = pack_batch(self._rewritten[:size_bytes])
+            self._output.put(packed, batch.last_offset, self._kernel.timestamp)
         return outcome
 
     def _empty(self, batch: RecordBatch) -> None:

@@ -710,7 +710,6 @@ class RecordFilter:
     gone_expired: i64
     tombstone_stays: cython.bint
     end: i64  # of what it was rewritten to, in `out`
-    timestamp: i64
     # Of the segment that is written
     base_offset: i64
     interval: i64
@@ -732,6 +731,7 @@ class RecordFilter:
     time_count = cython.declare(i64, visibility="public")
     producer_count = cython.declare(i64, visibility="public")
     unchanged_from = cython.declare(i64, visibility="public")
+    timestamp = cython.declare(i64, visibility="public")
     last_offset = cython.declare(i64, visibility="public")
     max_timestamp = cython.declare(i64, visibility="public")
     max_timestamp_offset = cython.declare(i64, visibility="public")

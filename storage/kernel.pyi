@@ -91,6 +91,8 @@ class RecordFilter:
     """Producer ids in the sixth array: of transactional batches passed, since the caller set this to 0."""
     unchanged_from: int
     """See `filter`; otherwise -1."""
+    timestamp: int
+    """Max timestamp of the batch that was rewritten last."""
     last_offset: int
     """Of the last batch put into the output."""
     max_timestamp: int
