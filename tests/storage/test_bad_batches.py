@@ -42,7 +42,7 @@ def answer(batch: bytes, configs: dict[str, str], now_ms: int) -> dict[str, Any]
         "offsets": written.last_offset_delta + 1,
         "records": written.record_count,
     }
-    if not config.message_timestamp_type == record_checks.LOG_APPEND_TIME:
+    if config.message_timestamp_type != record_checks.LOG_APPEND_TIME:
         newest = written.max_timestamp
         stored["max_timestamp"] = newest - now_ms if abs(newest - now_ms) < 1 << 40 else newest
     return {"code": 0, "records": [], "stored": stored}

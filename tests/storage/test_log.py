@@ -12,9 +12,9 @@ from ottla.storage import paths
 from ottla.storage.config import LogConfig
 from ottla.storage.files import FileSlice
 from ottla.storage.log import AppendInfo, AppendOrigin, Log
+from ottla.storage.record_checks import InvalidRecordError
 from ottla.storage.recovery import load_log
 from ottla.storage.segment import LogSegment
-from ottla.storage.record_checks import InvalidRecordError
 from support.batches import ABORT, COMMIT, Pair, batch, broken, contents, marker, read_batches
 from support.crash_files import CrashFiles
 from support.make_log import TP, append, append_marker, make_log, reopen
