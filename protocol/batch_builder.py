@@ -13,7 +13,6 @@ from crc32c import crc32c
 from .compression import Codec, compress
 from .records import (
     ATTRIBUTES_POSITION,
-    CODEC_MASK,
     CONTROL_BIT,
     CRC_POSITION,
     DELETE_HORIZON_BIT,
@@ -184,17 +183,10 @@ def seal_batch(
     return batch
 
 
-def pack_batch(plain: memoryview) -> bytearray:
-    """Return the batch `plain`, whose header names a codec but whose records are not packed, with its records packed.
-
-    Length and CRC of `plain` mean nothing.
-    """
-    block = compress(plain[ATTRIBUTES_POSITION + 1] & CODEC_MASK, plain[HEADER_BYTES:])
-    batch = bytearray(plain[:HEADER_BYTES])
-    batch += block
-    _I32.pack_into(batch, _LENGTH_POSITION, len(batch) - LOG_OVERHEAD_BYTES)
-    _write_crc(batch)
-    return batch
+def finish_batch(view: memoryview, start: int, end: int) -> None:
+    """Make length and CRC of the batch in `view[start:end]` those of its bytes."""
+    _I32.pack_into(view, start + _LENGTH_POSITION, end - start - LOG_OVERHEAD_BYTES)
+    write_crc(view, start, end)
 
 
 def assign_in_place(batch: bytearray | memoryview, base_offset: int, partition_leader_epoch: int) -> None:

@@ -20,7 +20,6 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from enum import IntEnum
 
 import cramjam
@@ -203,7 +202,8 @@ def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> me
 _LZ4_KAFKA_DEFAULT_LEVEL = 9  # Kafka's default level selects the fast compressor, its neighbours the slow one
 _LZ4_FAST = 0
 _LZ4_SLOW_MIN, _LZ4_SLOW_MAX = 3, 12  # what the C library understands of Kafka's 1 to 17
-_LZ4_STEP_BYTES = 4 * 1024 * 1024  # output asked for at once; the library allocates that much for each call
+_LZ4_FIRST_STEP_BYTES = 64 * 1024  # output asked for at once; the library allocates that much for each call
+_LZ4_STEP_BYTES = 4 * 1024 * 1024
 
 
 def _compress_lz4(data: BytesLike, level: int | None) -> bytes:
@@ -223,19 +223,21 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
     # The library's own class around such a context takes half as long again for a small batch. A used one is no good:
     # after a frame that broke off, the library does not forget how long it should have been.
     context = lz4.frame.create_decompression_context()
+    step_bytes = _LZ4_FIRST_STEP_BYTES
     while True:
         try:
-            part, taken, is_end = lz4.frame.decompress_chunk(context, data, max_length=min(room + 1, _LZ4_STEP_BYTES))
+            part, taken, is_end = lz4.frame.decompress_chunk(context, data, max_length=min(room + 1, step_bytes))
         except (RuntimeError, ValueError) as error:
             raise CorruptRecordError(f"damaged lz4 frame: {error}") from None
         room -= len(part)
         if room < 0:
             raise _too_large(max_bytes)
         parts.append(part)
+        if is_end and taken == len(data):
+            return _joined(parts)
+        step_bytes = _LZ4_STEP_BYTES
         data = data[taken:]
         if is_end:
-            if not data:
-                return _joined(parts)
             context = lz4.frame.create_decompression_context()
         elif not part and not taken:
             raise CorruptRecordError("lz4 frame ends early")
@@ -278,9 +280,11 @@ def _compress_zstd(data: BytesLike, level: int | None) -> bytes:
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
-    with suppress(zstandard.ZstdError):  # nearly always: one frame that states its size, and nothing behind it
-        if 0 < zstandard.get_frame_parameters(data).content_size <= max_bytes:
+    try:  # nearly always: one frame that states its size, and nothing behind it
+        if 0 < zstandard.frame_content_size(data) <= max_bytes:
             return _zstd.decompressor.decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError:
+        pass  # the careful way finds out what it is
     parts: list[bytes] = []
     room = max_bytes
     at = 0

@@ -3,7 +3,8 @@
 from array import array
 from collections.abc import Callable
 
-from ..protocol.batch_builder import write_crc
+from ..protocol.batch_builder import finish_batch, write_crc
+from ..protocol.records import HEADER_BYTES
 from ..protocol.varints import BytesLike
 from .kernel import RecordFilter
 from .segment import LogSegment
@@ -62,6 +63,18 @@ class CleanOutput:
         self.view[self.filled : self.filled + size_bytes] = batch
         self.kernel.note(last_offset, size_bytes, max_timestamp)
         self.filled += size_bytes
+
+    def put_packed(self, header: memoryview, block: bytes, last_offset: int, max_timestamp: int) -> None:
+        """Add a batch with these packed records, whose header lacks length and CRC."""
+        size_bytes = HEADER_BYTES + len(block)
+        if size_bytes > len(self.view) - self.filled or self.kernel.is_full:
+            self.make_room(size_bytes)
+        view, start = self.view, self.filled
+        self.filled = end = start + size_bytes
+        view[start : start + HEADER_BYTES] = header
+        view[start + HEADER_BYTES : end] = block
+        finish_batch(view, start, end)
+        self.kernel.note(last_offset, size_bytes, max_timestamp)
 
     def make_room(self, size_bytes: int) -> None:
         """Write what is there, and have room for so many bytes more."""

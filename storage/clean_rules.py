@@ -28,9 +28,10 @@ from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..protocol.batch_builder import pack_batch, seal_batch
+from ..protocol.batch_builder import seal_batch
+from ..protocol.compression import compress, decompress
 from ..protocol.errors import CorruptRecordError
-from ..protocol.records import DELETE_HORIZON_BIT, NO_TIMESTAMP, RecordBatch
+from ..protocol.records import DELETE_HORIZON_BIT, HEADER_BYTES, NO_TIMESTAMP, RecordBatch, packed_block
 from .batch_chunks import unreadable
 from .clean_output import CleanOutput
 from .kernel import RecordFilter, Stop
@@ -146,6 +147,10 @@ class BatchFilter:
                 return at
             if stop == Stop.CORRUPT:
                 raise unreadable(segment, view, at)
+            if stop == Stop.COMPRESSED:
+                at += self._open(segment, view, at)
+                kernel.wary_from = self.transactions.wary_from
+                continue
             batch = RecordBatch(view, at)
             if stop == Stop.FLUSH:
                 output.make_room(kernel.room_for(view, at, batch.size_bytes))
@@ -154,9 +159,7 @@ class BatchFilter:
             elif stop == Stop.TRANSACTION and not self.transactions.on_data(batch):
                 kernel.wary_from = max(self.transactions.wary_from, batch.next_offset)  # this one is as good as any
             else:
-                if stop == Stop.COMPRESSED:
-                    self._open(segment, view, at, batch)
-                elif stop == Stop.CONTROL:
+                if stop == Stop.CONTROL:
                     self._take_control(segment, view, at, batch)
                 elif stop == Stop.TRANSACTION:
                     self._records_read += batch.record_count
@@ -187,27 +190,30 @@ class BatchFilter:
         if batch.record_count == 0:
             self._empty(batch)
         elif is_unneeded and horizon_ms is None:
-            self._rewrite(segment, view, at, batch, self._kernel.stamp)
+            self._rewrite(segment, view, at, self._kernel.stamp)
         elif is_unneeded and horizon_ms is not None and horizon_ms <= self._now_ms:
             self._markers += batch.record_count
             self._empty(batch)
         else:
             self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
 
-    def _open(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch) -> None:
-        """A compressed batch of which some records may go."""
-        outcome = self._rewrite(segment, view, at, batch, self._kernel.filter_block)
+    def _open(self, segment: LogSegment, view: memoryview, at: int) -> int:
+        """A compressed batch of which some records may go; returns its bytes."""
+        size_bytes, outcome = self._rewrite(segment, view, at, self._kernel.filter_block)
         if outcome == Stop.UNCHANGED:
+            batch = RecordBatch(view, at)
             self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
         elif outcome == Stop.EMPTIED:
-            self._empty(batch)
+            self._empty(RecordBatch(view, at))
+        return size_bytes
 
-    def _rewrite(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch, rewrite: Rewrite) -> int:
-        """Have the kernel rewrite a batch, and put it into the output if it did; returns the outcome."""
-        payload = batch.payload()
+    def _rewrite(self, segment: LogSegment, view: memoryview, at: int, rewrite: Rewrite) -> tuple[int, int]:
+        """Have the kernel rewrite a batch, and put it into the output if it did; returns (its bytes, the outcome)."""
+        codec, block, last_offset = packed_block(view, at)
+        payload = decompress(codec, block)
         size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
         if outcome == Stop.GROW:
-            self._kernel.grow(batch.record_count)
+            self._kernel.grow(RecordBatch(view, at).record_count)
             size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
         if outcome == Stop.FLUSH:
             self._rewritten = memoryview(bytearray(self._kernel.room_for(view, at, len(payload))))
@@ -215,9 +221,9 @@ class BatchFilter:
         if outcome == Stop.CORRUPT:
             raise unreadable(segment, view, at)
         if outcome == Stop.REWRITTEN:
-            packed = pack_batch(self._rewritten[:size_bytes])
-            self._output.put(packed, batch.last_offset, self._kernel.timestamp)
-        return outcome
+            packed = compress(codec, self._rewritten[HEADER_BYTES:size_bytes])
+            self._output.put_packed(self._rewritten[:HEADER_BYTES], packed, last_offset, self._kernel.timestamp)
+        return HEADER_BYTES + len(block), outcome
 
     def _empty(self, batch: RecordBatch) -> None:
         """The batch without its records: nothing, or a bare header where somebody needs it."""

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ..protocol.records import RecordBatch
+from ..protocol.compression import decompress
+from ..protocol.records import HEADER_BYTES, RecordBatch, packed_block
 from .batch_chunks import ChunkReader, unreadable
 from .index import AbortedTxn
 from .kernel import Stop
@@ -89,18 +90,18 @@ class _MapBuilder:
         at = 0
         while True:
             at, stop = keys.build(view, at, size_bytes)
-            batch = None
-            if stop == Stop.COMPRESSED:
-                batch = RecordBatch(view, at)
-                payload = batch.payload()
-                while (stop := keys.build_block(view, at, payload)) == Stop.GROW:
-                    self._offsets.grow(batch.record_count)
             if stop == Stop.DONE:
-                if batch is None:
-                    self._reader.taken(at)
-                    return True
-                at += batch.size_bytes
-            elif stop == Stop.FULL:
+                self._reader.taken(at)
+                return True
+            if stop == Stop.COMPRESSED:
+                codec, block, _ = packed_block(view, at)
+                payload = decompress(codec, block)
+                while (stop := keys.build_block(view, at, payload)) == Stop.GROW:
+                    self._offsets.grow(RecordBatch(view, at).record_count)
+                if stop == Stop.DONE:
+                    at += HEADER_BYTES + len(block)
+                    continue
+            if stop == Stop.FULL:
                 return False
             elif stop == Stop.GROW:
                 self._offsets.grow(RecordBatch(view, at).record_count)
