@@ -259,6 +259,10 @@ _ZSTD_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
 _U32_LE = struct.Struct("<I")
 
 
+_ZSTD_DEFAULT_PARAMETERS = zstandard.ZstdCompressionParameters.from_level(_ZSTD_DEFAULT_LEVEL)
+"""Those of a stream, as the Java client writes: what the library chooses for a small block packs records less well."""
+
+
 class _ZstdContexts(threading.local):
     """A thread's own working memory: not to be shared, and to make it takes as long as to pack a small batch.
 
@@ -266,7 +270,7 @@ class _ZstdContexts(threading.local):
     """
 
     def __init__(self) -> None:
-        self.compressor = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL)
+        self.compressor = zstandard.ZstdCompressor(compression_params=_ZSTD_DEFAULT_PARAMETERS)
         self.decompressor = zstandard.ZstdDecompressor()
 
 

@@ -95,6 +95,8 @@ class Cleaning:
             except Exception:
                 log.exception("a round of the cleaner failed; the next one goes on")
             if not is_busy:
+                if thread.cleaner is not None:
+                    thread.cleaner.release_memory()
                 await clock.sleep_until(clock.now_ms() + settings.backoff_ms)
             await trio.lowlevel.checkpoint()
 

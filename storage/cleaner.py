@@ -25,7 +25,7 @@ from .config import LogConfig
 from .dirtiness import LogToClean
 from .index import RELATIVE_OFFSET_MAX
 from .map_builder import DirtyMap, build_map
-from .offset_map import BYTES_PER_SLOT, OffsetMap, entries_max
+from .offset_map import BYTES_PER_SLOT, OffsetMap, TableMemory, entries_max
 from .segment import LogSegment
 from .split import overflows, split_segment
 
@@ -67,7 +67,7 @@ class CleanStats:
 
 
 class Cleaner:
-    """The memory that one cleaner thread may spend; a pass leaves nothing in it."""
+    """The memory that one cleaner thread may spend. A pass leaves nothing in it but the room for the next one's map."""
 
     def __init__(self, *, dedupe_buffer_bytes: int, load_factor: float, io_buffer_bytes: int) -> None:
         """
@@ -82,6 +82,11 @@ class Cleaner:
         self.max_entries = entries_max(dedupe_buffer_bytes, load_factor)
         self._slots_max = dedupe_buffer_bytes // BYTES_PER_SLOT
         self._chunk_bytes = io_buffer_bytes // 2
+        self._table_memory = TableMemory()
+
+    def release_memory(self) -> None:
+        """Keep nothing for the next pass: it will not come soon."""
+        self._table_memory.release()
 
     def clean(
         self,
@@ -118,6 +123,7 @@ class Cleaner:
             slots_max=self._slots_max,
             entries_max=self.max_entries,
             secret=secret,
+            memory=self._table_memory,
         )
         return _Pass(
             to_clean,

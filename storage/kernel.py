@@ -477,6 +477,17 @@ def fingerprint(secret: bytes, b: memoryview, p: int, size: int) -> tuple[int, i
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
+def clear(words: u64[::1]):
+    """Make them all 0."""
+    i: i64
+    if cython.compiled:
+        with cython.nogil:
+            for i in range(len(words)):
+                words[i] = 0
+    else:
+        words[:] = memoryview(bytes(8 * len(words))).cast("Q")
+
+
 @cython.final
 @cython.cclass
 class KeyMap:

@@ -40,6 +40,9 @@ class Stop:
     REWRITTEN: Final = 12
     """`filter_block` and `stamp` only: what became of the batch."""
 
+def clear(words: memoryview) -> None:
+    """Make these 64-bit words 0."""
+
 class KeyMap:
     """Attributes may be set: `latest_offset` for batches that the caller takes, `wary_from`."""
 

@@ -17,7 +17,7 @@ import sys
 from array import array
 from contextlib import suppress
 
-from .kernel import KeyMap
+from .kernel import KeyMap, clear
 
 BYTES_PER_SLOT = 16
 """What an entry costs of `log.cleaner.dedupe.buffer.size`."""
@@ -48,13 +48,45 @@ def entries_max(buffer_bytes: int, load_factor: float) -> int:
     return entries
 
 
+class TableMemory:
+    """What the tables of one cleaner thread are made of: one map at a time.
+
+    Kept from pass to pass, because pages that are new to the process can cost as much time as the map itself.
+    """
+
+    def __init__(self) -> None:
+        self._words = memoryview(b"").cast("Q")
+
+    def zeros(self, size_bytes: int) -> memoryview:
+        """So much memory in 64-bit words, all 0. What was given before is no longer to be used."""
+        words = size_bytes // 8
+        if words <= len(self._words):
+            clear(self._words[:words])
+        else:
+            self._words = memoryview(_zeros(size_bytes)).cast("Q")
+        return self._words[:words]
+
+    def release(self) -> None:
+        """Give it back: the next map may be far away."""
+        self._words = memoryview(b"").cast("Q")
+
+
 class OffsetMap:
     """See the module. `keys` does the work and has the counts; the other attributes are the memory that it works on.
 
     Bitmaps are 64-bit words, the lowest bit first, and one word more than their bits need.
     """
 
-    def __init__(self, first_offset: int, end_offset: int, *, slots_max: int, entries_max: int, secret: bytes) -> None:
+    def __init__(
+        self,
+        first_offset: int,
+        end_offset: int,
+        *,
+        slots_max: int,
+        entries_max: int,
+        secret: bytes,
+        memory: TableMemory | None = None,
+    ) -> None:
         """
         Args:
             first_offset: Where the dirty part begins (inclusive), and `end_offset` where it ends (exclusive); records
@@ -62,12 +94,13 @@ class OffsetMap:
             slots_max: What the memory allows. Fewer are used for a short dirty part.
             entries_max: Keys at most; a slot for each where `slots_max` allows it, better two.
             secret: SECRET_BYTES that nobody can know who wrote the keys.
+            memory: For the table; its own if not given.
         """
         self.entries_max = entries_max
         self.secret = secret
         # Probes are short in a table that is half empty; more room than that would only cost cache misses.
         self.slots = max(1, min(slots_max, 2 * entries_max, 2 * (end_offset - first_offset)))
-        self.table = memoryview(_zeros(BYTES_PER_SLOT * (self.slots + _SLACK_SLOTS))).cast("Q")
+        self.table = (memory or TableMemory()).zeros(BYTES_PER_SLOT * (self.slots + _SLACK_SLOTS))
         self.dead = self.tombstones = array("Q", bytes(8))
         self.keys = KeyMap(self.table, self.slots, entries_max, first_offset, secret, _RECORDS_MAX)
         self.grow(0)

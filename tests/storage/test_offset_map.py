@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.storage.kernel import Stop
-from ottla.storage.offset_map import BYTES_PER_SLOT, SECRET_BYTES, OffsetMap, entries_max
+from ottla.storage.offset_map import BYTES_PER_SLOT, SECRET_BYTES, OffsetMap, TableMemory, entries_max
 from support.batches import Pair, batch
 
 SECRET = b"s" * SECRET_BYTES
@@ -120,3 +120,19 @@ def test_the_number_of_entries_follows_from_buffer_and_load_factor() -> None:
 def test_a_map_without_room_for_two_keys_is_refused(buffer_bytes: int, load_factor: float) -> None:
     with pytest.raises(ValueError, match="no room"):
         entries_max(buffer_bytes, load_factor)
+
+
+def test_the_memory_of_a_table_is_used_again_and_holds_nothing_of_the_map_before() -> None:
+    memory = TableMemory()
+    larger = memory.zeros(4096)
+    larger[0] = larger[255] = larger[511] = 1
+    smaller = memory.zeros(2048)
+    assert not any(smaller)
+    assert len(smaller) == 256
+    smaller[3] = 7
+    assert larger[3] == 7
+    assert not any(memory.zeros(4096))
+    memory.release()
+    assert larger[3] == 0
+    memory.zeros(2048)[3] = 5
+    assert larger[3] == 0

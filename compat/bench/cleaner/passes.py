@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 from ottla.storage.cleaner import IO_BUFFER_BYTES_MIN, Cleaner
@@ -55,14 +56,20 @@ def fresh_copy(log: Path, to: Path) -> Iterator[Path]:
         shutil.rmtree(to)
 
 
-def clean_with_ottla(directory: Path, first_dirty_offset: int, now_ms: int) -> Pass:
-    """Clean everything below the active segment."""
-    log = open_log(directory, now_ms)
-    cleaner = Cleaner(
+@cache
+def _cleaner() -> Cleaner:
+    """One for all passes, as a busy cleaner thread has it, and as the JVM's side has it too."""
+    return Cleaner(
         dedupe_buffer_bytes=DEDUPE_BUFFER_BYTES,
         load_factor=LOAD_FACTOR,
         io_buffer_bytes=max(IO_BUFFER_BYTES, IO_BUFFER_BYTES_MIN),
     )
+
+
+def clean_with_ottla(directory: Path, first_dirty_offset: int, now_ms: int) -> Pass:
+    """Clean everything below the active segment."""
+    log = open_log(directory, now_ms)
+    cleaner = _cleaner()
     to_clean = measure(log, first_dirty_offset, now_ms).for_worker()
     started_s = time.thread_time()
     end_offset, stats = cleaner.clean(
