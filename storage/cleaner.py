@@ -232,7 +232,6 @@ class _Pass:
             cleaned.delete_files()
             raise
         cleaned.on_roll()
-        cleaned.flush()
         # Age counts from the data, not from this pass: retention looks at it where records have no timestamps.
         mtime_ms = files.mtime_ms(group[-1].file_paths()[0])
         for path in cleaned.file_paths():

@@ -40,13 +40,14 @@ def swap_files(
 
     The order is Apache Kafka's, which syncs the directory once, at the end. That is enough where directory
     operations reach the disk in order; POSIX promises no order, and any subset of them may be there after a power
-    loss. What `tests/storage/test_crash.py` finds on all disks that may be left then, and after recovery:
+    loss. Of all disks that may be left then by two passes in a row (`tests/support/crash_lives.py`), so many are wrong:
 
-        sync_dir                      disks    records lost    old files beside the new segment
-        at the end only              14 745           5 184    4 608
-        after 1 and 3                 2 465               0      768   superseded values come back
-        after 2 and 3                 2 472           1 456        0
-        after 1, 2 and 3 (here)       1 814               0        0   the power lost in recovery, too
+        sync_dir                      disks    wrong
+        at the end only              21 973   14 458   records are lost, or superseded ones come back
+        after 1 and 3                18 704    6 196   old segments beside the new one
+        after 2 and 3                18 733   13 720   records are lost
+        after 1 and 2                13 050    1 832   the next pass's `.cleaned` undoes a swap that was finished
+        after 1, 2 and 3 (here)       5 910        0   nor where the power is lost in recovery, too
 
     Args:
         new_segments: In order; their files carry `.cleaned`.

@@ -4,20 +4,18 @@ Every disk that may be left is opened and looked at; `pytest -s` prints how many
 records are there, no record is there that was not appended, offsets increase, indexes say what the log says.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from ottla.protocol.records import batches
-from ottla.storage import paths
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.manager import LogManager
 from ottla.storage.paths import TopicPartition
 from ottla.storage.segment import LogSegment
-from support.batches import ABORT, batch
+from support.batches import ABORT
 from support.crash_files import CrashFiles, power_losses
 from support.make_log import append, append_marker, contents, make_log
 
@@ -174,7 +172,7 @@ def test_what_was_cut_off_does_not_come_back_into_what_follows(ordered: bool) ->
     print(f"cut and gone on, {'ordered' if ordered else 'unordered'}", states, "disks")
 
 
-# Swaps
+# Shortening
 
 
 def sealed_disk() -> CrashFiles:
@@ -194,111 +192,10 @@ def sealed_disk() -> CrashFiles:
 
 
 BEFORE: list[Record] = [(0, b"x", b"0"), (1, b"a", b"1"), (3, b"c", b"3"), (4, b"b", b"4"), (5, b"d", b"5")]
-AFTER: list[Record] = [(0, b"x", b"0"), (4, b"b", b"4"), (5, b"d", b"5")]
-NOTHING: list[Record] = [(5, b"d", b"5")]
 
 
 def opened(files: CrashFiles) -> Log:
     return make_log(files, recovery_point=6, index_interval_bytes=0)
-
-
-def swap(files: CrashFiles, kept: list[Record]) -> None:
-    """Put one segment with the batches of `kept` in the place of the two sealed ones."""
-    log = opened(files)
-    new = LogSegment.create(files, log.directory, 0, log.config, 0, paths.CLEANED)
-    for at, key, value in kept[:-1]:
-        made = batch((key, value), base_offset=at)
-        new.append(made, last_offset=at, max_timestamp_ms=1_000, max_timestamp_offset=at)
-    new.on_roll()
-    log.replace_segments([new], log.segments.non_active(), 0)
-    log.delete_due_files(10**9)
-
-
-def swap_losses(kept: list[Record], ordered: bool, skipped: tuple[int, ...] = ()) -> Iterator[CrashFiles]:
-    """Every disk that a swap leaves which loses power, each once.
-
-    Args:
-        skipped: Which of the swap's syncs of the directory are left out, counted from its first rename.
-    """
-
-    def scenario(files: CrashFiles) -> None:
-        sync_dir, count = files.sync_dir, 0
-
-        def counting(path: str) -> None:
-            nonlocal count
-            count += any(what == "rename" for what, _ in files.operations)
-            if count not in skipped:
-                sync_dir(path)
-
-        files.sync_dir = counting  # type: ignore[method-assign]
-        swap(files, kept)
-
-    seen: set[frozenset[tuple[str, bytes]]] = set()
-    for files in power_losses(scenario, sealed_disk(), ordered=ordered):
-        look = frozenset(files.snapshot().items())
-        if look not in seen:
-            seen.add(look)
-            yield files
-
-
-def outcome(log: Log, kept: list[Record]) -> str:
-    """What the disk has become: `old`, `new`, `mixed` (both, soundly), `lost` or `beside` (old files beside new ones)."""
-    records = contents(log)
-    aborted = len(log.aborted_transactions(0, 6))
-    aborted_expected = BEFORE[1] in records
-    if not set(records) >= set(kept) or aborted < aborted_expected:
-        return "lost"
-    ends = [segment.next_offset() for segment in log.segments]
-    overlap = any(segment.base_offset < end for segment, end in zip(list(log.segments)[1:], ends, strict=False))
-    if overlap or aborted > aborted_expected:
-        return "beside"
-    check_sound(log)
-    return "new" if records == kept else "old" if records == BEFORE else "mixed"
-
-
-@pytest.mark.parametrize(
-    "kept, ordered",
-    [(AFTER, True), (AFTER, False), (NOTHING, True)],
-    ids=["compacted, ordered", "compacted, unordered", "emptied, ordered"],
-)
-def test_a_swap_leaves_the_old_segments_or_the_new_one(kept: list[Record], ordered: bool) -> None:
-    found: Counter[str] = Counter()
-    known: set[frozenset[tuple[str, bytes]]] = set()
-    for broken in swap_losses(kept, ordered):
-        has_begun = any(".swap" in path or ".deleted" in path for path in broken.snapshot())
-        # The second loss under the other model: under the unordered one both times, they would be too many.
-        for files in power_losses(opened, broken, ordered=not ordered) if has_begun else [broken]:
-            look = frozenset(files.snapshot().items())
-            if look not in known:
-                known.add(look)
-                found[outcome(opened(files), kept)] += 1
-    assert found["lost"] == found["beside"] == 0
-    assert found["old"] and found["new"]
-    # Where the new segment ends before an old one begins, recovery cannot know that that was replaced: it comes back,
-    # with values that newer records supersede.
-    assert (found["mixed"] > 0) == (kept is not AFTER)
-    print(f"swap, {'ordered' if ordered else 'unordered'}, {dict(found)}", found.total(), "disks")
-
-
-@pytest.mark.parametrize(
-    "skipped, lost, beside",
-    [((1, 2), True, True), ((2,), False, True), ((1,), True, False)],
-    ids=["synced at the end only", "not synced before the final names", "not synced before the old ones go"],
-)
-def test_each_sync_of_a_swap_is_needed(skipped: tuple[int, ...], lost: bool, beside: bool) -> None:
-    """Where directory operations may reach the disk in any order. In order, one sync at the end is enough."""
-    found: Counter[str] = Counter()
-    for files in swap_losses(AFTER, False, skipped):
-        found[outcome(opened(files), AFTER)] += 1
-        if (found["lost"] > 0, found["beside"] > 0) == (lost, beside) and lost and beside:
-            break
-    assert (found["lost"] > 0, found["beside"] > 0) == (lost, beside)
-    in_order = Counter(outcome(opened(files), AFTER) for files in swap_losses(AFTER, True, skipped))
-    assert in_order["lost"] == in_order["beside"] == 0
-    print(f"swap without syncs {skipped}: {dict(found)}", found.total(), "disks")
-
-
-# Shortening
 
 
 @BOTH_MODELS

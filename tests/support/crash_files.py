@@ -32,8 +32,10 @@ from ottla.storage.files import Buffer, DirectoryLockedError
 CHANGES_MAX = 14
 """More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
 
-COMBINATIONS_MAX = 256
-"""Where the contents of all files with unsynced bytes combine in more ways, they vary one at a time."""
+COMBINED_CHANGES_MAX = 6
+COMBINATIONS_MAX = 64
+"""With more unsynced directory operations than the first, or where the contents of the files with unsynced bytes combine
+in more ways than the second, contents vary one file at a time."""
 
 
 class PowerLoss(BaseException):
@@ -176,6 +178,8 @@ class CrashFiles:
         fail_at: Before the operation of this number the power goes: it and every later one raise PowerLoss.
         before_step: Called before each operation; may look at the disk, with `after_crash`, but not change it.
         refuse: Called before each operation with its name, its path and the bytes it adds; may raise OSError.
+        lost_at_most: Where there are more than CHANGES_MAX unsynced directory operations, try those sets in which so many
+            are missing of all up to some operation. None: refuse to go on.
         skipped: Asked before each `sync` and `sync_dir`, with its name; True makes it do nothing. Holds after a restart.
         now_ms: The clock of modification times.
         free_bytes: Space left; an append beyond it is ENOSPC.
@@ -185,6 +189,7 @@ class CrashFiles:
         self.fail_at = fail_at
         self.before_step: Callable[[], None] | None = None
         self.refuse: Callable[[str, str, int], None] | None = None
+        self.lost_at_most: int | None = None
         self.skipped: Callable[[str], bool] | None = None
         self.operations: list[tuple[str, str]] = []
         self.now_ms = 0
@@ -346,7 +351,7 @@ class CrashFiles:
         self.operations.clear()
 
     def after_crash(
-        self, *, ordered: bool, every_cut: bool = False, seen: set[int] | None = None
+        self, *, ordered: bool, every_cut: bool = False, seen: set[int] | None = None, one_in: int = 1
     ) -> Iterator[CrashFiles]:
         """Every disk that a restart may find, as files of its own; at this moment or after a PowerLoss.
 
@@ -355,10 +360,11 @@ class CrashFiles:
             every_cut: Unsynced writes are cut at each byte, not only near their ends and in the middle.
             seen: Digests of disks that are known and not given again; those given are added. What the last search
                 with the same set must have come across is not even looked at.
+            one_in: Give one disk in so many, by their digests.
 
-        For one state of the directories the files' contents come in all combinations, up to COMBINATIONS_MAX; if there
-        are more, the files vary one at a time, while the others are as last synced or as in memory. A disk that looks
-        like an earlier one is left out.
+        For one state of the directories the files' contents come in all combinations, or (see COMBINATIONS_MAX) vary
+        one file at a time, while the others are as last synced or as in memory. A disk that looks like an earlier one is
+        left out.
         """
         known_steps: Sequence[Step] = ()
         if seen is None:
@@ -371,14 +377,15 @@ class CrashFiles:
             names = self._names_after(kept)
             found = dict(_tree(self._root, names))
             nodes = dict.fromkeys(node for node in found.values() if isinstance(node, Inode) and node.changes)
-            for contents in _contents(list(nodes), every_cut):
+            for contents in _contents(list(nodes), every_cut, len(self._steps) <= COMBINED_CHANGES_MAX):
                 look = _digest(
                     (path, contents.get(node, node.durable) if isinstance(node, Inode) else None)
                     for path, node in found.items()
                 )
                 if look not in seen:
                     seen.add(look)
-                    yield self._restarted(found, contents)
+                    if look % one_in == 0:
+                        yield self._restarted(found, contents)
 
     def digest(self) -> int:
         """What tells this disk, as a program sees it now, from others: by all names and contents."""
@@ -409,12 +416,21 @@ class CrashFiles:
         if ordered:
             yield from (steps[:count] for count in range(len(steps) + 1) if not known or any(is_new[:count]))
             return
-        if len(steps) > CHANGES_MAX:
-            raise ValueError(f"{len(steps)} unsynced directory operations have too many subsets: sync more, or do less")
-        for count in range(len(steps) + 1):
-            for some in combinations(range(len(steps)), count):
-                if not known or any(is_new[at] for at in some):
-                    yield [steps[at] for at in some]
+        for some in self._sets_of(len(steps)):
+            if not known or any(is_new[at] for at in some):
+                yield [steps[at] for at in some]
+
+    def _sets_of(self, count: int) -> Iterator[Sequence[int]]:
+        """Which of so many steps, by number, are there together."""
+        if count <= CHANGES_MAX:
+            for size in range(count + 1):
+                yield from combinations(range(count), size)
+        elif self.lost_at_most is None:
+            raise ValueError(f"{count} unsynced directory operations have too many subsets: sync more, or do less")
+        else:
+            for up_to in range(count + 1):
+                for missing in range(min(up_to, self.lost_at_most) + 1):
+                    yield from combinations(range(up_to), up_to - missing)
 
     def _names_after(self, kept: Sequence[Step]) -> dict[Directory, dict[str, Node]]:
         names: dict[Directory, dict[str, Node]] = {}
@@ -426,6 +442,7 @@ class CrashFiles:
         files = CrashFiles()
         files.now_ms = self.now_ms
         files.skipped = self.skipped
+        files.lost_at_most = self.lost_at_most
         files.free_bytes = self.free_bytes
         copies: dict[Node, Node] = {}
         for path, node in sorted(found.items()):
@@ -536,9 +553,9 @@ def _mark(path: str, content: bytes | None) -> int:
     return int.from_bytes(blake2b(told, digest_size=16).digest())
 
 
-def _contents(changed: list[Inode], every_cut: bool) -> Iterator[dict[Inode, bytes]]:
+def _contents(changed: list[Inode], every_cut: bool, combined: bool) -> Iterator[dict[Inode, bytes]]:
     versions = {inode: inode.versions(every_cut=every_cut) for inode in changed}
-    if prod(map(len, versions.values())) <= COMBINATIONS_MAX:
+    if combined and prod(map(len, versions.values())) <= COMBINATIONS_MAX:
         yield from (dict(zip(versions, each, strict=True)) for each in product(*versions.values()))
         return
     oldest = {inode: choices[0] for inode, choices in versions.items()}

@@ -55,6 +55,7 @@ class Story:
         losses: int,
         thinned_to: int = 1,
         recover_thinned_to: int = 1,
+        wrong_max: int | None = None,
         skipped: Callable[[str], bool] | None = None,
     ) -> CrashSearch[Broker, Owed]:
         """Lose power wherever it can be lost, and look what becomes of it.
@@ -62,7 +63,7 @@ class Story:
         `skipped` are syncs that do nothing, as in CrashFiles; the others are as in CrashSearch.
         """
         files, history = self.prepare()
-        files.skipped = skipped
+        files.skipped, files.lost_at_most = skipped, 2
         config = replace(COMPACTED, segment_bytes=self.segment_bytes)
         life = CompactedLife(config, self.now_ms, self.steps, history)
         search: CrashSearch[Broker, Owed] = CrashSearch(
@@ -72,6 +73,7 @@ class Story:
             losses=losses,
             thinned_to=thinned_to,
             recover_thinned_to=recover_thinned_to,
+            wrong_max=wrong_max,
         )
         search.run(life, files, life.owed)
         return search
@@ -118,6 +120,13 @@ def clean_what_is_not_flushed(life: CompactedLife) -> None:
     life.append(("a", "5"), ("d", None), producer_id=1)
     life.log.roll(1_000)
     clean(life)
+
+
+def clean_in_two_passes(life: CompactedLife) -> None:
+    """The map is full in the last segment, so another pass follows at once, with no roll and no flush in between."""
+    assert life.broker is not None
+    life.broker.clean(max_entries=5)
+    life.broker.clean()
 
 
 def supersede_all(life: CompactedLife) -> None:
@@ -208,7 +217,8 @@ def nothing(_: CompactedLife) -> None:
 
 LIVES: dict[str, Story] = {
     "a pass while somebody appends": Story(((FIRST_MS, fill),), clean_while_appending),
-    "a second pass on top": Story(((FIRST_MS, fill), (SECOND_MS, clean)), clean_what_is_not_flushed),
+    "a second pass on top": Story(((FIRST_MS, fill), (SECOND_MS, clean)), clean_what_is_not_flushed, segment_bytes=700),
+    "two passes, as the map is small": Story(((FIRST_MS, fill),), clean_in_two_passes),
     "segments that become empty": Story(
         ((FIRST_MS, fill), (SECOND_MS, clean), (SECOND_MS, supersede_all)), clean, now_ms=THIRD_MS
     ),

@@ -2,7 +2,6 @@
 
     scenario   x x x x x x      power is lost before every operation: every disk that may be left then
     recovery     x x x x        of each of those, and power is lost again: more disks
-    recovery       x x          ... as often as asked for
     check                       what each disk has settled to, with the facts as they were at the first loss
 
 A fact is what the disk owes whoever used it: what was flushed must be there after the loss. Different disks settle to
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -40,6 +40,10 @@ class Counts:
         )
 
 
+class _Enough(Exception):
+    """The search need not go on."""
+
+
 @dataclass
 class CrashSearch(Generic[State, Facts]):
     """How to search, and what was found.
@@ -49,9 +53,10 @@ class CrashSearch(Generic[State, Facts]):
         key: What tells one recovered state from others, its disk aside.
         check: Raises if a recovered state is not what the facts want. May change the disk.
         ordered: The directory model; every disk of the ordered one is one of the unordered, too.
-        losses: How often power is lost: once in the scenario, the other times in recovery.
+        losses: How often power is lost, once or twice: in the scenario, and in recovery.
         thinned_to: Of the disks found, look at one in so many.
-        recover_thinned_to: Of those looked at, lose power in the recovery of one in so many.
+        recover_thinned_to: Of those looked at after one loss, lose power in the recovery of one in so many.
+        wrong_max: Stop after so many wrong disks.
     """
 
     recover: Callable[[CrashFiles], State]
@@ -61,8 +66,10 @@ class CrashSearch(Generic[State, Facts]):
     losses: int = 2
     thinned_to: int = 1
     recover_thinned_to: int = 1
+    wrong_max: int | None = None
     counts: Counts = field(default_factory=Counts)
     _seen: dict[Facts, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _seen_later: dict[Facts, set[int]] = field(default_factory=lambda: defaultdict(set))
     _results: dict[Hashable, str | None] = field(default_factory=dict)
 
     def run(
@@ -75,62 +82,58 @@ class CrashSearch(Generic[State, Facts]):
                 what it owes if only the process dies: then all that was written is there.
         """
         files = start.copy()
-        for disk, known in self._losses(scenario, files, facts):
-            self.counts.after_one_loss += 1
-            self._settle(disk, known, self.losses - 1)
-        return self.counts
-
-    def _losses(
-        self, run: Callable[[CrashFiles], object], files: CrashFiles, facts: Callable[[bool], Facts]
-    ) -> list[tuple[CrashFiles, Facts]]:
-        """Every disk not seen before that `run` may leave, with the facts of its moment."""
         found: list[tuple[CrashFiles, Facts]] = []
 
         def look() -> None:
             known, if_killed = facts(False), facts(True)
-            found.extend((disk, known) for disk in self._disks_after_loss(files, known))
+            found.extend((disk, known) for disk in self._disks_of(files, self._seen[known]))
             if if_killed != known and (digest := files.digest()) not in self._seen[if_killed]:
                 self._seen[if_killed].add(digest)
                 found.append((files.copy(), if_killed))
 
         files.before_step = look
-        run(files)
+        scenario(files)
         files.before_step = None
         look()
-        return found
+        with suppress(_Enough):
+            for disk, known in found:
+                self._settle(disk, known)
+        return self.counts
 
-    def _disks_after_loss(self, files: CrashFiles, known: Facts) -> Iterator[CrashFiles]:
-        for disk in files.after_crash(ordered=self.ordered, seen=self._seen[known]):
-            if disk.digest() % self.thinned_to == 0:
-                yield disk
+    def _disks_of(self, files: CrashFiles, seen: set[int]) -> Iterator[CrashFiles]:
+        return files.after_crash(ordered=self.ordered, seen=seen, one_in=self.thinned_to)
 
-    def _settle(self, disk: CrashFiles, known: Facts, losses_left: int) -> None:
-        """Recover one disk, with and without further losses, and check what comes of it."""
-        todo = [(disk, losses_left)]
-        while todo:
-            disk, losses_left = todo.pop()
-            is_searched = losses_left > 0 and disk.digest() // self.thinned_to % self.recover_thinned_to == 0
-            more: list[CrashFiles] = []
+    def _settle(self, disk: CrashFiles, known: Facts) -> None:
+        """Recover a disk that the scenario has left, and the disks that the recovery leaves if it loses power, too."""
+        self.counts.after_one_loss += 1
+        more: list[CrashFiles] = []
 
-            def look(disk: CrashFiles = disk, more: list[CrashFiles] = more) -> None:
-                more.extend(self._disks_after_loss(disk, known))
+        def look() -> None:
+            seen = self._seen_later[known]
+            more.extend(each for each in self._disks_of(disk, seen) if each.digest() not in self._seen[known])
 
-            error = None
-            try:
-                if is_searched:
-                    disk.before_step = look
-                state = self.recover(disk)
-                disk.before_step = None
-                if is_searched:
-                    look()
-                error = self._result(disk, state, known)
-            except Exception as raised:  # noqa: BLE001 -- whatever goes wrong is what is looked for
-                error = _told(raised)
-            if error is not None:
-                self.counts.failing += 1
-                self.counts.failures[error] += 1
-            self.counts.after_more += len(more)
-            todo += [(each, losses_left - 1) for each in more]
+        is_searched = self.losses > 1 and disk.digest() // self.thinned_to % self.recover_thinned_to == 0
+        self._recover(disk, known, look if is_searched else None)
+        for each in more:
+            self.counts.after_more += 1
+            self._recover(each, known, None)
+
+    def _recover(self, disk: CrashFiles, known: Facts, look: Callable[[], None] | None) -> None:
+        try:
+            disk.before_step = look
+            state = self.recover(disk)
+            disk.before_step = None
+            if look is not None:
+                look()
+            error = self._result(disk, state, known)
+        except Exception as raised:  # noqa: BLE001 -- whatever goes wrong is what is looked for
+            error = _told(raised)
+        counts = self.counts
+        if error is not None:
+            counts.failing += 1
+            counts.failures[error] += 1
+        if self.wrong_max is not None and counts.failing >= self.wrong_max:
+            raise _Enough
 
     def _result(self, disk: CrashFiles, state: State, known: Facts) -> str | None:
         key = (known, disk.digest(), self.key(state))

@@ -1,0 +1,126 @@
+"""Every disk that a loss of power may leave in the lives of a compacted partition, and in the recovery after it.
+
+Prints for each life how many different disks there were, and to how many different states they settle. Then takes one
+sync after the other out of the storage floor and counts the disks on which that shows: a search that finds nothing
+wrong must be able to find something.
+"""
+
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from support.crash_lives import LIVES
+from support.crash_search import Counts
+
+from ..support.suite import NotRunError, Options, Suite, run_suite
+
+STORAGE = f"{Path(__file__).parents[2] / 'storage'}/"
+RECOVERY_THINNED_TO = {
+    "a pass while somebody appends": 512,
+    "a second pass on top": 32,
+    "two passes, as the map is small": 32,
+    "segments that become empty": 8,
+    "a group whose last segments lose everything": 64,
+    "retention": 256,
+    "a start, an abort, a roll": 8,
+    "a split at start": 64,
+}
+"""Power is lost in the recovery of one disk in so many; of the lives not named here, of all."""
+QUICK_THINNED_TO = 24
+SITES_THINNED_TO = 16
+SITES_RECOVERED = ("a second pass on top", "a split at start", "a split where no batch fits")
+"""The lives in whose recovery power is lost while one of its syncs does nothing."""
+
+
+def site_of_sync() -> str:
+    """Which line of the storage floor asks for the sync that is about to happen, and on whose behalf."""
+    frame = sys._getframe(1)
+    found: list[str] = []
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(STORAGE):
+            module = path.removeprefix(STORAGE).removesuffix(".py")
+            if not found:
+                found.append(f"{module}.{frame.f_code.co_name}:{frame.f_lineno}")
+            elif module not in ("segment", "segment_indexes", "index_file", "checkpoints", "flush"):
+                found.append(f"{module}.{frame.f_code.co_name}")
+                break
+        frame = frame.f_back  # type: ignore[assignment]
+    return " for ".join(found)
+
+
+def search(name: str, thinned_to: int, recovery_thinned_to: int) -> Counts:
+    """All disks of one life."""
+    losses = 2 if recovery_thinned_to else 1
+    return LIVES[name].search(losses=losses, thinned_to=thinned_to, recover_thinned_to=recovery_thinned_to or 1).counts
+
+
+def sites_of(name: str) -> set[str]:
+    """The syncs that a life and the starts after a loss ask for."""
+    found: set[str] = set()
+
+    def note(_: str) -> bool:
+        found.add(site_of_sync())
+        return False
+
+    LIVES[name].search(losses=1, thinned_to=50, skipped=note)
+    return found - {""}  # a life's own
+
+
+def is_of_recovery(site: str) -> bool:
+    return site.startswith(("swap.finish", "recovery.")) or " for recovery." in site
+
+
+def without(site: str, name: str) -> Counts:
+    """Disks of one life, of which a sync does nothing; recovery loses power too, if it is recovery's."""
+    return (
+        LIVES[name]
+        .search(
+            losses=2 if is_of_recovery(site) else 1,
+            thinned_to=SITES_THINNED_TO,
+            recover_thinned_to=4,
+            skipped=lambda _: site_of_sync() == site,
+        )
+        .counts
+    )
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker or options.against != "ottla":
+        raise NotRunError("no broker: it judges the storage floor itself")
+    with ProcessPoolExecutor() as processes:
+        searches = {
+            name: processes.submit(
+                search,
+                name,
+                QUICK_THINNED_TO if options.quick else 1,
+                0 if options.quick else RECOVERY_THINNED_TO.get(name, 1),
+            )
+            for name in LIVES
+        }
+        total = 0
+        for name, running in searches.items():
+            counts = running.result()
+            total += counts.after_one_loss + counts.after_more
+            suite.check(name, counts.failing == 0 and counts.settled > 0, f"{counts} {dict(counts.failures) or ''}")
+        suite.note(f"{total} different disks in all")
+        if options.quick:
+            return
+        found = dict(zip(LIVES, processes.map(sites_of, LIVES), strict=True))
+        mutants = {
+            (site, name): processes.submit(without, site, name)
+            for site in sorted(set().union(*found.values()))
+            for name in LIVES
+            if site in found[name] and (name in SITES_RECOVERED or not is_of_recovery(site))
+        }
+        for site in sorted({site for site, _ in mutants}):
+            wrong = {
+                name: found
+                for (each, name), running in mutants.items()
+                if each == site and (found := running.result().failing)
+            }
+            suite.note(f"{sum(wrong.values()):6} disks are wrong without the sync in {site}: {wrong}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("crashes", body, doc=__doc__))
