@@ -23,6 +23,7 @@ SUITES = (
     "aiokafka",
     "nodes",
     "cleaner_histories",
+    "crashes",
     "fuzz",
     "apache_kafka.differential",
     "apache_kafka",
