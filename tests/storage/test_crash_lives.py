@@ -16,21 +16,24 @@ THINNED_TO = {
     "a pass while somebody appends": 48,
     "a group whose last segments lose everything": 8,
     "a second pass on top": 12,
-    "two passes, as the map is small": 24,
+    "two passes, as the map is small": 48,
     "retention": 16,
     "a split at start": 32,
     "segments that become empty": 4,
     "a start, an abort, a roll": 4,
 }
 """One disk in so many is looked at; in lives not named here, each."""
-RECOVERY_THINNED_TO = 12
+RECOVERY_THINNED_TO = 24
 """Of those looked at, power is lost again in the recovery of one in so many."""
 
 
 @pytest.mark.scenario(41, 123, 129, 130, 131, 132, 133, 210)
 @pytest.mark.parametrize("name", LIVES)
 def test_whatever_a_power_loss_leaves_the_log_means_the_same(name: str) -> None:
-    search = LIVES[name].search(losses=2, thinned_to=THINNED_TO.get(name, 1), recover_thinned_to=RECOVERY_THINNED_TO)
+    thinned_to = THINNED_TO.get(name, 1)
+    search = LIVES[name].search(
+        losses=2, thinned_to=thinned_to, recover_thinned_to=RECOVERY_THINNED_TO, later_thinned_to=thinned_to
+    )
     print(f"{name}: {search.counts}")
     assert not search.counts.failures
     assert search.counts.after_one_loss > 50 and search.counts.after_more > 0

@@ -55,6 +55,7 @@ class Story:
         losses: int,
         thinned_to: int = 1,
         recover_thinned_to: int = 1,
+        later_thinned_to: int = 1,
         wrong_max: int | None = None,
         skipped: Callable[[str], bool] | None = None,
     ) -> CrashSearch[Broker, Owed]:
@@ -73,6 +74,7 @@ class Story:
             losses=losses,
             thinned_to=thinned_to,
             recover_thinned_to=recover_thinned_to,
+            later_thinned_to=later_thinned_to,
             wrong_max=wrong_max,
         )
         search.run(life, files, life.owed)

@@ -54,8 +54,9 @@ class CrashSearch(Generic[State, Facts]):
         check: Raises if a recovered state is not what the facts want. May change the disk.
         ordered: The directory model; every disk of the ordered one is one of the unordered, too.
         losses: How often power is lost, once or twice: in the scenario, and in recovery.
-        thinned_to: Of the disks found, look at one in so many.
+        thinned_to: Of the disks after a loss in the scenario, look at one in so many.
         recover_thinned_to: Of those looked at after one loss, lose power in the recovery of one in so many.
+        later_thinned_to: Of the disks after a loss in recovery, look at one in so many.
         wrong_max: Stop after so many wrong disks.
     """
 
@@ -66,6 +67,7 @@ class CrashSearch(Generic[State, Facts]):
     losses: int = 2
     thinned_to: int = 1
     recover_thinned_to: int = 1
+    later_thinned_to: int = 1
     wrong_max: int | None = None
     counts: Counts = field(default_factory=Counts)
     _seen: dict[Facts, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -86,7 +88,7 @@ class CrashSearch(Generic[State, Facts]):
 
         def look() -> None:
             known, if_killed = facts(False), facts(True)
-            found.extend((disk, known) for disk in self._disks_of(files, self._seen[known]))
+            found.extend((disk, known) for disk in self._disks_of(files, self._seen[known], self.thinned_to))
             if if_killed != known and (digest := files.digest()) not in self._seen[if_killed]:
                 self._seen[if_killed].add(digest)
                 found.append((files.copy(), if_killed))
@@ -100,8 +102,8 @@ class CrashSearch(Generic[State, Facts]):
                 self._settle(disk, known)
         return self.counts
 
-    def _disks_of(self, files: CrashFiles, seen: set[int]) -> Iterator[CrashFiles]:
-        return files.after_crash(ordered=self.ordered, seen=seen, one_in=self.thinned_to)
+    def _disks_of(self, files: CrashFiles, seen: set[int], one_in: int) -> Iterator[CrashFiles]:
+        return files.after_crash(ordered=self.ordered, seen=seen, one_in=one_in)
 
     def _settle(self, disk: CrashFiles, known: Facts) -> None:
         """Recover a disk that the scenario has left, and the disks that the recovery leaves if it loses power, too."""
@@ -110,7 +112,8 @@ class CrashSearch(Generic[State, Facts]):
 
         def look() -> None:
             seen = self._seen_later[known]
-            more.extend(each for each in self._disks_of(disk, seen) if each.digest() not in self._seen[known])
+            found = self._disks_of(disk, seen, self.later_thinned_to)
+            more.extend(each for each in found if each.digest() not in self._seen[known])
 
         is_searched = self.losses > 1 and disk.digest() // self.thinned_to % self.recover_thinned_to == 0
         self._recover(disk, known, look if is_searched else None)
