@@ -13,6 +13,7 @@ that was ever appended. What must hold, however the power was lost:
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -55,7 +56,7 @@ class Broker:
     manager: LogManager = field(init=False)
 
     def __post_init__(self) -> None:
-        self.manager = LogManager(self.files, [DATA_DIR])
+        self.manager = LogManager(self.files, [DATA_DIR], rng=random.Random(0))
         self.manager.load(self.now_ms, cluster_id="c", config_for=lambda _: self.config)
         self.cleaning = CleanerManager(self.files, self.manager.logs)
 
