@@ -81,7 +81,7 @@ def without(site: str, name: str) -> Counts:
         .search(
             losses=2 if is_of_recovery(site) else 1,
             thinned_to=SITES_THINNED_TO,
-            recover_thinned_to=4,
+            recover_thinned_to=32,
             later_thinned_to=SITES_THINNED_TO,
             skipped=lambda _: site_of_sync() == site,
         )
@@ -116,7 +116,7 @@ def body(suite: Suite, options: Options) -> None:
                 if each == site and (failing := running.result().failing)
             }
             told = f"{sum(wrong.values())} disks are wrong without the sync in {site}"
-            if site.startswith("swap.swap_files") or ".change_suffix" in site:
+            if ".prepare_swap" in site or ".change_suffix" in site:
                 suite.check(told, bool(wrong), wrong)
             else:
                 suite.note(f"{told}: {wrong or ''}")
