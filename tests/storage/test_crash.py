@@ -15,6 +15,7 @@ from ottla.storage.log import Log
 from ottla.storage.manager import LogManager
 from ottla.storage.paths import TopicPartition
 from ottla.storage.segment import LogSegment
+from support import compacted_life
 from support.batches import ABORT
 from support.crash_files import CrashFiles, power_losses
 from support.make_log import append, append_marker, contents, make_log
@@ -24,21 +25,8 @@ Record = tuple[int, bytes | None, bytes | None]
 
 
 def check_sound(log: Log) -> None:
-    """The log contradicts itself nowhere."""
-    end = -1
-    for segment in log.segments:
-        assert segment.base_offset >= end, "segments overlap"
-        end = segment.base_offset
-        data = segment.log_file.read_at(0, segment.size_bytes)
-        at = 0
-        for found in batches(data):
-            assert found.is_crc_valid() and found.base_offset >= end
-            end = found.next_offset
-            assert segment.position_of(found.last_offset) == at
-            at += found.size_bytes
-        assert segment.next_offset() == max(end, segment.base_offset)
-        assert segment.max_timestamp_ms == max((each.max_timestamp for each in batches(data)), default=-1)
-    assert end == log.log_end_offset
+    """The log contradicts itself nowhere, and knows its producers up to its end."""
+    compacted_life.check_sound(log)
     assert log.producers.end_offset == log.log_end_offset
     state = log.producers.get(1)
     sequences = [each.last_sequence for segment in log.segments for each in producer_batches(segment)]
