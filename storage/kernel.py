@@ -268,8 +268,8 @@ def long_varint(b: cython.const[u8][::1], p: i64, end: i64, size_max: i64) -> tu
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.boundscheck(False)  # 0 <= p < end <= len(b)
-def varint(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
-    """(value, position after it) of at most five bytes below `end`; a position of -1 says that there is none."""
+def zigzag(b: cython.const[u8][::1], p: i64, end: i64, size_max: i64) -> tuple[i64, i64]:
+    """(value, position after it) of at most `size_max` bytes below `end`; a position of -1 says that there is none."""
     c: i64
     d: i64
     if p < end:
@@ -281,28 +281,25 @@ def varint(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
             if d < 128:
                 c = c & 127 | d << 7
                 return c >> 1 ^ -(c & 1), p + 2
-    return long_varint(b, p, end, 5)
+    return long_varint(b, p, end, size_max)
 
 
 @cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.boundscheck(False)  # 0 <= p < end <= len(b)
+def varint(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
+    """A number of 32 bits, as `zigzag`."""
+    return zigzag(b, p, end, 5)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def varlong(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
-    """The same of at most ten bytes."""
-    c: i64
-    d: i64
-    if p < end:
-        c = b[p]
-        if c < 128:
-            return c >> 1 ^ -(c & 1), p + 1
-        if p + 1 < end:
-            d = b[p + 1]
-            if d < 128:
-                c = c & 127 | d << 7
-                return c >> 1 ^ -(c & 1), p + 2
-    return long_varint(b, p, end, 10)
+    """A number of 64 bits, as `zigzag`."""
+    return zigzag(b, p, end, 10)
 
 
 @cython.cfunc
