@@ -4,24 +4,22 @@
 `expected_failures.txt` (not in `--quick`). What is not run, and why, stands in README.md.
 """
 
-import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
-from xml.etree import ElementTree
 
 from ..support.apache_kafka import cache_dir
 from ..support.brokers import broker_process
 from ..support.process import BrokerProcess, RunningBroker, free_port
+from ..support.pytest_suite import Outcome, entries_of, judge, run_pytest
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 VERSION = "3.0.12"
 HERE = Path(__file__).parent
 FILES = ("test_producer_integration.py", "test_consumer_integration.py", "test_admin_integration.py")
-TIMEOUT_S = 600
 AGAIN = 2
 BROKER = {
     "num.partitions": "4",
@@ -39,7 +37,7 @@ def body(suite: Suite, options: Options) -> None:
         tree = Path(folder)
         unpack_tests(tree)
         kafka = options.against == "apache-kafka"
-        expected = {} if kafka else entries_of("expected_failures.txt")
+        expected = {} if kafka else entries_of(HERE / "expected_failures.txt")
         with started(options) as broker:
             for name in FILES[:2] if options.quick else FILES:
                 outcomes = run_file(tree, name, broker.bootstrap)
@@ -47,18 +45,16 @@ def body(suite: Suite, options: Options) -> None:
                 judge(suite, name, outcomes, expected)
 
 
-def races_again(
-    suite: Suite, tree: Path, name: str, bootstrap: str, first: tuple[str, str, str]
-) -> tuple[str, str, str]:
+def races_again(suite: Suite, tree: Path, name: str, bootstrap: str, first: Outcome) -> Outcome:
     """A failed test that may have lost a race inside the client gets AGAIN more tries; any other outcome stands."""
     test, status, message = first
-    reason = entries_of("client_races.txt").get(f"{name}::{test.partition('[')[0]}")
+    reason = entries_of(HERE / "client_races.txt").get(f"{name}::{test.partition('[')[0]}")
     for number in range(AGAIN if status == "failed" and reason else 0):
         suite.note(f"{name}::{test} failed ({message}); the client's own race: {reason}; try {number + 2}")
         ((_, status, message),) = run_file(tree, f"{name}::{test}", bootstrap)
         if status == "passed":
             break
-    return test, status, message
+    return Outcome(test, status, message)
 
 
 def started(options: Options) -> BrokerProcess | RunningBroker:
@@ -100,61 +96,16 @@ def source_distribution() -> Path:
     return archive
 
 
-def entries_of(file: str) -> dict[str, str]:
-    """`file::test` -> reason, from a list beside this file."""
-    lines = (HERE / file).read_text().splitlines()
-    entries = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
-    return {name: reason.strip() for name, reason in entries}
-
-
-def run_file(tree: Path, name: str, bootstrap: str) -> list[tuple[str, str, str]]:
-    """Run one file, or one test of it; returns (test, `passed` | `failed` | `skipped`, first line of the message)."""
-    results = tree / "results.xml"
-    results.unlink(missing_ok=True)
+def run_file(tree: Path, name: str, bootstrap: str) -> list[Outcome]:
+    """Run one file, or one test of it."""
     environment = {
-        **os.environ,
         "KAFKA_URI": f"kafka://{bootstrap}",
         "KAFKA_VERSION": "4.3",
         "KAFKA_ROOT": str(tree),  # only has to exist
         "PROJECT_ROOT": str(tree),
         "PYTHONPATH": str(tree),
     }
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini", "--rootdir", "."]
-    command = [*pytest, f"--junitxml={results}", f"test/integration/{name}"]
-    with open(tree / "output.txt", "w+") as output:
-        try:
-            subprocess.run(
-                command, cwd=tree, env=environment, stdout=output, stderr=output, timeout=TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return [(name, "failed", f"did not end within {TIMEOUT_S} s")]
-    if not results.exists():
-        return [(name, "failed", (tree / "output.txt").read_text()[-500:])]
-    return [outcome(case) for case in ElementTree.parse(results).iter("testcase")]
-
-
-def outcome(case: ElementTree.Element) -> tuple[str, str, str]:
-    for kind, status in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
-        found = case.find(kind)
-        if found is not None:
-            return case.get("name", ""), status, (found.get("message") or "").strip().splitlines()[:1].__str__()
-    return case.get("name", ""), "passed", ""
-
-
-def judge(suite: Suite, name: str, outcomes: list[tuple[str, str, str]], expected: dict[str, str]) -> None:
-    failed_as_expected = set()
-    for test, status, message in outcomes:
-        entry = f"{name}::{test.partition('[')[0]}"
-        if status == "skipped":
-            suite.skip(f"{name}::{test}", message)
-        elif status == "failed" and entry in expected:
-            failed_as_expected.add(entry)
-            suite.skip(f"{name}::{test}", f"fails as expected: {expected[entry]}")
-        else:
-            suite.check(f"{name}::{test}", status == "passed", message)
-    stale = {entry for entry in expected if entry.startswith(name)} - failed_as_expected
-    for entry in sorted(stale):
-        suite.check(f"{entry} is still on the list of expected failures", False, "but passes, or is gone")
+    return run_pytest(tree, f"test/integration/{name}", environment)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,26 @@
+"""Others' test suites that no package index holds: the user says where their sources are.
+
+`SUITE_SRC_<NAME>` names one checkout. `SUITE_SRC` is one too, or a folder of several, each under its repository's name.
+"""
+
+import os
+from pathlib import Path
+
+from .suite import NotRunError
+
+
+def suite_sources(name: str, repository: str, marker: str) -> Path:
+    """The folder of the checkout of `repository` (OWNER/NAME), told by the file `marker` that it holds.
+
+    Raises:
+        NotRunError: Neither `SUITE_SRC_<NAME>` nor `SUITE_SRC` leads to it.
+    """
+    candidates = []
+    if own := os.environ.get(f"SUITE_SRC_{name.upper()}"):
+        candidates.append(Path(own))
+    if common := os.environ.get("SUITE_SRC"):
+        candidates += [Path(common), Path(common) / repository.rpartition("/")[2]]
+    for folder in candidates:
+        if (folder / marker).is_file():
+            return folder
+    raise NotRunError(f"sources (a checkout of {repository} named by SUITE_SRC or SUITE_SRC_{name.upper()})")
