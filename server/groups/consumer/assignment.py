@@ -1,0 +1,38 @@
+"""What an assignor is given and what it gives back. The assignors themselves are in `assignors`.
+
+An assignor is a pure function. Every partition of every topic that somebody subscribes to goes to exactly one member
+subscribed to it; what a member had before, it keeps as far as that is fair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import NamedTuple, TypeAlias
+
+Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
+"""Topic id -> partition indexes; no topic without partitions."""
+
+
+class MemberSubscription(NamedTuple):
+    """One member as an assignor sees it."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    topic_ids: Set[bytes]
+    """Of all existing topics that it subscribes to, by name or by regular expression."""
+    target: Assignment
+    """What it was given last time; may name topics that are gone or no longer subscribed to."""
+
+
+class GroupSpec(NamedTuple):
+    """A group as an assignor sees it."""
+
+    members: Mapping[str, MemberSubscription]
+    """By member id, in the order of joining. A static member's place is kept by whoever took it over."""
+    is_homogeneous: bool
+    """All members subscribe to the same topics."""
+
+
+Assignor: TypeAlias = Callable[[GroupSpec, Callable[[bytes], int]], Mapping[str, Assignment]]
+"""(group, partition count of a topic id) -> assignment by member id. A member left out gets nothing."""

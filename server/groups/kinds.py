@@ -1,0 +1,70 @@
+"""What all kinds of groups have in common: the classic ones, consumer groups, and those that come later.
+
+`shard` keeps groups of all kinds in one table by group id; `commits`, `offsets`, listing, deleting and expiry ask only
+this of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol, TypeAlias
+
+from ...protocol.errors import ErrorCode
+from .records import CommittedOffset
+
+PartitionCheck: TypeAlias = Callable[[bytes, int], ErrorCode]
+"""(topic id, zero where the client sent a name only; partition) -> NONE, or why this commit is refused."""
+
+
+class Group(Protocol):
+    group_id: str
+    partition: int
+    """Of `__consumer_offsets`, where its records stand."""
+    type_name: ClassVar[str]
+    """As ListGroups calls it."""
+
+    @property
+    def protocol_type(self) -> str | None: ...
+
+    @property
+    def state_name(self) -> str:
+        """As users see it."""
+
+    @property
+    def is_empty(self) -> bool:
+        """It has no members, so it may be deleted."""
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
+    ) -> PartitionCheck | None:
+        """Whether offsets may be committed under these credentials.
+
+        Args:
+            epoch: Generation or member epoch; below 0 for whoever is no member.
+            version: Of OffsetCommit or TxnOffsetCommit.
+
+        Returns:
+            A check for each partition where there is more to ask, or None.
+
+        Raises:
+            KafkaError: With the code for all partitions.
+        """
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Raise KafkaError if committed offsets may not be read under these credentials (OffsetFetch 9 and later)."""
+
+    def check_offset_delete(self) -> None:
+        """Raise KafkaError if no offset of the group may be deleted now, whatever the topic."""
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether offsets of this topic are in use: they neither expire nor can be deleted."""
+
+    def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
+        """From when the age of a commit counts; None if offsets do not expire in the present state."""
+
+    @property
+    def may_expire(self) -> bool:
+        """It may be forgotten once it has no offsets left."""
+
+    def tombstone_keys(self) -> Sequence[bytes]:
+        """Keys of all records of the group but its offsets', in the order in which they are to be deleted."""
