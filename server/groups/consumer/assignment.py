@@ -6,7 +6,8 @@ subscribed to it; what a member had before, it keeps as far as that is fair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
@@ -19,7 +20,7 @@ class MemberSubscription(NamedTuple):
     member_id: str
     instance_id: str | None
     rack_id: str | None
-    topic_ids: Set[bytes]
+    topic_ids: AbstractSet[bytes]
     """Of all existing topics that it subscribes to, by name or by regular expression."""
     target: Assignment
     """What it was given last time; may name topics that are gone or no longer subscribed to."""
