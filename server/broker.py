@@ -11,10 +11,11 @@ import logging
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import trio
 
+from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import Catalog
 from ..storage.config import ConfigError, LogConfig
 from ..storage.files import Files, OsFiles
@@ -27,6 +28,7 @@ from .cleaning import Cleaning
 from .clock import Clock
 from .config import BrokerConfig, StaticConfig, usable
 from .disk import on_disk
+from .features import Feature, finalized
 from .fetch_sessions import FetchSessions
 from .flusher import Flusher
 from .frames import MemoryBudget
@@ -39,7 +41,7 @@ from .nursery import open_plain_nursery
 from .opening import open_store
 from .producer_ids import ProducerIds
 from .topic_admin import TopicAdmin
-from .topics import Partition, Topic, Topics
+from .topics import NO_LEADER, Partition, Topic, Topics
 from .waits import Waits
 
 if TYPE_CHECKING:
@@ -57,14 +59,6 @@ HEAVY_CHECKS_MAX = 2
 
 CLUSTER_DEFAULT = ""
 """The catalog's name for dynamic configs of all nodes."""
-
-
-class Feature(NamedTuple):
-    """A feature that ApiVersions names: the levels we know, and the finalized one."""
-
-    min_level: int
-    max_level: int
-    level: int
 
 
 class Broker:
@@ -92,11 +86,12 @@ class Broker:
         self.request_memory = MemoryBudget(limit if limit > 0 else DEFAULT_REQUEST_MEMORY_BYTES)
         self.request_memory.reclaim = self.connections.shrink_idle
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
-        self.features: dict[str, Feature] = {}
-        self.features_epoch = 0
+        self.features_epoch = clock.now_ms()
+        """Higher after each start, which may have changed levels: clients believe the highest that they have seen."""
         # Set by `open`, before anything is served.
         self.logs: LogManager
         self.catalog: Catalog
+        self.features: dict[str, Feature]
         self.admin: TopicAdmin
         self.producer_ids: ProducerIds
         self.cleaning: Cleaning
@@ -122,6 +117,7 @@ class Broker:
         for problem in dict.fromkeys(line for each in self.live_node_ids() for line in self._resolve_config(each)[1]):
             log.warning("%s", problem)
         self._apply_dynamic_configs()
+        self.features = finalized(self.static.features, self.catalog.features)
         self.admin = TopicAdmin(self, self.rng)
         self.producer_ids = ProducerIds(self.catalog)
         self.cleaning = Cleaning(self)
@@ -170,6 +166,10 @@ class Broker:
 
     # What handlers ask for
 
+    def feature_level(self, name: str) -> int:
+        """The finalized level of a feature that we support; 0 is none. KeyError for any other."""
+        return self.features[name].level
+
     async def new_producer_id(self) -> int:
         """A producer id that was never given before. KafkaError KAFKA_STORAGE_ERROR if none can be recorded."""
         return await self.producer_ids.take()
@@ -187,9 +187,17 @@ class Broker:
         """Append batches that the broker wrote itself, and wake whoever fetches them.
 
         Raises:
-            KafkaError: as Log.append.
+            KafkaError: as Log.append; NOT_LEADER_OR_FOLLOWER (no live node leads it), NOT_ENOUGH_REPLICAS.
         """
         partition = self.topics.partition(*topic_partition)
+        if partition.leader == NO_LEADER:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no node leads {topic_partition}")
+        if len(partition.isr) < self.min_insync_replicas(partition):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{topic_partition} has {len(partition.isr)} in-sync replicas, "
+                f"min.insync.replicas is {self.min_insync_replicas(partition)}",
+            )
         done = partition.log.append(
             memoryview(records),
             now_ms=self.clock.now_ms(),

@@ -14,6 +14,9 @@ from ..storage.log import Log
 from ..storage.paths import TopicPartition
 from .internal_topics import INTERNAL_TOPICS
 
+NO_LEADER = -1
+"""`Partition.leader` while no live node leads it."""
+
 
 class Partition:
     """One partition: its log and the routing facts around it."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
-from .deadlines import Deadline, Deadlines
+from ..coordination.deadlines import Deadline, Deadlines
 from .group import ClassicGroup, GroupState, JoinReply, Member, Protocols
 from .rebalance import Persist, Rebalancing, current_generation, refuse
 from .settings import NAME_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings

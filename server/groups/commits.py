@@ -12,13 +12,13 @@ from typing import NamedTuple
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ...protocol.wire import ZERO_UUID
+from ..coordination.store import Pair, RecordStore
 from .classic import ClassicProtocol
 from .group import ClassicGroup, GroupState
 from .offsets import Place
-from .records import CommittedOffset, Pair, group_key, offset_key, offset_value
+from .records import CommittedOffset, group_key, offset_key, offset_value
 from .settings import TOMBSTONES_PER_BATCH, GroupSettings
 from .shard import Shard
-from .store import RecordStore
 from .subscription import CONSUMER_PROTOCOL_TYPE
 
 # From this version of OffsetCommit on a group that does not exist has an error of its own (KIP-848).

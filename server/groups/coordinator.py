@@ -10,7 +10,6 @@ one that could not be loaded), COORDINATOR_LOAD_IN_PROGRESS.
 from __future__ import annotations
 
 import logging
-import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -21,16 +20,17 @@ from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ..coordination.coordinator import Coordinator
+from ..coordination.shard import ShardState
+from ..coordination.store import RecordStore
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import Caller, ClassicProtocol
 from .commits import Commits, Fetched, TopicCommit
-from .deadlines import Deadlines
 from .group import ClassicGroup, GroupState, JoinReply, SyncReply
 from .offsets import Place
 from .records import group_key, group_value
 from .settings import GroupSettings
-from .shard import Shard, ShardState
-from .store import RecordStore
+from .shard import Shard
 
 log = logging.getLogger("ottla.groups")
 
@@ -42,33 +42,14 @@ _GROUP_ID_NOT_FOUND_VERSION = 6
 _ID_CHARS_IN_MESSAGE = 1024
 
 
-_UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
-
-
-def java_hash(text: str) -> int:
-    """`String.hashCode` of Java: the UTF-16 units as digits to base 31, as a signed 32-bit number."""
-    result = 0
-    for unit in memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H"):
-        result = 31 * result + unit & 0xFFFF_FFFF
-    return result - (1 << 32) if result >> 31 else result
-
-
-def partition_of(key: str, partition_count: int) -> int:
-    """The partition of an internal topic that `key` (a group or transactional id) belongs to.
-
-    Kafka takes the absolute value, with 0 for the one number that has none.
-    """
-    hashed = java_hash(key)
-    return 0 if hashed == -(1 << 31) else abs(hashed) % partition_count
-
-
-class GroupCoordinator:
+class GroupCoordinator(Coordinator[Shard]):
     """All groups, by partition of `__consumer_offsets`.
 
     Args:
         new_id: Makes the unique part of member ids.
-        on_earlier: Called when `next_deadline_ms` may have moved to an earlier time.
     """
+
+    topic = OFFSETS_TOPIC
 
     def __init__(
         self,
@@ -78,72 +59,23 @@ class GroupCoordinator:
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         on_earlier: Callable[[], None] = lambda: None,
     ) -> None:
-        self.shards: list[Shard] = []
+        super().__init__(store, on_earlier)
         self._settings = settings
-        self._store = store
-        self._deadlines = Deadlines(on_earlier)
         self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
         self._commits = Commits(settings, store, self._classic)
 
-    # Partitions
+    def _new_shard(self, partition: int) -> Shard:
+        return Shard(partition, self._classic, self._expire)
 
-    def open(self, partition_count: int) -> None:
-        """Know the number of partitions; each is LOADING until `activate` or `fail`."""
-        self.shards = [Shard(partition, self._classic, self._expire) for partition in range(partition_count)]
-
-    def activate(self, shard: Shard, now_ms: int) -> None:
-        """Serve the groups of a partition that has been replayed to its end."""
-        if not self._is_open(shard):
-            return
-        shard.state = ShardState.ACTIVE
+    def _activated(self, shard: Shard, now_ms: int) -> None:
         for group in tuple(shard.groups.values()):
             self._classic.loaded(group, now_ms)
         self._repeat_expiry(shard, now_ms)
 
-    def fail(self, shard: Shard, reason: Exception) -> None:
-        """Leave the groups of a partition without coordinator; all others are served."""
-        if self._is_open(shard):
-            log.error("the groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, shard.partition, reason)
-            shard.state = ShardState.FAILED
-            shard.groups.clear()
-
-    def close(self, error: ErrorCode, now_ms: int) -> None:
-        """Answer everything that is parked with `error` and forget all groups. Nothing is written."""
-        for shard in self.shards:
-            self._deadlines.clear(shard.expiry)
-            if shard.state is ShardState.ACTIVE:
-                for group in shard.groups.values():
-                    self._classic.close(group, error, now_ms)
-        self.shards = []
-
-    def _is_open(self, shard: Shard) -> bool:
-        """False for a shard whose loading outlived `close`."""
-        return shard.partition < len(self.shards) and self.shards[shard.partition] is shard
-
-    def partition_for(self, group_id: str) -> int:
-        """The partition whose leader coordinates the group."""
-        if not self.shards:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC} does not exist")
-        return partition_of(group_id, len(self.shards))
-
-    def shard_of(self, group_id: str) -> Shard:
-        """The active shard that the group belongs to."""
-        shard = self.shards[self.partition_for(group_id)]
-        if shard.state is ShardState.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{shard.partition} is loading")
-        if shard.state is ShardState.FAILED:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{shard.partition} could not be loaded")
-        return shard
-
-    # Time
-
-    def next_deadline_ms(self) -> int | None:
-        """When `run_due` has something to do; None while it has not."""
-        return self._deadlines.next_due_ms()
-
-    def run_due(self, now_ms: int) -> None:
-        """Do everything whose time has come."""
-        self._deadlines.run_due(now_ms)
+    def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> None:
+        self._deadlines.clear(shard.expiry)
+        for group in shard.groups.values():
+            self._classic.close(group, error, now_ms)
 
     # Members
 

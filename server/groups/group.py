@@ -23,7 +23,7 @@ from enum import Enum
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.join_group import JoinGroupResponse
 from ...protocol.messages.sync_group import SyncGroupResponse
-from .deadlines import Deadline
+from ..coordination.deadlines import Deadline
 from .subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 Protocols = tuple[tuple[str, bytes], ...]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from .deadlines import Deadlines
+from ..coordination.deadlines import Deadlines
 from .group import ClassicGroup, GroupState, JoinReply, Member, SyncReply
 from .settings import REJOIN_RETRY_MS, GroupSettings
 

@@ -25,9 +25,6 @@ from ...protocol.messages.consumer_offsets import (
 from ...protocol.wire import Codec, Parts, codec
 from .group import ClassicGroup
 
-Pair = tuple[bytes, bytes | None]
-"""Key and value of one record; None deletes the key."""
-
 _NUMBER = Struct(">h")
 _OFFSET_KEY_TYPES = (0, 1)
 OFFSET_KEY_START = _NUMBER.pack(1)

@@ -1,24 +1,19 @@
-"""All groups and committed offsets of one partition of `__consumer_offsets`, and how they are loaded from it.
-
-A shard starts as LOADING: `replay` is fed the partition's batches from the first to the last and builds the tables;
-it touches nothing else, so a large partition may be replayed in a worker thread. The coordinator then makes it ACTIVE.
-A record that cannot be read makes it FAILED, and its groups stay without coordinator.
-"""
+"""All groups and committed offsets of one partition of `__consumer_offsets`, and how they are loaded from it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from enum import Enum
+from collections.abc import Callable
 from functools import partial
 from struct import Struct
 
-from ...protocol.errors import CorruptRecordError, KafkaError, ProtocolError
+from ...protocol.errors import CorruptRecordError, ProtocolError
 from ...protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
-from ...protocol.records import Record, RecordBatch, batches
+from ...protocol.records import Record, RecordBatch
+from ..coordination import shard as coordination
+from ..coordination.deadlines import Deadline
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import ClassicProtocol
-from .deadlines import Deadline
 from .group import ClassicGroup, GroupState, Member
 from .offsets import Offsets
 from .records import OFFSET_KEY_START, CommittedOffset, GroupRecord, OffsetRecord, read_record
@@ -30,13 +25,7 @@ _MARKER_KEY = Struct(">hh")
 _COMMIT_MARKER = 1
 
 
-class ShardState(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-
-
-class Shard:
+class Shard(coordination.Shard):
     """One partition's groups by id, and their offsets.
 
     Args:
@@ -44,38 +33,24 @@ class Shard:
     """
 
     def __init__(self, partition: int, classic: ClassicProtocol, expire: Callable[[Shard, int], None]) -> None:
-        self.partition = partition
-        self.state = ShardState.LOADING
+        super().__init__(partition)
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = Offsets()
         self.expiry = Deadline(partial(expire, self))
-        self.next_offset = 0
-        """Where `replay` goes on."""
         self._classic = classic
         self._latest: dict[bytes, Record] = {}
 
-    def replay(self, data: bytes) -> None:
-        """Apply whole batches of the partition; those before `next_offset` are passed over.
-
-        Raises:
-            CorruptRecordError: A batch or record is damaged; names its offset. The shard is then of no use.
-        """
-        for batch in batches(data):
-            if batch.next_offset > self.next_offset:
-                self._replay_batch(batch)
-                self.next_offset = batch.next_offset
-        self._apply_latest()
-
     def _replay_batch(self, batch: RecordBatch) -> None:
-        if not batch.is_crc_valid():
-            raise CorruptRecordError(f"the batch at offset {batch.base_offset} fails its checksum")
         is_plain = not batch.is_control and not batch.is_transactional
-        for record in _records(batch):
+        for record in coordination.records_of(batch):
             if is_plain and record.key is not None and record.key.startswith(OFFSET_KEY_START):
                 self._latest[record.key] = record
             else:
                 self._apply_latest()
                 self._apply(batch, record)
+
+    def _replayed(self) -> None:
+        self._apply_latest()
 
     def _apply_latest(self) -> None:
         """Apply the last of each run of commits to one place; the others need not be looked at, and in a topic that
@@ -147,14 +122,6 @@ class Shard:
             group.state = GroupState.STABLE
         group.read_subscriptions()
         return group
-
-
-def _records(batch: RecordBatch) -> Iterator[Record]:
-    try:
-        yield from batch.records()
-    except KafkaError as error:
-        message = f"the batch at offset {batch.base_offset} cannot be read: {error.message}"
-        raise CorruptRecordError(message) from error
 
 
 def _loaded_member(metadata: MemberMetadata, value: GroupMetadataValue) -> Member:

@@ -16,7 +16,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..connection import Context
-from ..groups.coordinator import partition_of
+from ..coordination.partitions import partition_of
 from ..internal_topics import OFFSETS_TOPIC
 
 # Key type -> internal topic whose partition leaders coordinate keys of that type.

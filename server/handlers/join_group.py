@@ -14,8 +14,8 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ..connection import Context
+from ..coordination.service import Parked
 from ..groups.classic import Caller
-from ..groups.service import Parked
 
 # Up to this version the protocol name cannot be null.
 _LAST_VERSION_WITH_NAME = 6

@@ -11,7 +11,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ..connection import Context
-from ..groups.service import Parked
+from ..coordination.service import Parked
 
 _FIRST_VERSION_WITH_PROTOCOL = 5
 

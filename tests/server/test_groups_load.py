@@ -8,8 +8,8 @@ from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptRecordError, ErrorCode
 from ottla.protocol.records import RecordBatch
+from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.records import CommittedOffset, group_key, offset_key, offset_value
-from ottla.server.groups.shard import ShardState
 from support.groups import Groups, MemoryStore, error_of, subscription
 
 P0, P1 = ("orders", 0), ("orders", 1)

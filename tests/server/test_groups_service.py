@@ -14,11 +14,12 @@ from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from ottla.server.coordination.log_store import APPEND_ERRORS
+from ottla.server.coordination.service import INLINE_LOAD_BYTES, Parked
+from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic import Caller
 from ottla.server.groups.commits import TopicCommit
-from ottla.server.groups.log_store import APPEND_ERRORS
-from ottla.server.groups.service import INLINE_LOAD_BYTES, GroupService, Parked
-from ottla.server.groups.shard import ShardState
+from ottla.server.groups.service import GroupService
 from support.group_broker import OFFSETS_TOPIC, GroupBroker
 
 AutojumpClock = trio.testing.MockClock
@@ -119,7 +120,7 @@ async def test_a_deadline_that_fails_is_logged_and_the_others_go_on(
         # A bug of our own, as far as a test can make one.
         service.coordinator.shard_of("bad").groups["bad"].pending_sync = cast(Any, None)
         await trio.sleep(30)
-        assert "a deadline of the group coordinator failed" in caplog.text
+        assert "a deadline of the coordinator of __consumer_offsets failed" in caplog.text
         assert service.coordinator.describe_group("g", 6).group_state == "Empty"
 
 

@@ -14,7 +14,7 @@ from ottla.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.server.groups.coordinator import java_hash, partition_of
+from ottla.server.coordination.partitions import java_hash, partition_of
 from ottla.server.groups.records import (
     CommittedOffset,
     GroupRecord,

@@ -19,11 +19,11 @@ from ottla.protocol.messages.leave_group import MemberIdentity
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ottla.protocol.records import Record, RecordBatch, batches
+from ottla.server.coordination.store import Pair, Producer
 from ottla.server.groups.classic import Caller
 from ottla.server.groups.commits import Fetched, TopicCommit
 from ottla.server.groups.coordinator import GroupCoordinator
 from ottla.server.groups.offsets import Place
-from ottla.server.groups.records import Pair
 from ottla.server.groups.settings import GroupSettings
 
 Answer = TypeVar("Answer")
@@ -49,15 +49,24 @@ class MemoryStore:
     def __init__(self, partition_count: int = 4) -> None:
         self.partitions = [bytearray() for _ in range(partition_count)]
         self.failure: ErrorCode | None = None
+        self.leader_epochs: dict[int, int] = {}
         self.member_numbers = itertools.count(1)
         """Kept here because member ids stay unique beyond a restart."""
 
-    def append(self, partition: int, records: Sequence[Pair], now_ms: int) -> int:
+    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
         if self.failure is not None:
             raise KafkaError(self.failure, "the store was told to fail")
-        return self.append_batch(
-            partition, build_batch((at, now_ms, key, value, ()) for at, (key, value) in enumerate(records))
+        producer_id, producer_epoch = producer or (-1, -1)
+        batch = build_batch(
+            ((at, now_ms, key, value, ()) for at, (key, value) in enumerate(records)),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer is not None,
         )
+        return self.append_batch(partition, batch)
+
+    def leader_epoch(self, partition: int) -> int:
+        return self.leader_epochs.get(partition, 0)
 
     def append_batch(self, partition: int, batch: bytearray) -> int:
         """Append a batch made by the test, wherever its offsets were meant to start."""

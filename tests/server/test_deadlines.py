@@ -7,7 +7,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.groups.deadlines import SPARE_ENTRIES, Deadline, Deadlines
+from ottla.server.coordination.deadlines import SPARE_ENTRIES, Deadline, Deadlines
 
 
 class Ringing:

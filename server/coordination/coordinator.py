@@ -1,0 +1,132 @@
+"""All shards of one coordinator: opened, loaded, given up and found by key.
+
+The base of every coordinator. One coordinator serves all nodes of the process; which node may speak for a key is a fact
+of routing that the handlers check before they come here.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .deadlines import Deadlines
+from .partitions import partition_of
+from .shard import Shard, ShardState
+from .store import RecordStore
+
+log = logging.getLogger("ottla.coordination")
+
+S = TypeVar("S", bound=Shard)
+
+
+class Coordinator(ABC, Generic[S]):
+    """All keys, by partition of `topic`.
+
+    Args:
+        on_earlier: Called when `next_deadline_ms` may have moved to an earlier time.
+    """
+
+    topic: str
+
+    def __init__(self, store: RecordStore, on_earlier: Callable[[], None] = lambda: None) -> None:
+        self.shards: list[S] = []
+        self._store = store
+        self._deadlines = Deadlines(on_earlier)
+
+    # For each coordinator to say
+
+    @abstractmethod
+    def _new_shard(self, partition: int) -> S:
+        """An empty shard, LOADING."""
+
+    @abstractmethod
+    def _activated(self, shard: S, now_ms: int) -> None:
+        """The shard's tables are complete: start what runs by time."""
+
+    @abstractmethod
+    def _unloaded(self, shard: S, error: ErrorCode, now_ms: int) -> None:
+        """An ACTIVE shard is given up: answer what is parked with `error`, clear its deadlines. Write nothing."""
+
+    # Partitions
+
+    def open(self, partition_count: int) -> None:
+        """Know the number of partitions; each is LOADING until `activate` or `fail`."""
+        self.shards = [self._new_shard(partition) for partition in range(partition_count)]
+
+    def activate(self, shard: S, now_ms: int) -> None:
+        """Serve the keys of a partition that has been replayed to its end."""
+        if self._is_open(shard):
+            shard.state = ShardState.ACTIVE
+            self._activated(shard, now_ms)
+
+    def fail(self, shard: S, reason: Exception) -> None:
+        """Leave the keys of a partition without coordinator; all others are served."""
+        if self._is_open(shard):
+            log.error("%s-%d cannot be loaded: %s", self.topic, shard.partition, reason)
+            self._put_empty(shard.partition, ShardState.FAILED)
+
+    def unload(self, partition: int, error: ErrorCode, now_ms: int) -> None:
+        """Leave the keys of a partition without coordinator, since no node leads it; parked answers get `error`."""
+        self._give_up(self.shards[partition], error, now_ms)
+        self._put_empty(partition, ShardState.OFFLINE)
+
+    def reload(self, partition: int, error: ErrorCode, now_ms: int) -> S:
+        """Forget a partition's tables, as on a new leader; the new shard is LOADING. Parked answers get `error`."""
+        self._give_up(self.shards[partition], error, now_ms)
+        return self._put_empty(partition, ShardState.LOADING)
+
+    def close(self, error: ErrorCode, now_ms: int) -> None:
+        """Answer everything that is parked with `error` and forget all. Nothing is written."""
+        for shard in self.shards:
+            self._give_up(shard, error, now_ms)
+        self.shards = []
+
+    def _give_up(self, shard: S, error: ErrorCode, now_ms: int) -> None:
+        if shard.state is ShardState.ACTIVE:
+            self._unloaded(shard, error, now_ms)
+
+    def _put_empty(self, partition: int, state: ShardState) -> S:
+        """Another object in the shard's place, so that whoever is still loading the old one is not listened to."""
+        shard = self.shards[partition] = self._new_shard(partition)
+        shard.state = state
+        return shard
+
+    def _is_open(self, shard: S) -> bool:
+        """False for a shard whose loading outlived its time here."""
+        return shard.partition < len(self.shards) and self.shards[shard.partition] is shard
+
+    def partition_for(self, key: str) -> int:
+        """The partition whose leader coordinates `key`. KafkaError NOT_COORDINATOR while there is no topic."""
+        if not self.shards:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic} does not exist")
+        return partition_of(key, len(self.shards))
+
+    def shard_of(self, key: str) -> S:
+        """The active shard that `key` belongs to.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, or NOT_COORDINATOR: it could not be loaded, or nobody leads it.
+        """
+        shard = self.shards[self.partition_for(key)]
+        match shard.state:
+            case ShardState.ACTIVE:
+                return shard
+            case ShardState.LOADING:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{shard.partition} is loading")
+            case ShardState.FAILED:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{shard.partition} could not be loaded")
+            case ShardState.OFFLINE:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"no node leads {self.topic}-{shard.partition}")
+
+    # Time
+
+    def next_deadline_ms(self) -> int | None:
+        """When `run_due` has something to do; None while it has not."""
+        return self._deadlines.next_due_ms()
+
+    def run_due(self, now_ms: int) -> None:
+        """Do everything whose time has come."""
+        self._deadlines.run_due(now_ms)

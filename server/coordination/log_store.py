@@ -1,0 +1,71 @@
+"""A coordinator's records in the real topic: `RecordStore` over the broker's logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...protocol.batch_builder import build_batch
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.files import FileSlice
+from ...storage.paths import TopicPartition
+from .store import Pair, Producer
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+# One read while loading, and so the most that one step of replay works on.
+LOAD_BYTES = 1 << 20
+
+# What the coordinator's client is told when the append fails; all other codes pass as they are.
+APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+class LogStore:
+    """A topic of a broker.
+
+    Args:
+        base_sequence: What each batch's sequence numbers begin with, -1 for none. Nobody looks at them, but a topic's
+            bytes shall be those that Apache Kafka writes.
+    """
+
+    def __init__(self, broker: Broker, topic: str, *, base_sequence: int) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._base_sequence = base_sequence
+
+    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
+        rows = ((at, now_ms, key, value, ()) for at, (key, value) in enumerate(records))
+        if producer is None:
+            batch = build_batch(rows, base_sequence=self._base_sequence)
+        else:
+            batch = build_batch(
+                rows,
+                base_sequence=self._base_sequence,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transactional=True,
+            )
+        try:
+            return self._broker.append_internal(TopicPartition(self._topic, partition), batch).base_offset
+        except KafkaError as error:
+            raise KafkaError(APPEND_ERRORS.get(error.code, error.code), error.message) from error
+
+    def leader_epoch(self, partition: int) -> int:
+        return self._broker.topics.partition(self._topic, partition).leader_epoch
+
+    def start_offset(self, partition: int) -> int:
+        return self._broker.topics.partition(self._topic, partition).log.log_start_offset
+
+    def read(self, partition: int, offset: int) -> FileSlice:
+        log = self._broker.topics.partition(self._topic, partition).log
+        return log.read(offset, max_bytes=LOAD_BYTES, up_to=log.high_watermark)

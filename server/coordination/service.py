@@ -1,0 +1,226 @@
+"""A coordinator inside Trio: loads it, wakes it when its next deadline comes, and lets handlers wait for its answers.
+
+The base of each coordinator's service. `Broker` owns one of each kind for all its nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import trio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..connection import PEER_CHECK_MS
+from ..topics import NO_LEADER
+from .coordinator import Coordinator
+from .log_store import LogStore
+from .shard import Shard
+from .store import Chunk, RecordStore
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..nodes import Node
+
+log = logging.getLogger("ottla.coordination")
+
+# Partitions with no more than this to replay are loaded before the broker serves; others meanwhile, in a thread.
+INLINE_LOAD_BYTES = 64 << 10
+
+Answer = TypeVar("Answer")
+C = TypeVar("C", bound=Coordinator[Any])
+
+
+class Client(Protocol):
+    """Whoever waits for an answer: a connection."""
+
+    def check_peer(self) -> None:
+        """Raise if nobody waits any more."""
+
+
+class Parked(Generic[Answer]):
+    """The answer of a request that the coordinator may keep waiting: call it with the answer, once; `wait` for it."""
+
+    __slots__ = ("_answer", "_event")
+
+    def __init__(self) -> None:
+        self._answer: Answer | None = None
+        self._event: trio.Event | None = None
+
+    def __call__(self, answer: Answer) -> None:
+        self._answer = answer
+        if self._event is not None:
+            self._event.set()
+
+    async def wait(self, client: Client) -> Answer:
+        """The answer, once it is there. Raises what `client.check_peer` does, if the client leaves before."""
+        self._event = trio.Event()
+        while self._answer is None:
+            with trio.move_on_after(PEER_CHECK_MS / 1000):
+                await self._event.wait()
+            if self._answer is None:
+                client.check_peer()
+        return self._answer
+
+
+class CoordinatorService(Generic[C]):
+    """One coordinator of a broker.
+
+    Args:
+        make: Makes the coordinator from its store and from what it calls when it has to be woken earlier.
+        base_sequence: As for `LogStore`.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        make: Callable[[RecordStore, Callable[[], None]], C],
+        *,
+        topic: str,
+        base_sequence: int,
+    ) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._store = LogStore(broker, topic, base_sequence=base_sequence)
+        self._sleep = trio.CancelScope()
+        self._is_closed = False
+        self._loads, self._loads_todo = trio.open_memory_channel[tuple[Shard, Chunk]](inf)
+        self.coordinator: C = make(self._store, self._wake)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load everything, then do whatever falls due until cancelled.
+
+        Started once the small partitions are loaded. Until a larger one is, its keys answer
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not self.coordinator.shards:
+            self._open_existing()
+        task_status.started()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_time)
+            async for shard, chunk in self._loads_todo:
+                await self._load_large(shard, chunk)
+
+    async def route(self, node: Node, key: str) -> C:
+        """The coordinator, if `node` is the one to ask about `key`. Creates the topic on first need.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (stopping, or the topic cannot be created).
+        """
+        if not self.coordinator.shards:
+            await self.ensure_topic()
+        self.check_coordinates(node, key)
+        return self.coordinator
+
+    def check_coordinates(self, node: Node, key: str) -> None:
+        """Raise NOT_COORDINATOR if `node` is not the one to ask about `key`."""
+        if self.leader_of(self.coordinator.partition_for(key)) != node.node_id:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"node {node.node_id} does not coordinate {key}")
+
+    def leader_of(self, partition: int) -> int:
+        """The node that coordinates the keys of this partition; NO_LEADER while there is none."""
+        return self._broker.topics.partition(self._topic, partition).leader
+
+    def partitions_led_by(self, node: Node) -> list[int]:
+        """The partitions whose keys `node` coordinates; none while the topic does not exist."""
+        return [shard.partition for shard in self.coordinator.shards if self.leader_of(shard.partition) == node.node_id]
+
+    async def ensure_topic(self) -> None:
+        """Have the topic, created if it is not there.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE.
+        """
+        if self._is_closed:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops")
+        try:
+            await self._broker.ensure_internal_topic(self._topic)
+        except KafkaError as error:
+            log.warning("cannot create %s: %s", self._topic, error)
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        if not self.coordinator.shards and not self._is_closed:
+            self._open_existing()
+
+    def leadership_changed(self, partition: int) -> None:
+        """Another node leads the partition, or none: its tables are loaded anew from the log, or given up.
+
+        What no record tells (a rebalance under way, parked requests) is lost, as it is to a new coordinator.
+        """
+        if self._is_closed or not self.coordinator.shards:
+            return
+        now_ms = self._broker.clock.now_ms()
+        if self.leader_of(partition) == NO_LEADER:
+            self.coordinator.unload(partition, ErrorCode.NOT_COORDINATOR, now_ms)
+        else:
+            self._load(self.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, now_ms))
+
+    def close(self) -> None:
+        """Answer all parked requests, so that their connections can end, and take no more. Writes nothing."""
+        self._is_closed = True
+        self.coordinator.close(ErrorCode.NOT_COORDINATOR, self._broker.clock.now_ms())
+
+    # Loading
+
+    def _open_existing(self) -> None:
+        """Open the topic if it exists; load its small partitions, and leave the others to `run`."""
+        topic = self._broker.topics.get(self._topic)
+        if topic is None:
+            return
+        self.coordinator.open(len(topic.partitions))
+        for shard in tuple(self.coordinator.shards):
+            if self.leader_of(shard.partition) == NO_LEADER:
+                self.coordinator.unload(shard.partition, ErrorCode.NOT_COORDINATOR, self._broker.clock.now_ms())
+            else:
+                self._load(shard)
+
+    def _load(self, shard: Shard) -> None:
+        """Load a shard, or leave it to `run` if there is much to load."""
+        try:
+            shard.next_offset = self._store.start_offset(shard.partition)
+            while len(chunk := self._store.read(shard.partition, shard.next_offset)):
+                if len(chunk) > INLINE_LOAD_BYTES:
+                    self._loads.send_nowait((shard, chunk))
+                    return
+                shard.replay(chunk.read())
+        except (KafkaError, OSError) as error:
+            self.coordinator.fail(shard, error)
+        else:
+            self.coordinator.activate(shard, self._broker.clock.now_ms())
+
+    async def _load_large(self, shard: Shard, chunk: Chunk) -> None:
+        """Read chunk by chunk on this thread, which owns the log, and replay each in a worker thread."""
+        try:
+            while len(chunk):
+                await trio.to_thread.run_sync(_replay, shard, chunk)
+                chunk = self._store.read(shard.partition, shard.next_offset)
+        except (KafkaError, OSError) as error:
+            self.coordinator.fail(shard, error)
+        else:
+            self.coordinator.activate(shard, self._broker.clock.now_ms())
+
+    # Time
+
+    async def _keep_time(self) -> None:
+        clock = self._broker.clock
+        while True:
+            due_ms = self.coordinator.next_deadline_ms()
+            with trio.CancelScope() as self._sleep:
+                if due_ms is None:
+                    await trio.sleep_forever()
+                else:
+                    await clock.sleep_until(due_ms)
+            # Deadlines that are always due, set by a member with time-outs of zero, must not starve the rest.
+            await trio.lowlevel.checkpoint()
+            try:
+                self.coordinator.run_due(clock.now_ms())
+            except Exception:
+                log.exception("a deadline of the coordinator of %s failed", self._topic)
+
+    def _wake(self) -> None:
+        self._sleep.cancel()
+
+
+def _replay(shard: Shard, chunk: Chunk) -> None:
+    shard.replay(chunk.read())
