@@ -90,6 +90,8 @@ APIS: dict[int, Api] = {
         Api(21, "DeleteRecords", (0, 2), 2),
         Api(22, "InitProducerId", (0, 5), 2),
         Api(23, "OffsetForLeaderEpoch", (2, 4), 4),
+        Api(27, "WriteTxnMarkers", (1, 2), 1),
+        Api(28, "TxnOffsetCommit", (0, 5), 3),
         Api(32, "DescribeConfigs", (1, 4), 4),
         Api(33, "AlterConfigs", (0, 2), 2),
         Api(35, "DescribeLogDirs", (1, 5), 2),
@@ -98,6 +100,7 @@ APIS: dict[int, Api] = {
         Api(44, "IncrementalAlterConfigs", (0, 1), 1),
         Api(47, "OffsetDelete", (0, 0), None),
         Api(60, "DescribeCluster", (0, 2), 0),
+        Api(61, "DescribeProducers", (0, 0), 0),
         Api(74, "ListConfigResources", (0, 1), 0),
         Api(75, "DescribeTopicPartitions", (0, 0), 0),
     )
