@@ -15,6 +15,7 @@ from types import MappingProxyType
 from ..storage.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogConfig
 from ..storage.options import Option, Value, format_value
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
+from .features import feature_warnings
 from .known_options import known_options
 from .listeners import ListenerConfig, parse_endpoint, parse_protocol_map, resolve_listeners
 from .properties import Properties
@@ -295,6 +296,14 @@ def static_config(
     strongest = dict(flags) | dict(overrides)
     first = BrokerConfig.from_texts(_own_id(base | strongest)).node_id
     node_ids = tuple(range(first, first + count))
+    controllers = file.controllers.difference(node_ids)
+    # What Apache Kafka's controllers decide by (num.partitions, topic defaults) holds where the file sets nothing else.
+    decided = [file.node_values.get(each, {}) for each in sorted(controllers)]
+    base = (
+        PROFILES[profile]
+        | {name: t for own in decided for name, t in own.items() if name not in PER_NODE}
+        | file.values
+    )
     shared = base | file.node_values.get(first, {}) | strongest
     texts = {}
     for node_id in node_ids:
@@ -304,9 +313,8 @@ def static_config(
             given = {name: text for name, text in shared.items() if name not in _ADDRESSES}
             given |= own if "listeners" in own else _free_ports(shared) | own
         texts[node_id] = given | {"node.id": str(node_id), "broker.id": str(node_id)}
-    static = StaticConfig(
-        node_ids, texts, file.cluster_id, dict(file.features), tuple(_warnings(shared, file.node_values, node_ids))
-    )
+    warnings = (*_warnings(shared, file.node_values, node_ids, controllers), *feature_warnings(file.features))
+    static = StaticConfig(node_ids, texts, file.cluster_id, dict(file.features), warnings)
     for node_id in node_ids:
         static.node(node_id)
     return static
@@ -343,11 +351,14 @@ def warnings_of(texts: Texts) -> Iterable[str]:
             yield f"{name}: known to Kafka, not acted on by Ottla"
 
 
-def _warnings(shared: Texts, node_values: Mapping[int, Texts], node_ids: Iterable[int]) -> Iterable[str]:
+def _warnings(
+    shared: Texts, node_values: Mapping[int, Texts], node_ids: Iterable[int], controllers: Iterable[int]
+) -> Iterable[str]:
     yield from warnings_of(shared)
     for node_id, texts in node_values.items():
         for name in texts:
             if node_id not in node_ids:
-                yield f"node.{node_id}.{name}: there is no node {node_id}, ignored"
+                if node_id not in controllers:
+                    yield f"node.{node_id}.{name}: there is no node {node_id}, ignored"
             elif name not in PER_NODE and texts[name] != shared.get(name):
                 yield f"node.{node_id}.{name}: all nodes share the value of node {min(node_ids)}, ignored"

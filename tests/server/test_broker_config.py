@@ -279,6 +279,40 @@ def test_cluster_id_and_features_come_from_comment_lines() -> None:
     assert (static.cluster_id, dict(static.features)) == ("abc", {"group.version": 1})
 
 
+def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> None:
+    static = static_config(
+        profile="dev",
+        file=file(
+            "# controllers=0@h:1,3000@h:2\nnum.partitions=5\n# node.3000.num.partitions=6\n"
+            "# node.3000.default.replication.factor=2\n# node.3000.log.retention.check.interval.ms=9\n"
+            "# node.3000.listeners=CONTROLLER://h:2\n# node.4000.num.partitions=7\n"
+        ),
+    )
+    config = static.node(0)
+    assert (config.num_partitions, config.default_replication_factor) == (5, 2)
+    assert config.value("log.retention.check.interval.ms") == 9
+    assert config.listener_configs[0].port == 9092
+    assert [line for line in static.warnings if line.startswith("node.")] == [
+        "node.4000.num.partitions: there is no node 4000, ignored"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    {
+        "known to Kafka": ("# feature.share.version=1", "feature.share.version: known to Kafka, not acted on by Ottla"),
+        "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
+    }.values(),
+)
+def test_a_feature_that_means_nothing_here_is_told_of_in_one_line(line: str, told: str) -> None:
+    assert static_config(file=file(line)).warnings == (told,)
+
+
+def test_a_feature_level_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Invalid value 3 for .* feature\.transaction\.version: .* from 0 to 2"):
+        static_config(file=file("# feature.transaction.version=3"))
+
+
 def test_connection_limits_by_host_are_numbers() -> None:
     config = BrokerConfig.from_texts({"max.connections.per.ip.overrides": "localhost:5, ::1:7"})
     assert config.max_connections_by_host == {"localhost": 5, "::1": 7}

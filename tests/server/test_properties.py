@@ -72,6 +72,7 @@ def test_comment_lines_carry_what_has_no_property() -> None:
 # A comment with = in it
 #nodes=7
 # nodes=3
+# controllers=3000@localhost:19124,3001@localhost:19125
 # node.1.listeners=EXTERNAL://localhost:19123
 # node.2.log.dirs=C\\:\\\\x
 # cluster.id=abc
@@ -83,6 +84,7 @@ node.id=0
         values={"node.id": "0"},
         node_values={1: {"listeners": "EXTERNAL://localhost:19123"}, 2: {"log.dirs": "C:\\x"}},
         nodes=3,
+        controllers=frozenset({3000, 3001}),
         cluster_id="abc",
         features={"metadata.version": 30},
     )
@@ -90,7 +92,15 @@ node.id=0
 
 @pytest.mark.parametrize(
     "line",
-    ["# nodes=many", "# nodes=", "# nodes=1001", "# feature.x=-1", "# feature.x=40000", "# node.99999999999.a=1"],
+    [
+        "# nodes=many",
+        "# nodes=",
+        "# nodes=1001",
+        "# feature.x=-1",
+        "# feature.x=40000",
+        "# controllers=a@h:1",
+        "# node.99999999999.a=1",
+    ],
 )
 def test_a_comment_line_of_ours_with_a_wrong_number_is_refused(line: str) -> None:
     with pytest.raises(ConfigError, match="comment line #"):
