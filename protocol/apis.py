@@ -92,6 +92,9 @@ APIS: dict[int, Api] = {
         Api(23, "OffsetForLeaderEpoch", (2, 4), 4),
         Api(27, "WriteTxnMarkers", (1, 2), 1),
         Api(28, "TxnOffsetCommit", (0, 5), 3),
+        Api(24, "AddPartitionsToTxn", (0, 5), 3),
+        Api(25, "AddOffsetsToTxn", (0, 4), 3),
+        Api(26, "EndTxn", (0, 5), 3),
         Api(32, "DescribeConfigs", (1, 4), 4),
         Api(33, "AlterConfigs", (0, 2), 2),
         Api(35, "DescribeLogDirs", (1, 5), 2),
@@ -101,6 +104,8 @@ APIS: dict[int, Api] = {
         Api(47, "OffsetDelete", (0, 0), None),
         Api(60, "DescribeCluster", (0, 2), 0),
         Api(61, "DescribeProducers", (0, 0), 0),
+        Api(65, "DescribeTransactions", (0, 0), 0),
+        Api(66, "ListTransactions", (0, 2), 0),
         Api(74, "ListConfigResources", (0, 1), 0),
         Api(75, "DescribeTopicPartitions", (0, 0), 0),
     )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.apis import APIS, Api, snake_case
-from ottla.protocol.messages import consumer_offsets, consumer_protocol
+from ottla.protocol.messages import consumer_offsets, consumer_protocol, transaction_log
 from ottla.protocol.schema import ZERO_UUID, Field, fields_of
 from support.kafka_schemas import bounds, definitions, in_range, parse
 
@@ -45,7 +45,7 @@ def default_of(definition: Any, field: Field) -> Any:
 
 
 def assert_like(cls: Any, definition: list[Any], structs: dict[str, Any], version: int) -> None:
-    expected = [one for one in definition if in_range(one["versions"], version)]
+    expected = [one for one in definition if in_range(one.get("versions", one.get("taggedVersions")), version)]
     ours = [field for field in fields_of(cls) if field.exists_in(version) and not field.is_private]
     assert [snake_case(one["name"]) for one in expected] == [field.name for field in ours], cls.__name__
     for one, field in zip(expected, ours, strict=True):
@@ -110,6 +110,15 @@ def test_consumer_blobs_are_declared_as_kafka_declares_them(cls: type[Any]) -> N
 )
 def test_records_of_the_offsets_topic_are_declared_as_kafka_declares_them(cls: type[Any], flexible: str) -> None:
     definition = definitions("kafka-group-coordinator")[cls.__name__]
+    assert definition["flexibleVersions"] == flexible
+    assert_message_like(cls, definition, bounds(definition["validVersions"]))
+
+
+@pytest.mark.parametrize(
+    "cls, flexible", [(transaction_log.TransactionLogKey, "none"), (transaction_log.TransactionLogValue, "1+")]
+)
+def test_records_of_the_transaction_topic_are_declared_as_kafka_declares_them(cls: type[Any], flexible: str) -> None:
+    definition = definitions("kafka-transaction-coordinator")[cls.__name__]
     assert definition["flexibleVersions"] == flexible
     assert_message_like(cls, definition, bounds(definition["validVersions"]))
 
