@@ -1,0 +1,101 @@
+"""The server-side assignors of consumer groups, `uniform` and `range` (KIP-848).
+
+Called by `protocol` whenever a group needs a new target assignment. Pure functions of what they are given; ties are
+broken by the order of the members and by topic id, so the same group gets the same assignment again.
+
+`range` gives the very assignment that Apache Kafka gives. `uniform` gives as many members as many partitions and moves
+as few (with mixed subscriptions in nearly all cases); which ones differs, as Kafka breaks ties by the order of its hash
+tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+
+from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription
+from .balancing import balance
+
+UNIFORM = "uniform"
+RANGE = "range"
+
+PartitionCount = Callable[[bytes], int]
+
+
+def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Mapping[str, Assignment]:
+    """Give every subscriber of a topic one run of its partitions, the first ones one more where it does not come out
+    even; topics with equally many partitions and the same subscribers are cut alike, so they can be joined.
+
+    Static members come first, by instance id: they keep their runs while dynamic members come and go.
+    """
+    in_order = sorted(spec.members.values(), key=_range_order)
+    subscriber_counts: dict[bytes, int] = {}
+    for member in in_order:
+        for topic_id in member.topic_ids:
+            subscriber_counts[topic_id] = subscriber_counts.get(topic_id, 0) + 1
+    next_rank = dict.fromkeys(subscriber_counts, 0)
+    counts = {topic_id: partition_count(topic_id) for topic_id in subscriber_counts}
+    assignments: dict[str, Assignment] = {}
+    for member in in_order:
+        mine: dict[bytes, frozenset[int]] = {}
+        for topic_id in sorted(member.topic_ids):
+            rank = next_rank[topic_id]
+            next_rank[topic_id] = rank + 1
+            quota, extra = divmod(counts[topic_id], subscriber_counts[topic_id])
+            start = rank * quota + min(rank, extra)
+            if run := frozenset(range(start, start + quota + (rank < extra))):
+                mine[topic_id] = run
+        assignments[member.member_id] = mine
+    return assignments
+
+
+def _range_order(member: MemberSubscription) -> tuple[bool, bytes]:
+    # Java compares UTF-16 units.
+    name = member.member_id if member.instance_id is None else member.instance_id
+    return member.instance_id is None, name.encode("utf-16-be", "surrogatepass")
+
+
+def uniform_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Mapping[str, Assignment]:
+    """Give all members equally many partitions, and move as few as that needs.
+
+    If all subscribe to the same topics, counts differ by one at most, and only what exceeds a member's share moves.
+    """
+    if not spec.members:
+        return {}
+    if spec.is_homogeneous:
+        return _share_out(spec, partition_count)
+    return balance(spec, partition_count)
+
+
+def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Mapping[str, Assignment]:
+    members = spec.members
+    topic_ids = next(iter(members.values())).topic_ids
+    unassigned = {(topic_id, index) for topic_id in topic_ids for index in range(partition_count(topic_id))}
+    quota, extra = divmod(len(unassigned), len(members))
+    kept: dict[str, list[tuple[bytes, int]]] = {}
+    for member_id, member in members.items():
+        had = ((topic_id, index) for topic_id, indexes in member.target.items() for index in indexes)
+        kept[member_id] = sorted(place for place in had if place in unassigned)
+        unassigned.difference_update(kept[member_id])
+    # Whoever has more than the even share already keeps one more.
+    by_excess = sorted(members, key=lambda member_id: len(kept[member_id]) <= quota)
+    shares = dict.fromkeys(members, quota) | dict.fromkeys(by_excess[:extra], quota + 1)
+    for member_id, share in shares.items():
+        unassigned.update(kept[member_id][share:])
+        del kept[member_id][share:]
+    rest = iter(sorted(unassigned))
+    return {
+        member_id: _by_topic([*kept[member_id], *islice(rest, share - len(kept[member_id]))])
+        for member_id, share in shares.items()
+    }
+
+
+def _by_topic(places: Iterable[tuple[bytes, int]]) -> Assignment:
+    by_topic: dict[bytes, set[int]] = {}
+    for topic_id, index in places:
+        by_topic.setdefault(topic_id, set()).add(index)
+    return {topic_id: frozenset(indexes) for topic_id, indexes in by_topic.items()}
+
+
+ASSIGNORS: dict[str, Assignor] = {UNIFORM: uniform_assignor, RANGE: range_assignor}
+"""By the names that clients and `group.consumer.assignors` use."""

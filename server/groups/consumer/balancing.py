@@ -1,0 +1,114 @@
+"""Uniform assignment where members subscribe to different topics; `assignors` calls it.
+
+Three steps: members keep what they had; what nobody has goes to the subscriber with the fewest partitions, topics with
+many partitions for few subscribers first; then topics are looked at in turn, and partitions move from the member with
+the most to the one with the fewest, until no topic has two subscribers that differ by more than one (or one of them
+has nothing of that topic to give). Members that share some topics only may still differ, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import heapify, heappop, heapreplace
+
+from .assignment import Assignment, GroupSpec
+
+MAX_ROUNDS = 16
+"""How often all topics are looked at. Each round about halves what is left of a difference (Apache Kafka's limit)."""
+
+_NOBODY = -1
+
+
+def balance(spec: GroupSpec, partition_count: Callable[[bytes], int]) -> Mapping[str, Assignment]:
+    """An assignment of every subscribed partition, by member id."""
+    return _Balancing(spec, partition_count).run()
+
+
+class _Balancing:
+    """One run. Members are numbered in the order of joining."""
+
+    def __init__(self, spec: GroupSpec, partition_count: Callable[[bytes], int]) -> None:
+        self.members = tuple(spec.members.values())
+        self.loads = [0] * len(self.members)
+        """Partitions by member."""
+        self.subscribers: dict[bytes, list[int]] = {}
+        for number, member in enumerate(self.members):
+            for topic_id in member.topic_ids:
+                self.subscribers.setdefault(topic_id, []).append(number)
+        self.owners = {topic_id: [_NOBODY] * partition_count(topic_id) for topic_id in self.subscribers}
+        """Topic id -> member number by partition."""
+
+    def run(self) -> Mapping[str, Assignment]:
+        self._keep()
+        topic_ids = sorted(self.subscribers, key=self._order)
+        for topic_id in topic_ids:
+            self._give_out(topic_id)
+        shared = [topic_id for topic_id in topic_ids if len(self.subscribers[topic_id]) > 1]
+        for _ in range(MAX_ROUNDS):
+            if not sum([self._level(topic_id) for topic_id in shared]):
+                break
+        return self._assignments()
+
+    def _order(self, topic_id: bytes) -> tuple[float, int, bytes]:
+        subscribers = len(self.subscribers[topic_id])
+        return -len(self.owners[topic_id]) / subscribers, subscribers, topic_id
+
+    def _keep(self) -> None:
+        for number, member in enumerate(self.members):
+            for topic_id, indexes in member.target.items():
+                if topic_id in member.topic_ids:
+                    owners = self.owners[topic_id]
+                    for index in indexes:
+                        if index < len(owners) and owners[index] == _NOBODY:
+                            owners[index] = number
+                            self.loads[number] += 1
+
+    def _give_out(self, topic_id: bytes) -> None:
+        """Assign the partitions that nobody has."""
+        loads = self.loads
+        least = [(loads[number], number) for number in self.subscribers[topic_id]]
+        heapify(least)
+        owners = self.owners[topic_id]
+        for index, owner in enumerate(owners):
+            if owner == _NOBODY:
+                number = owners[index] = least[0][1]
+                loads[number] += 1
+                heapreplace(least, (loads[number], number))
+
+    def _level(self, topic_id: bytes) -> int:
+        """Move partitions of one topic until its subscribers differ by one at most; the number of moves."""
+        loads, owners = self.loads, self.owners[topic_id]
+        has_most = {owner: loads[owner] for owner in owners}
+        fewest = min(loads[number] for number in self.subscribers[topic_id])
+        if max(has_most.values(), default=0) - fewest <= 1:
+            return 0
+        indexes: dict[int, list[int]] = {number: [] for number in has_most}
+        for index, owner in enumerate(owners):
+            indexes[owner].append(index)
+        most = [(-load, -number) for number, load in has_most.items()]
+        least = [(loads[number], number) for number in self.subscribers[topic_id]]
+        heapify(most)
+        heapify(least)
+        moves = 0
+        while most and -most[0][0] - least[0][0] > 1:
+            giver, taker = -most[0][1], least[0][1]
+            owners[indexes[giver].pop()] = taker
+            loads[giver] -= 1
+            loads[taker] += 1
+            moves += 1
+            heapreplace(least, (loads[taker], taker))
+            if indexes[giver]:
+                heapreplace(most, (-loads[giver], -giver))
+            else:
+                heappop(most)
+        return moves
+
+    def _assignments(self) -> Mapping[str, Assignment]:
+        places: list[dict[bytes, set[int]]] = [{} for _ in self.members]
+        for topic_id, owners in self.owners.items():
+            for index, owner in enumerate(owners):
+                places[owner].setdefault(topic_id, set()).add(index)
+        return {
+            member.member_id: {topic_id: frozenset(indexes) for topic_id, indexes in mine.items()}
+            for member, mine in zip(self.members, places, strict=True)
+        }
