@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol, TypeAlias
 
-from ...protocol.errors import ErrorCode
 from .records import CommittedOffset
 
-PartitionCheck: TypeAlias = Callable[[bytes, int], ErrorCode]
-"""(topic id, zero where the client sent a name only; partition) -> NONE, or why this commit is refused."""
+PartitionCheck: TypeAlias = Callable[[bytes, int], None]
+"""(topic id, partition): raises KafkaError if nothing may be committed there, and so fails the whole request."""
 
 
 class Group(Protocol):
@@ -47,7 +46,7 @@ class Group(Protocol):
             A check for each partition where there is more to ask, or None.
 
         Raises:
-            KafkaError: With the code for all partitions.
+            KafkaError: The request fails.
         """
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.apis import APIS, Api, snake_case
-from ottla.protocol.messages import consumer_offsets, consumer_protocol, transaction_log
+from ottla.protocol.messages import consumer_group_log, consumer_offsets, consumer_protocol, transaction_log
 from ottla.protocol.schema import ZERO_UUID, Field, fields_of
 from support.kafka_schemas import bounds, definitions, in_range, parse
 
@@ -28,8 +28,8 @@ IMPLIED_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "records": None, 
 
 def default_of(definition: Any, field: Field) -> Any:
     """The default that a definition spells out or implies."""
-    spelt = definition.get("default")
-    if spelt == "null":
+    spelt = definition.get("default", "")
+    if spelt in ("null", None):
         return None
     if definition["type"].startswith("[]"):
         return ()
@@ -37,7 +37,7 @@ def default_of(definition: Any, field: Field) -> Any:
         return field.type.struct and field.type.struct()
     if definition["type"] == "string":
         return spelt or ""
-    if spelt is None or spelt == "":
+    if spelt == "":
         return IMPLIED_DEFAULTS.get(definition["type"], 0)
     if definition["type"] == "bool":
         return str(spelt).lower() == "true"
@@ -106,6 +106,8 @@ def test_consumer_blobs_are_declared_as_kafka_declares_them(cls: type[Any]) -> N
         (consumer_offsets.OffsetCommitValue, "4+"),
         (consumer_offsets.GroupMetadataKey, "none"),
         (consumer_offsets.GroupMetadataValue, "4+"),
+        *((key, "none") for key, _ in consumer_group_log.RECORD_TYPES.values()),
+        *((value, "0+") for _, value in consumer_group_log.RECORD_TYPES.values()),
     ],
 )
 def test_records_of_the_offsets_topic_are_declared_as_kafka_declares_them(cls: type[Any], flexible: str) -> None:
