@@ -27,6 +27,7 @@ SUITES = (
     "fuzz",
     "apache_kafka.differential",
     "apache_kafka",
+    "apache_kafka.suite",
     "apache_kafka.md5_keys",
     "apache_kafka.bad_batches",
     "wheel",
