@@ -45,12 +45,8 @@ def record_archive(folder: Path, archive: Path) -> None:
             f"listeners=EXTERNAL://localhost:{broker}\ninter.broker.listener.name=EXTERNAL\n"
             f"listener.security.protocol.map=EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\nlog.dirs={data}/data\n"
         )
-        serve = [
-            *command(folder, f"-XX:ArchiveClassesAtExit={archive}", "-Dserve.exit=true"),
-            "serve",
-            "--config",
-            config,
-        ]
+        recording = command(folder, f"-XX:ArchiveClassesAtExit={archive}", "-Dserve.exit=true")
+        serve = [*recording, "serve", "--config", str(config)]
         with open(folder / "archive.log", "wb") as log:
             process = subprocess.Popen(serve, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         assert process.stdin is not None and process.stdout is not None
