@@ -132,6 +132,7 @@ class Log(LogReader):
         leader_epoch: int = 0,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         at_once: bool = False,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Check a produced record batch, give its records offsets and write it.
 
@@ -142,6 +143,7 @@ class Log(LogReader):
             leader_epoch: Epoch of the partition's leader, written into each batch.
             origin: Who writes; only a COORDINATOR may write control batches.
             at_once: Others wait for this thread: what takes longer than 200 µs to check is left to another one.
+            transaction_version: Of the transaction that a marker ends; see `ProducerStates.check`.
 
         Returns:
             The offsets given (both inclusive), or for a producer's repetition those given the first time.
@@ -176,7 +178,7 @@ class Log(LogReader):
                 f" {config.segment_bytes}",
             )
         has_producer = batch.producer_id != NO_PRODUCER_ID
-        if has_producer and (first := self.producers.check(batch, origin)) is not None:
+        if has_producer and (first := self.producers.check(batch, origin, transaction_version)) is not None:
             return AppendInfo(first.base_offset, first.last_offset, first.timestamp, self.log_start_offset, True)
         last_offset = batch.last_offset
         try:

@@ -8,22 +8,24 @@ a batch sent again is answered with the offsets it got the first time. A produce
 Nothing is replicated here, so a transaction is decided once its marker is written, and the last stable offset is the
 first offset of the oldest open transaction.
 
-Source: KIP-98 (idempotence, transactions), KIP-360 (epochs, unknown producers).
+Source: KIP-98 (idempotence, transactions), KIP-360 (epochs, unknown producers), KIP-890 (markers' epochs).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
+from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.records import RecordBatch, sequence_after
 from .producer_state import BatchMetadata, ProducerState
+from .txn_markers import ABORT_MARKER, read_marker
 from .validation import AppendOrigin
+from .verifications import Verifications
 
 PRODUCER_ID_EXPIRATION_MS_DEFAULT = 24 * 60 * 60 * 1000
 
-ABORT_MARKER, COMMIT_MARKER = 0, 1
-_MARKER_KEY_BYTES = 4
-_MARKER_VALUE_BYTES = 6
+LARGEST_EPOCH = 2**15 - 1
+BUMPING_TRANSACTION_VERSION = 2
+"""From this version on the end of each transaction raises the producer's epoch (KIP-890)."""
 
 
 class Duplicate(NamedTuple):
@@ -70,6 +72,7 @@ class ProducerStates:
         self._states: dict[int, ProducerState] = {}
         # Invariant: sorted by first offset, which is the order of appending.
         self._open_txns: dict[int, int] = {}  # first offset -> producer id
+        self._verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -93,12 +96,40 @@ class ProducerStates:
         """Every producer's last record, in a mapping of its own, for readers in other threads."""
         return {state.producer_id: LastRecord(state.last_data_offset, state.producer_epoch) for state in self}
 
-    def check(self, batch: RecordBatch, origin: AppendOrigin) -> Duplicate | None:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, bumps_epoch: bool, now_ms: int
+    ) -> bool:
+        """Whether the transaction coordinator must be asked before a batch of a transaction is appended.
+
+        It must if the producer has no transaction open here in this epoch. That it is asked is noted: until a batch is
+        written, or `end_verification` is called, batches with higher sequences than the lowest one noted are refused.
+
+        Args:
+            bumps_epoch: Each of the producer's transactions has an epoch of its own, and so begins with sequence 0.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH (an older one than the last seen).
+        """
+        state = self._states.get(producer_id)
+        if state is not None:
+            if producer_epoch < state.producer_epoch:
+                raise _old_epoch(producer_id, producer_epoch, state)
+            if state.current_txn_first_offset is not None and producer_epoch == state.producer_epoch:
+                return False
+        self._verifications.note(producer_id, producer_epoch, base_sequence, bumps_epoch=bumps_epoch, now_ms=now_ms)
+        return True
+
+    def end_verification(self, producer_id: int) -> None:
+        """Forget what `begin_verification` noted: the coordinator's no was final."""
+        self._verifications.forget(producer_id)
+
+    def check(self, batch: RecordBatch, origin: AppendOrigin, transaction_version: int = 0) -> Duplicate | None:
         """Decide whether a batch of a producer may be appended. Changes nothing.
 
         Args:
             batch: A whole batch, from a producer or not.
             origin: The coordinators' own batches carry no sequence numbers; only their epochs are checked.
+            transaction_version: Of a marker's transaction. From 2 on its epoch is the one after the transaction's.
 
         Returns:
             Where it lies already, if it is one of the producer's last five: then nothing is to be written, and the
@@ -110,23 +141,22 @@ class ProducerStates:
                 TRANSACTION_COORDINATOR_FENCED (a marker of a coordinator that was replaced).
         """
         state = self._states.get(batch.producer_id)  # none has id -1, that of batches without a producer
-        if state is None:
-            return None
         from_client = origin is AppendOrigin.CLIENT
+        if state is None:
+            if from_client:
+                self._verifications.check(batch, is_first=True)
+            return None
         if from_client and batch.producer_epoch == state.producer_epoch:
             for known in state.batches:
                 if known.last_sequence == batch.last_sequence and known.base_sequence == batch.base_sequence:
                     return Duplicate(known.base_offset, known.last_offset, known.timestamp)
         if batch.producer_epoch < state.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, which is smaller than the last seen"
-                f" epoch {state.producer_epoch}",
-            )
+            raise _old_epoch(batch.producer_id, batch.producer_epoch, state)
         if batch.is_control:
-            self._check_marker(batch, state)
+            self._check_marker(batch, state, transaction_version)
             return None
         if from_client:
+            self._verifications.check(batch, is_first=not state.batches)
             self._check_sequence(batch, state)
         if state.current_txn_first_offset is not None and not batch.is_transactional:
             raise KafkaError(
@@ -155,7 +185,19 @@ class ProducerStates:
             )
 
     @staticmethod
-    def _check_marker(batch: RecordBatch, state: ProducerState) -> None:
+    def _check_marker(batch: RecordBatch, state: ProducerState, transaction_version: int) -> None:
+        # A marker that is written again finds its own epoch here, and its transaction closed. The largest epoch has none
+        # after it.
+        if (
+            transaction_version >= BUMPING_TRANSACTION_VERSION
+            and batch.producer_epoch == state.producer_epoch != LARGEST_EPOCH
+            and state.current_txn_first_offset is not None
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"A marker of transaction version {transaction_version} for producer {batch.producer_id} has epoch"
+                f" {batch.producer_epoch}, the transaction's own; it must be larger",
+            )
         marker = read_marker(batch)
         if marker is not None and marker.coordinator_epoch < state.coordinator_epoch:
             raise KafkaError(
@@ -167,7 +209,7 @@ class ProducerStates:
     def update(self, batch: RecordBatch) -> CompletedTxn | None:
         """Take in a batch that is in the log: just appended, or read again by recovery. Refuses nothing.
 
-        Emptied batches count like full ones; an emptied marker says nothing any more.
+        Emptied batches count like full ones; an emptied marker says no more than its producer's epoch.
 
         Returns:
             The transaction that the batch, a marker, ends; None if it ends none with data in this partition.
@@ -177,6 +219,8 @@ class ProducerStates:
         """
         if not batch.has_producer:
             return None
+        if self._verifications and batch.is_transactional:
+            self._verifications.written(batch)
         if batch.is_control:
             return self._end_txn(batch)
         state = self._state(batch)
@@ -192,6 +236,8 @@ class ProducerStates:
     def _end_txn(self, batch: RecordBatch) -> CompletedTxn | None:
         marker = read_marker(batch)
         if marker is None:
+            if batch.record_count == 0:
+                self._keep_epoch(batch)
             return None
         state = self._state(batch)
         state.coordinator_epoch = marker.coordinator_epoch
@@ -207,6 +253,13 @@ class ProducerStates:
             batch.producer_id, first_offset, batch.base_offset, last_stable_offset, marker.kind == ABORT_MARKER
         )
 
+    def _keep_epoch(self, batch: RecordBatch) -> None:
+        """Of a transaction that the cleaner removed, the emptied marker is kept to tell its producer's epoch."""
+        state = self._states.get(batch.producer_id)
+        if state is None or (state.current_txn_first_offset is None and state.producer_epoch < batch.producer_epoch):
+            state = self._state(batch)
+            state.last_timestamp = max(state.last_timestamp, batch.max_timestamp)
+
     def _state(self, batch: RecordBatch) -> ProducerState:
         """The producer's state, new if need be, in the batch's epoch."""
         state = self._states.get(batch.producer_id)
@@ -221,6 +274,7 @@ class ProducerStates:
         expired = [state.producer_id for state in self if self._is_expired(state, now_ms)]
         for producer_id in expired:
             del self._states[producer_id]
+        self._verifications.expire(now_ms, self.expiration_ms)
         return len(expired)
 
     def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
@@ -244,31 +298,12 @@ class ProducerStates:
                 if state.current_txn_first_offset is not None
             )
         )
+        self._verifications.clear()
 
 
-class Marker(NamedTuple):
-    """The record of an end-transaction control batch."""
-
-    kind: int
-    """ABORT_MARKER or COMMIT_MARKER."""
-    coordinator_epoch: int
-    timestamp: int
-
-
-def read_marker(batch: RecordBatch) -> Marker | None:
-    """Return the marker in a control batch; None if the cleaner emptied it, or it is of another kind.
-
-    Raises:
-        CorruptRecordError: Its key or value is too short to be one.
-    """
-    record = next(batch.records(), None)
-    if record is None:
-        return None
-    if record.key is None or len(record.key) < _MARKER_KEY_BYTES:
-        raise CorruptRecordError(f"control record at offset {record.offset} has no type")
-    kind = int.from_bytes(record.key[2:4], "big", signed=True)
-    if kind not in (ABORT_MARKER, COMMIT_MARKER):
-        return None
-    if record.value is None or len(record.value) < _MARKER_VALUE_BYTES:
-        raise CorruptRecordError(f"transaction marker at offset {record.offset} has no coordinator epoch")
-    return Marker(kind, int.from_bytes(record.value[2:6], "big", signed=True), record.timestamp)
+def _old_epoch(producer_id: int, producer_epoch: int, state: ProducerState) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch of producer {producer_id} is {producer_epoch}, which is smaller than the last seen epoch"
+        f" {state.producer_epoch}",
+    )

@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from ..protocol.records import RecordBatch
 from .index import AbortedTxn
 from .paths import OFFSET_MAX
-from .producers import ABORT_MARKER, read_marker
+from .txn_markers import ABORT_MARKER, read_marker
 
 
 @dataclass(slots=True)

@@ -10,12 +10,14 @@ from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ottla.protocol.records import RecordBatch
 from ottla.storage.producers import (
+    LARGEST_EPOCH,
     PRODUCER_ID_EXPIRATION_MS_DEFAULT,
     CompletedTxn,
     Duplicate,
     LastRecord,
     ProducerStates,
 )
+from ottla.storage.txn_markers import Marker, build_marker, read_marker
 from ottla.storage.validation import AppendOrigin
 from support.batches import ABORT, COMMIT, batch, marker
 
@@ -59,10 +61,12 @@ def knowing(*batches: RecordBatch) -> ProducerStates:
     return producers
 
 
-def code(producers: ProducerStates, each: RecordBatch, origin: AppendOrigin = CLIENT) -> ErrorCode:
+def code(
+    producers: ProducerStates, each: RecordBatch, origin: AppendOrigin = CLIENT, transaction_version: int = 0
+) -> ErrorCode:
     """The error code a batch is refused with; NONE if it is to be appended."""
     try:
-        assert producers.check(each, origin) is None, "a duplicate"
+        assert producers.check(each, origin, transaction_version) is None, "a duplicate"
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -287,17 +291,212 @@ def test_a_marker_of_a_replaced_coordinator_is_fenced() -> None:
         assert code(producers, ending(ABORT, at=2, coordinator_epoch=coordinator_epoch), COORDINATOR) == expected
 
 
-@pytest.mark.scenario(195)
-def test_an_emptied_marker_says_nothing() -> None:
-    producers = knowing(data(0, transactional=True))
-    emptied = RecordBatch(
-        build_batch([], base_offset=1, producer_id=1, producer_epoch=7, transactional=True, control=True)
+def emptied_marker(*, epoch: int, max_timestamp: int = 3_000) -> RecordBatch:
+    return RecordBatch(
+        build_batch(
+            [],
+            base_offset=1,
+            producer_id=1,
+            producer_epoch=epoch,
+            transactional=True,
+            control=True,
+            max_timestamp=max_timestamp,
+        )
     )
+
+
+@pytest.mark.scenario(195)
+def test_an_emptied_marker_ends_nothing() -> None:
+    producers = knowing(data(0, transactional=True))
+    emptied = emptied_marker(epoch=7)
 
     assert producers.check(emptied, COORDINATOR) is None
     assert producers.update(emptied) is None
     assert producers.first_unstable_offset == 0
     assert producers.last_record(1) == LastRecord(0, 0)
+
+
+def test_an_emptied_marker_still_fences_older_epochs() -> None:
+    producers = knowing(emptied_marker(epoch=7))
+
+    assert code(producers, data(0, epoch=6)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code(producers, data(0, epoch=7)) == ErrorCode.NONE
+    assert producers.expire(3_000 + PRODUCER_ID_EXPIRATION_MS_DEFAULT - 1) == 0
+    assert producers.expire(3_000 + PRODUCER_ID_EXPIRATION_MS_DEFAULT) == 1
+
+
+def test_an_emptied_marker_of_an_epoch_that_is_known_changes_nothing() -> None:
+    producers = knowing(data(0, epoch=7, timestamp=5_000), emptied_marker(epoch=7), emptied_marker(epoch=6))
+    state = producers.get(1)
+
+    assert state is not None
+    assert (state.producer_epoch, state.last_timestamp, state.last_data_offset) == (7, 5_000, 0)
+
+
+# --- markers of transaction version 2 ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("transaction_version", "epoch", "expected"),
+    [
+        (0, 4, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (0, 5, ErrorCode.NONE),
+        (0, 6, ErrorCode.NONE),
+        (1, 5, ErrorCode.NONE),
+        (2, 4, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (2, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (2, 6, ErrorCode.NONE),
+        (2, 9, ErrorCode.NONE),
+    ],
+)
+def test_a_marker_of_version_2_has_a_later_epoch_than_its_transaction(
+    transaction_version: int, epoch: int, expected: ErrorCode
+) -> None:
+    producers = knowing(data(0, epoch=5, transactional=True))
+
+    assert code(producers, ending(COMMIT, at=1, epoch=epoch), COORDINATOR, transaction_version) == expected
+
+
+def test_a_marker_of_version_2_may_be_written_again() -> None:
+    producers = knowing(data(0, epoch=5, transactional=True), ending(COMMIT, at=1, epoch=6))
+
+    assert code(producers, ending(COMMIT, at=2, epoch=6), COORDINATOR, 2) == ErrorCode.NONE
+    assert code(producers, ending(COMMIT, at=2, epoch=5), COORDINATOR, 2) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_marker_after_the_largest_epoch_has_that_epoch_too() -> None:
+    producers = knowing(data(0, epoch=LARGEST_EPOCH, transactional=True))
+
+    assert code(producers, ending(ABORT, at=1, epoch=LARGEST_EPOCH), COORDINATOR, 2) == ErrorCode.NONE
+
+
+def test_after_a_marker_of_version_2_the_sequence_begins_anew_and_the_old_epoch_is_fenced() -> None:
+    producers = knowing(data(0, 3, epoch=5, transactional=True), ending(COMMIT, at=3, epoch=6))
+
+    assert code(producers, data(3, at=4, epoch=5, transactional=True)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code(producers, data(3, at=4, epoch=6, transactional=True)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code(producers, data(0, at=4, epoch=6, transactional=True)) == ErrorCode.NONE
+
+
+# --- batches that wait for the transaction coordinator -------------------------------------------------------------
+
+
+def asked(producers: ProducerStates, sequence: int, *, epoch: int = 0, bumps_epoch: bool = False, now: int = 0) -> bool:
+    """Whether the coordinator must be asked about a batch of producer 1."""
+    return producers.begin_verification(1, epoch, sequence, bumps_epoch=bumps_epoch, now_ms=now)
+
+
+def test_the_coordinator_is_asked_until_the_transaction_is_open_here() -> None:
+    producers = ProducerStates()
+    assert asked(producers, 0)
+    assert asked(producers, 0)
+
+    producers.update(data(0, transactional=True))
+    assert not asked(producers, 1)
+    assert asked(producers, 0, epoch=1)
+
+    producers.update(ending(COMMIT, at=1))
+    assert asked(producers, 1)
+
+
+def test_a_plain_batch_opens_no_transaction() -> None:
+    assert asked(knowing(data(0)), 1)
+
+
+def test_nobody_is_asked_about_an_old_epoch() -> None:
+    producers = knowing(data(0, epoch=3))
+
+    with pytest.raises(KafkaError) as refused:
+        asked(producers, 1, epoch=2)
+    assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_no_batch_overtakes_one_that_the_coordinator_was_asked_about() -> None:
+    producers = knowing(data(0, 5, transactional=True), ending(COMMIT, at=5))
+    asked(producers, 7)
+    asked(producers, 5)
+    asked(producers, 9)
+
+    assert code(producers, data(7, at=6, transactional=True)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code(producers, data(5, 2, at=6, transactional=True)) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("bumps_epoch", "expected"), [(False, ErrorCode.NONE), (True, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
+)
+def test_a_transaction_with_an_epoch_of_its_own_begins_with_sequence_0(bumps_epoch: bool, expected: ErrorCode) -> None:
+    producers = ProducerStates()
+    asked(producers, 7, bumps_epoch=bumps_epoch)
+
+    assert code(producers, data(7, transactional=True)) == expected
+    assert code(producers, data(0, transactional=True)) == ErrorCode.NONE
+
+
+def test_a_newer_epoch_counts_its_sequences_anew() -> None:
+    producers = ProducerStates()
+    asked(producers, 2)
+    asked(producers, 9, epoch=1)
+    asked(producers, 1)
+
+    assert code(producers, data(9, epoch=1, transactional=True)) == ErrorCode.NONE
+    assert code(producers, data(10, epoch=1, transactional=True)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_was_asked_is_forgotten_once_a_batch_is_written() -> None:
+    producers = ProducerStates()
+    asked(producers, 0)
+    producers.update(data(0, 3, transactional=True))
+
+    assert code(producers, data(3, at=3, transactional=True)) == ErrorCode.NONE
+
+
+def test_a_final_no_is_forgotten() -> None:
+    producers = ProducerStates()
+    asked(producers, 0)
+    producers.end_verification(1)
+
+    assert code(producers, data(7, transactional=True)) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("bumps_epoch", "marker_epoch", "expected"),
+    [
+        (False, 1, ErrorCode.NONE),
+        (True, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (True, 2, ErrorCode.NONE),
+    ],
+)
+def test_the_marker_of_the_transaction_before_lets_no_batch_overtake(
+    bumps_epoch: bool, marker_epoch: int, expected: ErrorCode
+) -> None:
+    """Asked in epoch 1, before the marker of the transaction of epoch 0 is written."""
+    producers = knowing(data(0, transactional=True))
+    asked(producers, 0, epoch=1, bumps_epoch=bumps_epoch)
+    producers.update(ending(COMMIT, at=1, epoch=marker_epoch))
+    producers.update(data(0, at=2, epoch=marker_epoch))
+
+    assert code(producers, data(1, at=3, epoch=marker_epoch, transactional=True)) == expected
+
+
+def test_what_was_asked_expires_like_a_producer() -> None:
+    producers = ProducerStates()
+    producers.expiration_ms = 50
+    asked(producers, 0, now=100)
+
+    producers.expire(149)
+    assert code(producers, data(7, transactional=True)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    producers.expire(150)
+    assert code(producers, data(7, transactional=True)) == ErrorCode.NONE
+
+
+# --- markers that are none -----------------------------------------------------------------------------------------
+
+
+def test_a_marker_is_read_as_it_was_built() -> None:
+    built = build_marker(producer_id=5, producer_epoch=6, coordinator_epoch=7, commit=True, now_ms=8)
+
+    assert built == marker(COMMIT, producer_id=5, producer_epoch=6, coordinator_epoch=7, timestamp=8)
+    assert read_marker(RecordBatch(built)) == Marker(COMMIT, coordinator_epoch=7, timestamp=8)
 
 
 def control(key: bytes | None, value: bytes | None) -> RecordBatch:

@@ -11,8 +11,8 @@ from ottla.storage.cleaner import CleanStats
 from ottla.storage.dirtiness import first_dirty_offset, measure
 from ottla.storage.log import Log
 from ottla.storage.producer_state import ProducerState
-from ottla.storage.producers import read_marker
 from ottla.storage.segment import LogSegment
+from ottla.storage.txn_markers import read_marker
 
 from .cleaner_model import CleanedLog, ModelPass
 from .crash_files import CrashFiles

@@ -26,8 +26,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.log import AppendOrigin, Log
 from ottla.storage.manager import LogManager
 from ottla.storage.paths import TopicPartition
-from ottla.storage.producers import ABORT_MARKER, read_marker
 from ottla.storage.replay import update_producers
+from ottla.storage.txn_markers import ABORT_MARKER, read_marker
 from support.batches import Pair, batch, marker
 from support.crash_files import CrashFiles
 from support.make_log import all_batches, clean

@@ -213,9 +213,21 @@ class ModelLog:
             self.segments.append(ModelSegment(self.log_end, changed=now, created=now))
             self.snapshots.setdefault(self.log_end, dict(self.producers))
 
+    def _learn_epoch(self, batch: ModelBatch) -> None:
+        """An emptied marker tells no more than its producer's epoch, if that is news."""
+        known = self.producers.get(batch.producer_id, ModelProducer(-1))
+        if known.epoch < batch.epoch and known.txn_first is None:
+            timestamp = max(known.timestamp, batch.max_timestamp)
+            self.producers[batch.producer_id] = ModelProducer(
+                batch.epoch, timestamp=timestamp, coordinator_epoch=known.coordinator_epoch
+            )
+
     def _learn(self, batch: ModelBatch) -> ModelTxn | None:
         """Note what a batch tells of its producer; returns the aborted transaction that it ends, if it does."""
-        if batch.producer_id < 0 or (batch.is_control and not batch.records):
+        if batch.producer_id < 0:
+            return None
+        if batch.is_control and not batch.records:
+            self._learn_epoch(batch)
             return None
         known = self.producers.get(batch.producer_id, ModelProducer(batch.epoch))
         if known.epoch != batch.epoch:
