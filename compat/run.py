@@ -21,6 +21,7 @@ SUITES = (
     "kafka_python",
     "kafka_python_cli",
     "aiokafka",
+    "groups_commits",
     "nodes",
     "cleaner_histories",
     "crashes",

@@ -6,6 +6,7 @@ Bodies are built by hand and only for versions without tagged fields, so nothing
 import contextlib
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Self
 
 
@@ -26,6 +27,17 @@ class RawConnection:
         if correlation_id != self.correlation_id:
             raise RuntimeError(f"response to {correlation_id}, expected {self.correlation_id}")
         return response[4:]
+
+    def pipeline(self, api_key: int, version: int, bodies: Sequence[bytes]) -> list[bytes]:
+        """Send requests of one kind in one go, then wait for their responses; these come in the same order."""
+        first = self.correlation_id + 1
+        self.correlation_id += len(bodies)
+        self.socket.sendall(b"".join(frame(api_key, version, first + n, body) for n, body in enumerate(bodies)))
+        responses = [self.read_frame() for _ in bodies]
+        answered = [struct.unpack_from(">i", response)[0] for response in responses]
+        if answered != list(range(first, first + len(bodies))):
+            raise RuntimeError(f"responses to {answered[:5]}…, expected from {first} on")
+        return [response[4:] for response in responses]
 
     def read_frame(self) -> bytes:
         size = struct.unpack(">i", self._read(4))[0]
