@@ -276,6 +276,8 @@ class Broker:
 
     def _apply_dynamic_configs(self) -> None:
         self.config = self.config_of(self.nodes[0].node_id)
+        if self._groups is not None:
+            self._groups.reconfigure()
 
     def _reconfigure_logs(self, names: Iterable[str]) -> None:
         for name in names:

@@ -45,6 +45,14 @@ def _per_ip_overrides(text: object) -> bool:
     return all(host and limit.isascii() and limit.isdigit() for host, _, limit in pairs)
 
 
+def _assignors(names: tuple[str, ...]) -> bool:
+    return bool(names) and len(set(names)) == len(names) and {"uniform", "range"}.issuperset(names)
+
+
+def _is_migration_policy(text: str) -> bool:
+    return text.lower() in ("bidirectional", "upgrade", "downgrade", "disabled")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
     """Typed values of the options that Ottla acts on."""
@@ -77,6 +85,65 @@ class BrokerOptions:
     delete_topic_enable: bool = option(_BOOLEAN, True, None, "Allow DeleteTopics.", update=_FIXED)
     fetch_max_bytes: int = option(
         _INT, 55 * _MIB, at_least(1024), "Most bytes of records in one fetch response.", update=_FIXED
+    )
+    group_consumer_assignment_interval_ms: int = option(
+        _INT, 1000, at_least(0), "How often a consumer group is assigned anew at most."
+    )
+    group_consumer_assignors: tuple[str, ...] = option(
+        _LIST,
+        ("uniform", "range"),
+        Check("must be a list of uniform and range, each at most once", _assignors),
+        "Server-side assignors of consumer groups; the first is for members that name none.",
+        update=_FIXED,
+    )
+    group_consumer_heartbeat_interval_ms: int = option(
+        _INT, 5000, at_least(1), "How often members of a consumer group are told to send heartbeats.", update=_FIXED
+    )
+    group_consumer_max_assignment_interval_ms: int = option(
+        _INT, 15_000, at_least(0), "Highest value of group.consumer.assignment.interval.ms.", update=_FIXED
+    )
+    group_consumer_max_heartbeat_interval_ms: int = option(
+        _INT, 15_000, at_least(1), "Highest value of group.consumer.heartbeat.interval.ms.", update=_FIXED
+    )
+    group_consumer_max_session_timeout_ms: int = option(
+        _INT, 60_000, at_least(1), "Highest value of group.consumer.session.timeout.ms.", update=_FIXED
+    )
+    group_consumer_max_size: int = option(
+        _INT, MAX_INT, at_least(1), "Most members of one consumer group.", update=_FIXED
+    )
+    group_consumer_migration_policy: str = option(
+        _STRING,
+        "bidirectional",
+        Check("must be one of: bidirectional, upgrade, downgrade, disabled", _is_migration_policy),
+        "Which groups with members may change between the classic and the consumer protocol.",
+        update=_FIXED,
+    )
+    group_consumer_min_assignment_interval_ms: int = option(
+        _INT, 0, at_least(0), "Lowest value of group.consumer.assignment.interval.ms.", update=_FIXED
+    )
+    group_consumer_min_heartbeat_interval_ms: int = option(
+        _INT, 5000, at_least(1), "Lowest value of group.consumer.heartbeat.interval.ms.", update=_FIXED
+    )
+    group_consumer_min_session_timeout_ms: int = option(
+        _INT, 45_000, at_least(1), "Lowest value of group.consumer.session.timeout.ms.", update=_FIXED
+    )
+    group_consumer_regex_refresh_interval_ms: int = option(
+        _INT,
+        600_000,
+        at_least(10_000),
+        "How often the topics that regular expressions match are looked for anew.",
+        update=_FIXED,
+        hidden=True,
+    )
+    group_consumer_session_timeout_ms: int = option(
+        _INT, 45_000, at_least(1), "When a silent member of a consumer group counts as failed.", update=_FIXED
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = option(
+        _LIST,
+        ("classic", "consumer", "streams"),
+        items_of("classic", "consumer", "share", "streams"),
+        "Group protocols that are offered, of classic and consumer; classic must be one.",
+        update=_FIXED,
     )
     group_initial_rebalance_delay_ms: int = option(
         _INT,
@@ -215,6 +282,34 @@ class BrokerOptions:
     )
     socket_request_max_bytes: int = option(
         _INT, 100 * _MIB, at_least(1), "Largest request that is read.", update=_FIXED
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = option(
+        _INT, 10_000, at_least(1), "How often open transactions are looked at for those to abort.", update=_FIXED
+    )
+    transaction_max_timeout_ms: int = option(
+        _INT, 900_000, at_least(1), "Longest transaction timeout that a producer may ask for.", update=_FIXED
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = option(
+        _INT, _HOUR_MS, at_least(1), "How often transactional ids are looked at for those to forget.", update=_FIXED
+    )
+    transaction_state_log_min_isr: int = option(
+        _INT,
+        2,
+        at_least(1),
+        "Replicas of __transaction_state that must be in sync for a write; at most its replicas count.",
+        update=_FIXED,
+    )
+    transaction_state_log_num_partitions: int = option(
+        _INT, 50, at_least(1), "Partitions of __transaction_state.", update=_FIXED
+    )
+    transaction_state_log_replication_factor: int = option(
+        _SHORT, 3, at_least(1), "Replicas of __transaction_state; at most the number of nodes counts.", update=_FIXED
+    )
+    transaction_state_log_segment_bytes: int = option(
+        _INT, 100 * _MIB, at_least(1), "Segment size of __transaction_state.", update=_FIXED
+    )
+    transactional_id_expiration_ms: int = option(
+        _INT, 7 * _DAY_MS, at_least(1), "How long a transactional id without open transaction is kept.", update=_FIXED
     )
 
 

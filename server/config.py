@@ -16,6 +16,7 @@ from ..storage.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogC
 from ..storage.options import Option, Value, format_value
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
 from .features import feature_warnings
+from .groups.settings import broken_rules
 from .known_options import known_options
 from .listeners import ListenerConfig, parse_endpoint, parse_protocol_map, resolve_listeners
 from .properties import Properties
@@ -49,6 +50,10 @@ PROFILES: dict[str, dict[str, str]] = {
         "group.initial.rebalance.delay.ms": "0",
         # Tests may give a crashed member up quickly.
         "group.min.session.timeout.ms": "100",
+        "group.consumer.min.session.timeout.ms": "100",
+        # Members of consumer groups learn of changes by their heartbeats.
+        "group.consumer.min.heartbeat.interval.ms": "10",
+        "group.consumer.heartbeat.interval.ms": "500",
         # 50 directories for the offsets of a few groups slow down the first start.
         "offsets.topic.num.partitions": "5",
     },
@@ -188,6 +193,8 @@ class BrokerConfig(BrokerOptions):
                 str(self.group_min_session_timeout_ms),
                 f"must not exceed group.max.session.timeout.ms={self.group_max_session_timeout_ms}",
             )
+        for name, rule in broken_rules(self):
+            raise BROKER_OPTIONS[name].error(format_value(self.value(name)), rule)
         if self.log_cleaner_threads < 1:  # Kafka takes 0, and then divides by it.
             raise BROKER_OPTIONS["log.cleaner.threads"].error(str(self.log_cleaner_threads), "must be at least 1")
         if self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads <= 1 << 20:

@@ -85,23 +85,9 @@ early.start.listeners LIST read-only -
 fetch.purgatory.purge.interval.requests INT read-only 1000
 follower.fetch.last.tiered.offset.enable BOOLEAN cluster-wide false
 follower.replication.throttled.rate LONG cluster-wide,hidden 9223372036854775807 0..
-group.consumer.assignment.interval.ms INT cluster-wide 1000 0..
-group.consumer.assignors LIST read-only uniform,range
-group.consumer.heartbeat.interval.ms INT read-only 5000 1..
-group.consumer.max.assignment.interval.ms INT read-only 15000 0..
-group.consumer.max.heartbeat.interval.ms INT read-only 15000 1..
-group.consumer.max.session.timeout.ms INT read-only 60000 1..
-group.consumer.max.size INT read-only 2147483647 1..
-group.consumer.migration.policy STRING read-only bidirectional
-group.consumer.min.assignment.interval.ms INT read-only 0 0..
-group.consumer.min.heartbeat.interval.ms INT read-only 5000 1..
-group.consumer.min.session.timeout.ms INT read-only 45000 1..
-group.consumer.regex.refresh.interval.ms INT read-only,hidden 600000 10000..
-group.consumer.session.timeout.ms INT read-only 45000 1..
 group.coordinator.append.linger.ms INT read-only -1 -1..
 group.coordinator.background.threads INT read-only 2 1..
 group.coordinator.cached.buffer.max.bytes INT cluster-wide 1048588 524288..
-group.coordinator.rebalance.protocols LIST read-only classic,consumer,streams items:consumer|classic|share|streams
 group.coordinator.threads INT read-only 4 1..
 group.share.assignment.interval.ms INT cluster-wide 1000 0..
 group.share.assignors LIST read-only simple
@@ -312,17 +298,9 @@ ssl.truststore.location STRING per-broker -
 ssl.truststore.password PASSWORD per-broker -
 ssl.truststore.type STRING per-broker JKS
 telemetry.max.bytes INT read-only 1048576 1..
-transaction.abort.timed.out.transaction.cleanup.interval.ms INT read-only 10000 1..
-transaction.max.timeout.ms INT read-only 900000 1..
 transaction.partition.verification.enable BOOLEAN cluster-wide true
-transaction.remove.expired.transaction.cleanup.interval.ms INT read-only 3600000 1..
 transaction.state.log.load.buffer.size INT read-only 5242880 1..
-transaction.state.log.min.isr INT read-only 2 1..
-transaction.state.log.num.partitions INT read-only 50 1..
-transaction.state.log.replication.factor SHORT read-only 3 1..
-transaction.state.log.segment.bytes INT read-only 104857600 1..
 transaction.two.phase.commit.enable BOOLEAN read-only false
-transactional.id.expiration.ms INT read-only 604800000 1..
 unclean.leader.election.interval.ms LONG read-only,hidden 300000 1..
 unstable.api.versions.enable BOOLEAN read-only,hidden false
 unstable.feature.versions.enable BOOLEAN read-only,hidden false"""

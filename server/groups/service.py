@@ -21,7 +21,10 @@ class GroupService(CoordinatorService[GroupCoordinator]):
     """The group coordinator of a broker."""
 
     def __init__(self, broker: Broker) -> None:
-        settings = GroupSettings(**{one.name: getattr(broker.config, one.name) for one in fields(GroupSettings)})
+        config = broker.config
+        self._settings = settings = GroupSettings(
+            **{one.name: getattr(config, one.name) for one in fields(GroupSettings)}
+        )
         super().__init__(
             broker,
             lambda store, on_earlier: GroupCoordinator(settings, store, on_earlier=on_earlier),
@@ -29,6 +32,10 @@ class GroupService(CoordinatorService[GroupCoordinator]):
             # Apache Kafka's group coordinator numbers each batch from 0, though it is no idempotent producer.
             base_sequence=0,
         )
+
+    def reconfigure(self) -> None:
+        """Take over what may change of the broker's options while it runs."""
+        self._settings.group_consumer_assignment_interval_ms = self._broker.config.group_consumer_assignment_interval_ms
 
     def topic_deleted(self, name: str, topic_id: bytes) -> None:
         """Forget the offsets committed in a topic that was deleted."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 # A new member has no id yet and cannot send heartbeats; its parked join is given up after this time (KIP-394).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -15,14 +17,22 @@ NAME_CHARS_IN_MEMBER_ID = 1024
 TOMBSTONES_PER_BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupSettings:
-    """Defaults are Kafka's."""
+    """Defaults are Kafka's. `group_consumer_assignment_interval_ms` may change while the broker runs."""
 
     group_initial_rebalance_delay_ms: int = 3_000
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_migration_policy: str = "bidirectional"
+    """No matter the case."""
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_session_timeout_ms: int = 45_000
     offset_metadata_max_bytes: int = 4_096
     """In fact characters, as Kafka counts them."""
     offsets_retention_minutes: int = 10_080
@@ -31,3 +41,44 @@ class GroupSettings:
     @property
     def offsets_retention_ms(self) -> int:
         return self.offsets_retention_minutes * 60_000
+
+    @property
+    def may_upgrade(self) -> bool:
+        """A classic group with members may become a consumer group."""
+        return self.group_consumer_migration_policy.lower() in ("bidirectional", "upgrade")
+
+    @property
+    def may_downgrade(self) -> bool:
+        """A consumer group whose members are all classic ones may become a classic group."""
+        return self.group_consumer_migration_policy.lower() in ("bidirectional", "downgrade")
+
+
+# Pairs of options of which the first must not be less than the second.
+_NOT_LESS = (
+    ("group.consumer.max.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms"),
+    ("group.consumer.max.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+    ("group.consumer.max.session.timeout.ms", "group.consumer.min.session.timeout.ms"),
+    ("group.consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms"),
+    ("group.consumer.max.session.timeout.ms", "group.consumer.session.timeout.ms"),
+    ("group.consumer.max.assignment.interval.ms", "group.consumer.min.assignment.interval.ms"),
+    ("group.consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms"),
+    ("group.consumer.max.assignment.interval.ms", "group.consumer.assignment.interval.ms"),
+)
+
+
+def broken_rules(options: Any) -> Iterator[tuple[str, str]]:
+    """The rules between options of consumer groups that `options`, which has them all as attributes, breaks: (option, rule)."""
+
+    def value_of(name: str) -> int:
+        value: int = getattr(options, name.replace(".", "_"))
+        return value
+
+    for high, low in _NOT_LESS:
+        if value_of(high) < value_of(low):
+            yield high, f"must be greater than or equal to {low}={value_of(low)}"
+    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+    if value_of(heartbeat) >= value_of(session):
+        yield heartbeat, f"must be less than {session}={value_of(session)}"
+    if "classic" not in options.group_coordinator_rebalance_protocols:
+        yield "group.coordinator.rebalance.protocols", "disabling the 'classic' protocol is not supported"

@@ -4,6 +4,7 @@ import pytest
 
 from ottla.server.broker_options import ACTED_ON
 from ottla.server.config import BROKER_OPTIONS, PROFILES, BrokerConfig, ConfigSource, static_config, usable
+from ottla.server.groups.settings import GroupSettings
 from ottla.server.known_options import known_options
 from ottla.server.listeners import ListenerConfig
 from ottla.server.properties import Properties, parse_server_properties
@@ -124,6 +125,23 @@ def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
         config.internal_topic("orders")
 
 
+@pytest.mark.parametrize(
+    ("policy", "may_upgrade", "may_downgrade"),
+    [
+        ("Bidirectional", True, True),
+        ("upgrade", True, False),
+        ("DOWNGRADE", False, True),
+        ("disabled", False, False),
+    ],
+)
+def test_the_migration_policy_says_which_way_groups_may_change(
+    policy: str, may_upgrade: bool, may_downgrade: bool
+) -> None:
+    config = BrokerConfig.from_texts({"group.consumer.migration.policy": policy})
+    settings = GroupSettings(group_consumer_migration_policy=config.group_consumer_migration_policy)
+    assert (settings.may_upgrade, settings.may_downgrade) == (may_upgrade, may_downgrade)
+
+
 # What is refused
 
 
@@ -143,6 +161,34 @@ def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
             {"group.min.session.timeout.ms": "9", "group.max.session.timeout.ms": "8"},
             ["9", "group.min.session.timeout.ms", "group.max.session.timeout.ms=8"],
         ),
+        (
+            {"group.consumer.session.timeout.ms": "44999"},
+            [
+                "group.consumer.session.timeout.ms",
+                "greater than or equal to group.consumer.min.session.timeout.ms=45000",
+            ],
+        ),
+        (
+            {"group.consumer.session.timeout.ms": "60001"},
+            ["group.consumer.max.session.timeout.ms", "60000", "group.consumer.session.timeout.ms=60001"],
+        ),
+        (
+            {"group.consumer.min.session.timeout.ms": "1", "group.consumer.session.timeout.ms": "5000"},
+            ["5000", "group.consumer.heartbeat.interval.ms", "less than group.consumer.session.timeout.ms=5000"],
+        ),
+        (
+            {"group.consumer.max.heartbeat.interval.ms": "4999"},
+            ["group.consumer.max.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms=5000"],
+        ),
+        (
+            {"group.consumer.assignment.interval.ms": "15001"},
+            ["group.consumer.max.assignment.interval.ms", "group.consumer.assignment.interval.ms=15001"],
+        ),
+        ({"group.consumer.assignors": ""}, ["group.consumer.assignors", "uniform and range"]),
+        ({"group.consumer.assignors": "range,range"}, ["range,range", "group.consumer.assignors"]),
+        ({"group.consumer.assignors": "sticky"}, ["sticky", "group.consumer.assignors"]),
+        ({"group.consumer.migration.policy": "both"}, ["both", "group.consumer.migration.policy", "bidirectional"]),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, ["consumer", "'classic' protocol is not supported"]),
         ({"log.cleaner.threads": "0"}, ["0", "log.cleaner.threads", "at least 1"]),
         (
             {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097152"},

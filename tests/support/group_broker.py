@@ -29,7 +29,7 @@ class GroupBroker:
         append_failure: What appending raises, if set.
     """
 
-    def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2, **settings: int) -> None:
+    def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2, **settings: Any) -> None:
         self.files = files or CrashFiles()
         self.clock = Clock(source=lambda: int(trio.current_time() * 1_000))
         self.config: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})

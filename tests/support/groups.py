@@ -129,7 +129,7 @@ class Groups:
     Keyword arguments are GroupSettings; the initial delay is 0 unless given.
     """
 
-    def __init__(self, store: MemoryStore | None = None, *, now_ms: int = 1_000_000, **settings: int) -> None:
+    def __init__(self, store: MemoryStore | None = None, *, now_ms: int = 1_000_000, **settings: Any) -> None:
         self.store = store or MemoryStore()
         self.now_ms = now_ms
         self.wakes = 0
