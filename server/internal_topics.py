@@ -8,7 +8,8 @@ from typing import NamedTuple
 from .config import BrokerConfig
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 """Names that clients may read and never write."""
 
 
@@ -32,5 +33,22 @@ def _consumer_offsets(config: BrokerConfig) -> InternalTopic:
     )
 
 
-CREATED_ON_DEMAND: dict[str, Callable[[BrokerConfig], InternalTopic]] = {OFFSETS_TOPIC: _consumer_offsets}
+def _transaction_state(config: BrokerConfig) -> InternalTopic:
+    return InternalTopic(
+        config.transaction_state_log_num_partitions,
+        config.transaction_state_log_replication_factor,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+CREATED_ON_DEMAND: dict[str, Callable[[BrokerConfig], InternalTopic]] = {
+    OFFSETS_TOPIC: _consumer_offsets,
+    TRANSACTIONS_TOPIC: _transaction_state,
+}
 """Topics that come into being when the first client needs what they are for."""
