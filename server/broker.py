@@ -34,7 +34,7 @@ from .flusher import Flusher
 from .frames import MemoryBudget
 from .handlers import Handlers
 from .housekeeping import Housekeeping
-from .internal_topics import OFFSETS_TOPIC
+from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .meters import Meter
 from .nodes import Listener, Node, close_all
 from .nursery import open_plain_nursery
@@ -47,6 +47,7 @@ from .waits import Waits
 if TYPE_CHECKING:
     from .cleaner_status import CleanerStatus
     from .groups.service import GroupService
+    from .transactions.service import TransactionService
 
 log = logging.getLogger("ottla.broker")
 
@@ -97,6 +98,7 @@ class Broker:
         self.cleaning: Cleaning
         self.housekeeping: Housekeeping
         self._groups: GroupService | None = None
+        self._transactions: TransactionService | None = None
         self._tasks: trio.Nursery
 
     def open(self) -> None:
@@ -163,6 +165,22 @@ class Broker:
 
         self._groups = GroupService(self)
         return self._groups
+
+    @property
+    def transactions(self) -> TransactionService:
+        """The transaction coordinator, loaded when it is first asked for."""
+        if self._transactions is None:
+            self._tasks.start_soon(self._make_transactions().run)
+            assert self._transactions is not None
+            if self.stopping:
+                self._transactions.close()
+        return self._transactions
+
+    def _make_transactions(self) -> TransactionService:
+        from .transactions.service import TransactionService
+
+        self._transactions = TransactionService(self)
+        return self._transactions
 
     # What handlers ask for
 
@@ -336,6 +354,9 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
         if broker.topics.get(OFFSETS_TOPIC) is not None:
             # Small groups are loaded before the first request, so that no client is told to wait.
             await nursery.start(broker._make_groups().run)
+        if broker.topics.get(TRANSACTIONS_TOPIC) is not None:
+            # Transactions decided before the last stop are finished now.
+            await nursery.start(broker._make_transactions().run)
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)
         for node in broker.nodes:
@@ -355,6 +376,8 @@ async def _drain(broker: Broker) -> None:
     close_all(broker.nodes)
     if broker._groups is not None:
         broker._groups.close()
+    if broker._transactions is not None:
+        broker._transactions.close()
     broker.cleaning.stop()
     broker.waits.wake_all()
     await broker.connections.drain(STOP_DEADLINE_S)
