@@ -6,10 +6,9 @@ ids left over at a crash are lost, which costs nothing of a range of 2^63.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import trio
 
+from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import Catalog
 from .disk import on_disk
 
@@ -19,16 +18,29 @@ class ProducerIds:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._block: Iterator[int] = iter(())
+        self._block = range(0)
         self._lock = trio.Lock()
 
     async def take(self) -> int:
         """A producer id that was never given before. KafkaError KAFKA_STORAGE_ERROR if none can be recorded."""
-        while True:
-            for producer_id in self._block:
-                return producer_id
+        await self.have_some()
+        return self.take_now()
+
+    async def have_some(self) -> None:
+        """Return with an id at hand, so that `take_now` in the same turn gives one. KafkaError as `take`."""
+        while not self._block:
             async with self._lock:
                 # Whoever waited for the lock finds the new block in place.
-                for producer_id in self._block:
-                    return producer_id
-                self._block = iter(await on_disk(self._catalog.take_producer_ids))
+                if not self._block:
+                    self._block = await on_disk(self._catalog.take_producer_ids)
+
+    def take_now(self) -> int:
+        """A producer id that was never given before, of the block in hand.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, as Apache Kafka answers until it has the next block.
+        """
+        if not self._block:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the next block of producer ids is not there yet")
+        taken, self._block = self._block[0], self._block[1:]
+        return taken

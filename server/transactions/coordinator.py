@@ -1,0 +1,249 @@
+"""The front door of transaction coordination: what each request does to a transactional id.
+
+Called by the request handlers and by `service`, which feeds it time. Everything it changes is in the log before it is
+in the tables, and an append that fails changes nothing.
+
+Every method raises KafkaError where the whole request fails: INVALID_REQUEST (an empty transactional id),
+NOT_COORDINATOR (no such partition, or one that could not be loaded), COORDINATOR_LOAD_IN_PROGRESS, and what the log
+did not take the record for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from ...storage.paths import TopicPartition
+from ..coordination.coordinator import Coordinator
+from ..coordination.deadlines import Deadline
+from ..coordination.shard import ShardState
+from ..coordination.store import Producer, RecordStore
+from ..internal_topics import TRANSACTIONS_TOPIC
+from .decisions import check_not_prepared, check_producer, decide
+from .endings import Endings, WriteMarker
+from .expiry import expire
+from .listing import Filter, described
+from .metadata import NO_EPOCH, TransactionMetadata, TransactionState, is_exhausted
+from .records import transaction_key, transaction_value
+from .settings import TransactionSettings
+from .shard import TransactionShard
+
+
+class TransactionCoordinator(Coordinator[TransactionShard]):
+    """All transactional ids, by partition of `__transaction_state`.
+
+    Args:
+        write_marker, take_producer_id, transaction_version: as for `Endings`.
+    """
+
+    topic = TRANSACTIONS_TOPIC
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        store: RecordStore,
+        *,
+        write_marker: WriteMarker,
+        take_producer_id: Callable[[], int],
+        transaction_version: int,
+        on_earlier: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(store, on_earlier)
+        self._settings = settings
+        self._take_producer_id = take_producer_id
+        self._transaction_version = transaction_version
+        self._expiry = Deadline(self._expire)
+        self._endings = Endings(
+            settings,
+            self._deadlines,
+            shards=lambda: self.shards,
+            persist=self._persist,
+            write_marker=write_marker,
+            take_producer_id=take_producer_id,
+            transaction_version=transaction_version,
+        )
+
+    def _new_shard(self, partition: int) -> TransactionShard:
+        return TransactionShard(partition)
+
+    def _activated(self, shard: TransactionShard, now_ms: int) -> None:
+        shard.coordinator_epoch = self._store.leader_epoch(shard.partition)
+        self._endings.loaded(shard, now_ms)
+        if self._expiry.due_ms is None:
+            self._repeat_expiry(now_ms)
+
+    def _unloaded(self, shard: TransactionShard, error: ErrorCode, now_ms: int) -> None:
+        """Nothing is parked, and deadlines look at the shards that are there."""
+
+    # Producers
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None, now_ms: int
+    ) -> Producer:
+        """Give the transactional id to a producer, and take it from the one that had it.
+
+        Args:
+            expected: Who the producer says it is (KIP-360); None if it says nothing.
+
+        Raises:
+            KafkaError: also INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS while the
+                transaction before is not closed; an open one is aborted for that.
+        """
+        _check_id(transactional_id)
+        if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction timeout {timeout_ms} ms is not between 1 and {self._settings.transaction_max_timeout_ms}",
+            )
+        shard = self.shard_of(transactional_id)
+        metadata = shard.transactions.get(transactional_id)
+        if metadata is None:
+            metadata = TransactionMetadata(
+                transactional_id=transactional_id,
+                producer_id=self._take_producer_id(),
+                timeout_ms=timeout_ms,
+                updated_ms=now_ms,
+            )
+        check_not_prepared(metadata)
+        if expected is not None:
+            _check_expected(metadata, expected)
+        if metadata.state is TransactionState.ONGOING:
+            self._endings.fence(shard, metadata, now_ms)
+            # Apache Kafka's clients count on asking twice, though the first time may have been enough.
+            raise KafkaError(
+                ErrorCode.CONCURRENT_TRANSACTIONS, f"the open transaction of {transactional_id} is aborted"
+            )
+        expected_epoch = None if expected is None else expected.producer_epoch
+        if metadata.is_epoch_exhausted and expected_epoch in (None, metadata.producer_epoch):
+            following = metadata.with_producer_id(
+                self._take_producer_id(), timeout_ms, now_ms, keeps_last_epoch=expected is not None
+            )
+        else:
+            following = metadata.with_next_epoch(timeout_ms, expected_epoch, now_ms)
+        self._persist(shard, following, now_ms)
+        return Producer(following.producer_id, following.producer_epoch)
+
+    # Transactions
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        now_ms: int,
+    ) -> None:
+        """Put partitions into the producer's transaction, which begins with the first ones.
+
+        Raises:
+            KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        shard, metadata = self._known(transactional_id)
+        check_not_prepared(metadata)
+        check_producer(metadata, producer)
+        if metadata.state is TransactionState.ONGOING and metadata.partitions.issuperset(partitions):
+            return
+        self._persist(shard, metadata.with_partitions(frozenset(partitions), client_version, now_ms), now_ms)
+        self._endings.watch(now_ms)
+
+    def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Return those of `partitions` that are not in the producer's transaction (KIP-890).
+
+        Raises:
+            KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        _, metadata = self._known(transactional_id)
+        check_producer(metadata, producer)
+        check_not_prepared(metadata)
+        return [one for one in partitions if one not in metadata.partitions]
+
+    def end_transaction(
+        self, transactional_id: str, producer: Producer, commit: bool, client_version: int, now_ms: int
+    ) -> Producer:
+        """Commit or abort the producer's transaction; the decision is final when this returns.
+
+        Returns:
+            Whom the producer goes on as: itself up to transaction version 1, with a new epoch from version 2 on.
+
+        Raises:
+            KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+        """
+        shard, metadata = self._known(transactional_id)
+        decision = decide(metadata, producer, commit, client_version)
+        if decision is not None:
+            self._endings.end(shard, metadata, decision, client_version, now_ms)
+            metadata = shard.transactions[transactional_id]
+            if metadata.is_prepared:
+                metadata = metadata.completed(now_ms)
+        return Producer(metadata.producer_id, metadata.producer_epoch)
+
+    # Looking
+
+    def list_transactions(self, partitions: Sequence[int], wanted: Filter, now_ms: int) -> list[TransactionMetadata]:
+        """The transactional ids of these partitions that pass the filter.
+
+        Raises:
+            KafkaError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading.
+        """
+        shards = [self.shards[partition] for partition in partitions]
+        for shard in shards:
+            if shard.state is ShardState.LOADING:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{TRANSACTIONS_TOPIC}-{shard.partition} is loading"
+                )
+        return wanted.select((one for shard in shards for one in shard.transactions.values()), now_ms)
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """One transactional id. KafkaError: also TRANSACTIONAL_ID_NOT_FOUND."""
+        _check_id(transactional_id)
+        metadata = self.shard_of(transactional_id).transactions.get(transactional_id)
+        if metadata is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"no transactional id {transactional_id}")
+        return described(metadata)
+
+    # Inside
+
+    def _known(self, transactional_id: str) -> tuple[TransactionShard, TransactionMetadata]:
+        _check_id(transactional_id)
+        shard = self.shard_of(transactional_id)
+        metadata = shard.transactions.get(transactional_id)
+        if metadata is None:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no producer id belongs to transactional id {transactional_id}"
+            )
+        return shard, metadata
+
+    def _persist(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
+        value = transaction_value(metadata, self._transaction_version)
+        self._store.append(shard.partition, [(transaction_key(metadata.transactional_id), value)], now_ms)
+        shard.put(metadata)
+
+    def _expire(self, now_ms: int) -> None:
+        for shard in self.shards:
+            if shard.state is ShardState.ACTIVE:
+                expire(shard, self._store, self._settings.transactional_id_expiration_ms, now_ms)
+        self._repeat_expiry(now_ms)
+
+    def _repeat_expiry(self, now_ms: int) -> None:
+        interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._deadlines.set(self._expiry, now_ms + interval_ms)
+
+
+def _check_id(transactional_id: str) -> None:
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+
+
+def _check_expected(metadata: TransactionMetadata, expected: Producer) -> None:
+    """Raise PRODUCER_FENCED unless the producer has the id, or had it up to its last epoch, or there was none yet."""
+    if metadata.producer_epoch == NO_EPOCH or expected.producer_id == metadata.producer_id:
+        return
+    if expected.producer_id == metadata.previous_producer_id and is_exhausted(expected.producer_epoch):
+        return
+    raise KafkaError(
+        ErrorCode.PRODUCER_FENCED,
+        f"{metadata.transactional_id} has producer id {metadata.producer_id}, not {expected.producer_id}",
+    )

@@ -1,0 +1,178 @@
+"""How transactions end: the decision is written down, every partition gets its marker, and the transaction is closed.
+
+The decision is final. A partition that does not take its marker now (no node leads it, its disk refuses) is asked again
+and again; one that was deleted needs none. Until the last marker is written the transactional id stays prepared, and
+its producer is told CONCURRENT_TRANSACTIONS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.records import NO_PRODUCER_ID
+from ...storage.paths import TopicPartition
+from ..coordination.deadlines import Deadline, Deadlines
+from ..coordination.shard import ShardState
+from .metadata import TransactionMetadata, TransactionState, bumps_epoch
+from .settings import MARKER_RETRY_MS, TransactionSettings
+from .shard import TransactionShard
+
+log = logging.getLogger("ottla.transactions")
+
+Persist = Callable[[TransactionShard, TransactionMetadata, int], None]
+"""Write metadata down, then put it into the shard's table; raises KafkaError with the table as it was."""
+
+
+class WriteMarker(Protocol):
+    """Writes one marker. KafkaError: the partition does not take it; UNKNOWN_TOPIC_OR_PARTITION: it is gone."""
+
+    def __call__(
+        self,
+        topic_partition: TopicPartition,
+        /,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> None: ...
+
+
+class Endings:
+    """Ends transactions: those that a client ends, those that take too long, and those found decided at a load.
+
+    Args:
+        shards: All shards there are at present.
+        take_producer_id: A producer id never given before. Raises KafkaError if none is at hand; may be asked again.
+        transaction_version: The finalized level of the feature.
+    """
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        deadlines: Deadlines,
+        *,
+        shards: Callable[[], Sequence[TransactionShard]],
+        persist: Persist,
+        write_marker: WriteMarker,
+        take_producer_id: Callable[[], int],
+        transaction_version: int,
+    ) -> None:
+        self._settings = settings
+        self._deadlines = deadlines
+        self._shards = shards
+        self._persist = persist
+        self._write_marker = write_marker
+        self._take_producer_id = take_producer_id
+        self._transaction_version = transaction_version
+        self._retry = Deadline(self._try_again)
+        self._timeouts = Deadline(self._abort_timed_out)
+
+    def end(
+        self,
+        shard: TransactionShard,
+        metadata: TransactionMetadata,
+        decision: TransactionState,
+        client_version: int,
+        now_ms: int,
+    ) -> None:
+        """Decide a transaction, and write its markers as far as partitions take them.
+
+        Raises:
+            KafkaError: Nothing was decided.
+        """
+        next_producer_id = NO_PRODUCER_ID
+        if bumps_epoch(client_version) and metadata.is_epoch_exhausted:
+            next_producer_id = self._take_producer_id()
+        self._persist(shard, metadata.prepared(decision, client_version, next_producer_id, now_ms), now_ms)
+        self._finish(shard, metadata.transactional_id, now_ms)
+
+    def fence(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
+        """Abort an open transaction under an epoch that its producer does not have.
+
+        Raises:
+            KafkaError: Nothing was decided.
+        """
+        if bumps_epoch(self._transaction_version):
+            self.end(shard, metadata, TransactionState.PREPARE_ABORT, self._transaction_version, now_ms)
+        else:
+            self.end(shard, metadata.fenced(), TransactionState.PREPARE_ABORT, 0, now_ms)
+
+    def watch(self, now_ms: int) -> None:
+        """A transaction is open: see to it that it does not take too long."""
+        if self._timeouts.due_ms is None:
+            interval_ms = self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+            self._deadlines.set(self._timeouts, now_ms + interval_ms)
+
+    def loaded(self, shard: TransactionShard, now_ms: int) -> None:
+        """Go on with what is open in a shard that was loaded."""
+        for transactional_id in tuple(shard.open):
+            if shard.transactions[transactional_id].is_prepared:
+                log.info("writing the markers of %s, which was decided before", transactional_id)
+                self._finish(shard, transactional_id, now_ms)
+            else:
+                self.watch(now_ms)
+
+    def _finish(self, shard: TransactionShard, transactional_id: str, now_ms: int) -> None:
+        """Write the markers of a decided transaction that have not been written, and close it if none is left."""
+        metadata = shard.transactions[transactional_id]
+        refused = [one for one in sorted(metadata.partitions) if not self._mark(shard, metadata, one)]
+        if len(refused) < len(metadata.partitions):
+            metadata = replace(metadata, partitions=frozenset(refused))
+            shard.put(metadata)
+        if not refused:
+            try:
+                self._persist(shard, metadata.completed(now_ms), now_ms)
+                return
+            except KafkaError as error:
+                log.warning("%s cannot be closed yet: %s", transactional_id, error)
+        if self._retry.due_ms is None:
+            self._deadlines.set(self._retry, now_ms + MARKER_RETRY_MS)
+
+    def _mark(self, shard: TransactionShard, metadata: TransactionMetadata, topic_partition: TopicPartition) -> bool:
+        """Write one marker; False if it has to be tried again."""
+        try:
+            self._write_marker(
+                topic_partition,
+                producer_id=metadata.producer_id,
+                producer_epoch=metadata.producer_epoch,
+                coordinator_epoch=shard.coordinator_epoch,
+                commit=metadata.is_commit,
+                transaction_version=metadata.client_version,
+            )
+        except KafkaError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return True
+            log.warning("%s does not take the marker of %s: %s", topic_partition, metadata.transactional_id, error)
+            return False
+        return True
+
+    def _try_again(self, now_ms: int) -> None:
+        for shard, metadata in self._open():
+            if metadata.is_prepared:
+                self._finish(shard, metadata.transactional_id, now_ms)
+
+    def _abort_timed_out(self, now_ms: int) -> None:
+        for shard, metadata in self._open():
+            if metadata.has_timed_out(now_ms):
+                try:
+                    self.fence(shard, metadata, now_ms)
+                except KafkaError as error:
+                    log.warning("%s timed out and cannot be aborted yet: %s", metadata.transactional_id, error)
+                else:
+                    log.info("%s timed out after %d ms", metadata.transactional_id, metadata.timeout_ms)
+        if any(metadata.state is TransactionState.ONGOING for _, metadata in self._open()):
+            self.watch(now_ms)
+
+    def _open(self) -> list[tuple[TransactionShard, TransactionMetadata]]:
+        return [
+            (shard, shard.transactions[transactional_id])
+            for shard in self._shards()
+            if shard.state is ShardState.ACTIVE
+            for transactional_id in shard.open
+        ]

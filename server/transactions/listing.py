@@ -1,0 +1,78 @@
+"""ListTransactions and DescribeTransactions: what is in the tables, as clients see it (KIP-664, KIP-994, KIP-1152)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.describe_transactions import TopicData
+from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from .metadata import BY_TITLE, TransactionMetadata
+from .records import partitions_by_topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which transactional ids to list; an empty part lets all pass."""
+
+    states: Sequence[str] = ()
+    """Titles of states, spelt as they are shown."""
+    producer_ids: Sequence[int] = ()
+    duration_ms: int = -1
+    """Only those whose transaction began longer ago than this; negative: all."""
+    pattern: str | None = None
+    """RE2, which has to match the whole transactional id."""
+
+    @property
+    def unknown_states(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for name in self.states if name not in BY_TITLE))
+
+    def select(self, transactions: Iterable[TransactionMetadata], now_ms: int) -> list[TransactionMetadata]:
+        """Those that pass.
+
+        Raises:
+            KafkaError: INVALID_REGULAR_EXPRESSION.
+        """
+        states = {BY_TITLE[name] for name in self.states if name in BY_TITLE}
+        producer_ids = frozenset(self.producer_ids)
+        matches = _matcher(self.pattern)
+        return [
+            one
+            for one in transactions
+            if (not producer_ids or one.producer_id in producer_ids)
+            and (not self.states or one.state in states)
+            and (self.duration_ms < 0 or now_ms - one.start_ms > self.duration_ms)
+            and (matches is None or matches(one.transactional_id))
+        ]
+
+
+def _matcher(pattern: str | None) -> Callable[[str], object] | None:
+    if not pattern:
+        return None
+    # Imported here, as few brokers ever see an expression.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        matcher: Callable[[str], object] = re2.compile(pattern, options).fullmatch
+    except (re2.error, UnicodeEncodeError) as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, "the pattern is no regular expression of RE2") from error
+    return matcher
+
+
+def described(metadata: TransactionMetadata) -> DescribedTransaction:
+    """One transactional id in full; its partitions are those that have no marker yet."""
+    return DescribedTransaction(
+        transactional_id=metadata.transactional_id,
+        transaction_state=metadata.state.title,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        topics=tuple(
+            TopicData(topic=one.topic, partitions=one.partition_ids) for one in partitions_by_topic(metadata.partitions)
+        ),
+    )

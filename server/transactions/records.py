@@ -1,0 +1,127 @@
+"""Keys and values of `__transaction_state`, in Apache Kafka's format.
+
+    key    type i16 (0), transactional id
+    value  schema version i16 (0; 1 from transaction version 1 on), metadata
+
+A null value deletes the transactional id. Other types of key and later versions of the value are skipped, as they may
+be left over from a newer broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Any, NamedTuple
+
+from ...protocol.errors import ProtocolError
+from ...protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ...protocol.wire import Codec, Parts, codec
+from ...storage.paths import TopicPartition
+from .metadata import FOLLOWS, TransactionMetadata, TransactionState
+
+_NUMBER = Struct(">h")
+_KEY_TYPE = 0
+_KEY = codec(TransactionLogKey, 0, False)
+_VALUES = (codec(TransactionLogValue, 0, False), codec(TransactionLogValue, 1, True))
+"""By schema version."""
+_FIRST_TAGGED_VERSION = 1
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    return _write(_KEY_TYPE, _KEY, TransactionLogKey(transactional_id=transactional_id))
+
+
+def transaction_value(metadata: TransactionMetadata, transaction_version: int) -> bytes:
+    """The value that stands for `metadata` in a cluster of this transaction version."""
+    is_empty = metadata.state is TransactionState.EMPTY
+    version = min(transaction_version, _FIRST_TAGGED_VERSION)
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        previous_producer_id=metadata.previous_producer_id,
+        next_producer_id=metadata.next_producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state,
+        transaction_partitions=None if is_empty else tuple(partitions_by_topic(metadata.partitions)),
+        transaction_last_update_timestamp_ms=metadata.updated_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+        client_transaction_version=metadata.client_version,
+    )
+    return _write(version, _VALUES[version], value)
+
+
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
+    """The partitions, sorted, one element a topic."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return [PartitionsSchema(topic=topic, partition_ids=tuple(found)) for topic, found in by_topic.items()]
+
+
+class TransactionRecord(NamedTuple):
+    """What one record says; no metadata when it deletes the transactional id."""
+
+    transactional_id: str
+    metadata: TransactionMetadata | None
+
+
+def read_record(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
+    """What one record says; None for a type or version that this broker does not know.
+
+    Raises:
+        ProtocolError: Key or value are not of their format.
+    """
+    if key is None:
+        raise ProtocolError("a record without a key")
+    if _number(key) != _KEY_TYPE:
+        return None
+    transactional_id = _read(_KEY, key).transactional_id
+    if value is None:
+        return TransactionRecord(transactional_id, None)
+    version = _number(value)
+    if not 0 <= version < len(_VALUES):
+        return None
+    return TransactionRecord(transactional_id, _metadata(transactional_id, _read(_VALUES[version], value)))
+
+
+def _metadata(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
+    if value.transaction_status not in FOLLOWS:
+        raise ProtocolError(f"{value.transaction_status} is no state of a transaction that is written down")
+    return TransactionMetadata(
+        transactional_id=transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        timeout_ms=value.transaction_timeout_ms,
+        state=TransactionState(value.transaction_status),
+        partitions=frozenset(
+            TopicPartition(one.topic, partition)
+            for one in value.transaction_partitions or ()
+            for partition in one.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        client_version=value.client_transaction_version,
+    )
+
+
+def _write(number: int, with_codec: Codec, value: object) -> bytes:
+    parts = Parts()
+    parts.tail += _NUMBER.pack(number)
+    with_codec.write(value, parts)
+    return bytes(parts.tail)
+
+
+def _number(blob: bytes) -> int:
+    if len(blob) < _NUMBER.size:
+        raise ProtocolError(f"{len(blob)} bytes where a type or version should be")
+    number: int = _NUMBER.unpack_from(blob)[0]
+    return number
+
+
+def _read(with_codec: Codec, blob: bytes) -> Any:
+    value, end = with_codec.read(memoryview(blob), _NUMBER.size)
+    if end != len(blob):
+        raise ProtocolError(f"{len(blob) - end} bytes follow {with_codec.cls.__name__}")
+    return value

@@ -1,0 +1,86 @@
+"""Transaction coordination inside Trio; see `coordination.service`.
+
+The only file of this package, with `markers`, that knows the broker. `Broker` owns one `TransactionService` for all
+its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.paths import TopicPartition
+from ..coordination.service import CoordinatorService
+from ..coordination.store import Producer
+from ..internal_topics import TRANSACTIONS_TOPIC
+from .coordinator import TransactionCoordinator
+from .markers import write_marker
+from .metadata import FIRST_VERSION_WITH_EPOCH_BUMP
+from .settings import TransactionSettings
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+FEATURE = "transaction.version"
+
+
+class TransactionService(CoordinatorService[TransactionCoordinator]):
+    """The transaction coordinator of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        settings = TransactionSettings(
+            **{one.name: getattr(broker.config, one.name) for one in fields(TransactionSettings)}
+        )
+        self.transaction_version = broker.feature_level(FEATURE)
+        super().__init__(
+            broker,
+            lambda store, on_earlier: TransactionCoordinator(
+                settings,
+                store,
+                write_marker=partial(write_marker, broker),
+                take_producer_id=broker.producer_ids.take_now,
+                transaction_version=self.transaction_version,
+                on_earlier=on_earlier,
+            ),
+            topic=TRANSACTIONS_TOPIC,
+            base_sequence=-1,
+        )
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> dict[TopicPartition, KafkaError]:
+        """See that partitions are in a producer's open transaction before it writes to them (KIP-890).
+
+        Whichever node coordinates the transactional id, as all share this process.
+
+        Args:
+            add: Put into the transaction what is not in it, as from transaction version 2 on.
+
+        Returns:
+            The partitions that may not be written to, with what to answer: what AddPartitionsToTxn would, or
+            TRANSACTION_ABORTABLE for one that is not in the transaction.
+        """
+        producer = Producer(producer_id, producer_epoch)
+        try:
+            if add:
+                now_ms = self._broker.clock.now_ms()
+                self.coordinator.add_partitions(
+                    transactional_id, producer, partitions, FIRST_VERSION_WITH_EPOCH_BUMP, now_ms
+                )
+                return {}
+            missing = self.coordinator.verify_partitions(transactional_id, producer, partitions)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error)
+        return {
+            one: KafkaError(ErrorCode.TRANSACTION_ABORTABLE, f"{one} is not in the transaction of {transactional_id}")
+            for one in missing
+        }

@@ -1,0 +1,20 @@
+"""The options of transaction coordination, under the names of the broker options they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# How soon markers are tried again that a partition did not take, because it has no leader or its disk refuses.
+MARKER_RETRY_MS = 500
+# Tombstones of one expiry are written in batches of about this many bytes of keys, as Apache Kafka's.
+TOMBSTONE_BATCH_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Defaults are Kafka's."""
+
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transactional_id_expiration_ms: int = 604_800_000

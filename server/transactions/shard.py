@@ -1,0 +1,53 @@
+"""All transactional ids of one partition of `__transaction_state`, and how they are loaded from it."""
+
+from __future__ import annotations
+
+import logging
+
+from ...protocol.errors import CorruptRecordError, ProtocolError
+from ...protocol.records import RecordBatch
+from ..coordination.shard import Shard, records_of
+from ..internal_topics import TRANSACTIONS_TOPIC
+from .metadata import CLOSED, TransactionMetadata
+from .records import read_record
+
+log = logging.getLogger("ottla.transactions")
+
+
+class TransactionShard(Shard):
+    """One partition's transactional ids."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(partition)
+        self.coordinator_epoch = 0
+        """The epoch of the partition's leader, which markers name; known once the shard is ACTIVE."""
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self.open: dict[str, None] = {}
+        """The ids whose transaction is not closed, oldest first: all that time-outs and markers are about."""
+
+    def put(self, metadata: TransactionMetadata) -> None:
+        """Take in what the log says now."""
+        transactional_id = metadata.transactional_id
+        self.transactions[transactional_id] = metadata
+        if metadata.state in CLOSED:
+            self.open.pop(transactional_id, None)
+        else:
+            self.open[transactional_id] = None
+
+    def remove(self, transactional_id: str) -> None:
+        """Forget a transactional id; one that is not known is fine."""
+        self.transactions.pop(transactional_id, None)
+        self.open.pop(transactional_id, None)
+
+    def _replay_batch(self, batch: RecordBatch) -> None:
+        for record in records_of(batch):
+            try:
+                found = read_record(record.key, record.value)
+            except ProtocolError as error:
+                raise CorruptRecordError(f"the record at offset {record.offset} cannot be read: {error}") from error
+            if found is None:
+                log.warning("%s-%d: unknown type of record at %d", TRANSACTIONS_TOPIC, self.partition, record.offset)
+            elif found.metadata is None:
+                self.remove(found.transactional_id)
+            else:
+                self.put(found.metadata)
