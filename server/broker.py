@@ -201,7 +201,9 @@ class Broker:
         wanted = partition.log.config.min_insync_replicas
         return min(wanted, len(partition.replicas)) if partition.topic.is_internal else wanted
 
-    def append_internal(self, topic_partition: TopicPartition, records: bytearray) -> AppendInfo:
+    def append_internal(
+        self, topic_partition: TopicPartition, records: bytearray, *, transaction_version: int = 0
+    ) -> AppendInfo:
         """Append batches that the broker wrote itself, and wake whoever fetches them.
 
         Raises:
@@ -221,6 +223,7 @@ class Broker:
             now_ms=self.clock.now_ms(),
             leader_epoch=partition.leader_epoch,
             origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
         )
         self.waits.grew(topic_partition, len(records))
         return done

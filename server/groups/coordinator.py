@@ -160,6 +160,14 @@ class GroupCoordinator(Coordinator[Shard]):
         """All committed offsets by topic (`Commits.fetch_all`)."""
         return self._commits.fetch_all(self.shard_of(group_id), group_id, stable=stable)
 
+    def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """Make the offsets real that the producer's transaction committed in this partition, or drop them.
+
+        The marker is in the log: a shard that is not active finds it there.
+        """
+        if partition < len(self.shards) and (shard := self.shards[partition]).state is ShardState.ACTIVE:
+            shard.offsets.end_transaction(producer_id, commit=commit)
+
     def delete_offsets(self, group_id: str, places: Sequence[Place], now_ms: int) -> list[ErrorCode]:
         """Delete offsets (`Commits.delete`)."""
         return self._commits.delete(self._group_shard(group_id), group_id, places, now_ms)

@@ -40,3 +40,7 @@ class GroupService(CoordinatorService[GroupCoordinator]):
     def topic_deleted(self, name: str, topic_id: bytes) -> None:
         """Forget the offsets committed in a topic that was deleted."""
         self.coordinator.topic_deleted(name, topic_id, self._broker.clock.now_ms())
+
+    def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """A transaction's marker was written to a partition of `__consumer_offsets`."""
+        self.coordinator.transaction_ended(partition, producer_id, commit=commit)

@@ -29,6 +29,7 @@ SERVED = frozenset(
         "DescribeConfigs",
         "DescribeGroups",
         "DescribeLogDirs",
+        "DescribeProducers",
         "DescribeTopicPartitions",
         "Fetch",
         "FindCoordinator",
@@ -47,6 +48,7 @@ SERVED = frozenset(
         "OffsetForLeaderEpoch",
         "Produce",
         "SyncGroup",
+        "WriteTxnMarkers",
     }
 )
 

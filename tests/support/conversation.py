@@ -114,9 +114,15 @@ def records_of(data: PartitionData) -> list[tuple[int, bytes | None, bytes | Non
     ]
 
 
-def list_offset(client: Client, topic: str, timestamp: int, partition: int = 0, version: int = 11) -> tuple[int, int]:
+def list_offset(
+    client: Client, topic: str, timestamp: int, partition: int = 0, version: int = 11, *, committed: bool = False
+) -> tuple[int, int]:
     """(error code, offset) for a timestamp or one of the negative questions."""
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(wanted,)),))
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(committed),
+        topics=(ListOffsetsTopic(name=topic, partitions=(wanted,)),),
+    )
     row = client.ask(request, version).topics[0].partitions[0]
     return row.error_code, row.offset

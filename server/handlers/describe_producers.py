@@ -1,0 +1,57 @@
+"""DescribeProducers, API key 61, version 0.
+
+Behaviour
+- Tells the producers that each partition remembers, those with an open transaction among them (KIP-664). A producer is
+  remembered until `producer.id.expiration.ms` after its last batch or marker.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from ..connection import Context
+from ..routing import led_partition
+
+
+async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
+    body: DescribeProducersRequest = request.body
+    return DescribeProducersResponse(
+        topics=tuple(
+            TopicResponse(
+                name=topic.name,
+                partitions=tuple(_describe(ctx, topic.name, index) for index in topic.partition_indexes),
+            )
+            for topic in body.topics
+        )
+    )
+
+
+def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
+    try:
+        ctx.broker.admin.check_name(topic)
+        producers = led_partition(ctx, topic, index).log.producers
+    except KafkaError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=tuple(
+            ProducerState(
+                producer_id=state.producer_id,
+                producer_epoch=state.producer_epoch,
+                last_sequence=state.last_sequence,
+                last_timestamp=state.last_timestamp,
+                coordinator_epoch=state.coordinator_epoch,
+                current_txn_start_offset=(
+                    -1 if state.current_txn_first_offset is None else state.current_txn_first_offset
+                ),
+            )
+            for state in producers
+        ),
+    )

@@ -1,0 +1,74 @@
+"""WriteTxnMarkers, API key 27, versions 1-2.
+
+Behaviour
+- Each marker is written to each of its partitions on its own, and refused there on its own.
+- Answers by producer: what several markers of one producer say of one partition, the last one tells.
+- Our own coordinator writes its markers without this request. It is there for administrators: `abortTransaction` ends a
+  transaction that no coordinator knows any more (KIP-664).
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ..connection import Context
+from ..routing import led_partition
+from ..transactions.markers import write_marker
+
+Results = dict[str, dict[int, ErrorCode]]
+"""By topic and partition."""
+
+
+async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
+    body: WriteTxnMarkersRequest = request.body
+    results: dict[int, Results] = {}
+    for marker in body.markers:
+        of_producer = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            of_topic = of_producer.setdefault(topic.name, {})
+            for index in topic.partition_indexes:
+                of_topic[index] = _write(ctx, marker, topic.name, index)
+    return WriteTxnMarkersResponse(
+        markers=tuple(
+            WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=tuple(
+                    WritableTxnMarkerTopicResult(
+                        name=name,
+                        partitions=tuple(
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                            for index, error in partitions.items()
+                        ),
+                    )
+                    for name, partitions in topics.items()
+                ),
+            )
+            for producer_id, topics in results.items()
+        )
+    )
+
+
+def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # Apache Kafka's answer to a batch that cannot be built.
+    try:
+        write_marker(
+            ctx.broker,
+            led_partition(ctx, topic, index).topic_partition,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            commit=marker.transaction_result,
+            transaction_version=marker.transaction_version,
+        )
+    except KafkaError as error:
+        return ErrorCode(error.code)
+    return ErrorCode.NONE

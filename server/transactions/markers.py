@@ -1,0 +1,54 @@
+"""Writing the markers that end transactions, into the partitions that the transactions wrote to.
+
+Called by the transaction coordinator for its own transactions, and by the WriteTxnMarkers handler for those of
+administrators. All nodes share one process, so a marker is written at once, whichever node leads the partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...storage.paths import TopicPartition
+from ...storage.txn_markers import build_marker
+from ..internal_topics import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+
+def write_marker(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    commit: bool,
+    transaction_version: int,
+) -> None:
+    """End the producer's transaction in one partition; without one the marker is written all the same.
+
+    Readers of committed records that wait for it are woken. In `__consumer_offsets` the offsets that the transaction
+    commits become the groups' positions, or are dropped.
+
+    Args:
+        producer_epoch: Under transaction version 2 the one after the transaction's own (KIP-890).
+        coordinator_epoch: The leader epoch of the partition of `__transaction_state` whose leader decided.
+
+    Raises:
+        KafkaError: Nothing was written. UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER (no live node leads it),
+            NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: it may be tried again. INVALID_PRODUCER_EPOCH,
+            TRANSACTION_COORDINATOR_FENCED: another coordinator, or a later epoch of the producer, was faster.
+    """
+    marker = build_marker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        commit=commit,
+        now_ms=broker.clock.now_ms(),
+    )
+    broker.append_internal(topic_partition, marker, transaction_version=transaction_version)
+    # Far more than the marker may have become readable.
+    broker.waits.changed(topic_partition)
+    if topic_partition.topic == OFFSETS_TOPIC:
+        broker.groups.transaction_ended(topic_partition.partition, producer_id, commit=commit)
