@@ -6,7 +6,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import trio
@@ -36,7 +36,7 @@ class Connections:
         self._broker = broker
         self._open: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
-        self._one_left = trio.Event()
+        self._draining = trio.lowlevel.ParkingLot()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -92,7 +92,7 @@ class Connections:
             self._per_host[host] -= 1
             if not self._per_host[host]:
                 del self._per_host[host]
-            self._one_left.set()
+            self._draining.unpark_all()
 
     def shrink_idle(self) -> None:
         """Make idle connections give back large receive buffers."""
@@ -107,15 +107,14 @@ class Connections:
                 log.info("closing %s: idle longer than connections.max.idle.ms", connection.peer)
                 connection.close()
 
-    async def drain(self, deadline_s: float) -> None:
-        """Close connections as their requests end; those still busy after `deadline_s` are closed too."""
+    async def drain(self, deadline_s: float, nodes: Collection[Node]) -> None:
+        """Close connections to `nodes` as their requests end; those still busy after `deadline_s` are closed too."""
         with trio.move_on_after(deadline_s):
-            while self._open:
-                for connection in tuple(self._open):
+            while left := [connection for connection in self._open if connection.node in nodes]:
+                for connection in left:
                     if not connection.busy:
                         connection.close()
-                self._one_left = trio.Event()
-                await self._one_left.wait()
-        for connection in tuple(self._open):
-            log.warning("closing %s in the middle of a request: the broker stops", connection.peer)
+                await self._draining.park()
+        for connection in [connection for connection in self._open if connection.node in nodes]:
+            log.warning("closing %s in the middle of a request: the node stops", connection.peer)
             connection.close()

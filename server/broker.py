@@ -36,6 +36,7 @@ from .handlers import Handlers
 from .housekeeping import Housekeeping
 from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .meters import Meter
+from .node_life import STOP_DEADLINE_S, NodeLife
 from .nodes import Listener, Node, close_all
 from .nursery import open_plain_nursery
 from .opening import open_store
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-# Requests in progress get this long to end when the broker stops.
-STOP_DEADLINE_S = 5.0
 # What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see the README's differences.
 DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
 # Produced batches that worker threads unpack at one time; each may take what a batch may unpack to.
@@ -87,6 +86,7 @@ class Broker:
         self.request_memory = MemoryBudget(limit if limit > 0 else DEFAULT_REQUEST_MEMORY_BYTES)
         self.request_memory.reclaim = self.connections.shrink_idle
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
+        self.node_life = NodeLife(self)
         self.features_epoch = clock.now_ms()
         """Higher after each start, which may have changed levels: clients believe the highest that they have seen."""
         # Set by `open`, before anything is served.
@@ -139,11 +139,44 @@ class Broker:
 
     def live_node_ids(self) -> list[int]:
         """Ids of the nodes that serve, ascending."""
-        return [node.node_id for node in self.nodes]
+        return [node.node_id for node in self.nodes if node.is_alive]
 
     def controller_id(self) -> int:
-        """The node that clients are told to send admin requests to."""
-        return self.nodes[0].node_id
+        """The node that clients are told to send admin requests to, the first live one; −1 if none lives."""
+        return next(iter(self.live_node_ids()), -1)
+
+    async def stop_node(self, node_id: int) -> None:
+        """Stop one node: it hands over what it leads, ends its connections and listens no more.
+
+        Returns when that is done, at once for a node that is stopped.
+
+        Raises:
+            NodeError: There is no such node.
+            KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node serves on.
+        """
+        await self.node_life.stop(node_id)
+
+    async def start_node(self, node_id: int) -> None:
+        """Start a stopped node again, on the same ports: it is in the ISR of its partitions again when this returns.
+
+        Raises:
+            NodeError: There is no such node, or the broker stops.
+            OSError: Another program has taken the port.
+            KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node stays stopped.
+        """
+        await self.node_life.start(node_id)
+
+    def accept_on(self, node: Node) -> None:
+        """Take connections on each listener of `node` until it is closed."""
+        for listener in node.listeners:
+            self._tasks.start_soon(self.connections.accept_on, node, listener, self._tasks)
+
+    def leader_moved(self, partition: Partition) -> None:
+        """Another node leads `partition`, or none: whoever waits at it or keeps its tables looks again."""
+        self.waits.changed(partition.topic_partition)
+        coordinator = {OFFSETS_TOPIC: self._groups, TRANSACTIONS_TOPIC: self._transactions}.get(partition.topic.name)
+        if coordinator is not None:
+            coordinator.leadership_changed(partition.index)
 
     @property
     def bootstrap(self) -> str:
@@ -336,8 +369,7 @@ async def run_broker(
     broker = Broker(static, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random())
     try:
         for node in broker.nodes:
-            for listener in node.listeners:
-                listener.bind(broker.config.socket_listen_backlog_size)
+            node.bind(broker.config.socket_listen_backlog_size)
         await trio.to_thread.run_sync(broker.open)
         try:
             async with _serving(broker):
@@ -363,8 +395,7 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)
         for node in broker.nodes:
-            for listener in node.listeners:
-                nursery.start_soon(broker.connections.accept_on, node, listener, nursery)
+            broker.accept_on(node)
         try:
             yield
         finally:
@@ -383,4 +414,4 @@ async def _drain(broker: Broker) -> None:
         broker._transactions.close()
     broker.cleaning.stop()
     broker.waits.wake_all()
-    await broker.connections.drain(STOP_DEADLINE_S)
+    await broker.connections.drain(STOP_DEADLINE_S, broker.nodes)

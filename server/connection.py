@@ -47,6 +47,7 @@ class Connection:
 
     def __init__(self, broker: Broker, node: Node, listener: Listener, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
+        self.node = node
         self.idle_since_s = trio.current_time()
         """Trio's time, not the broker's: moving that must not cost clients their connections."""
         self.busy = False
@@ -56,7 +57,7 @@ class Connection:
         self._frames = FrameReader(transport, broker.config.socket_request_max_bytes, broker.request_memory)
 
     async def serve(self) -> None:
-        """Answer requests until the peer closes, does not speak Kafka, or the broker stops.
+        """Answer requests until the peer closes, does not speak Kafka, or the node stops.
 
         Never raises but for cancellation: malformed bytes end this connection with one log line,
         an error of our own with a traceback, and every other connection goes on.
@@ -79,7 +80,7 @@ class Connection:
         broker, context = self._broker, self._context
         handlers = broker.handlers
         served = 0
-        while not broker.stopping:
+        while self.node.is_alive and not broker.stopping:
             frame = await self._frames.next_frame()
             if frame is None:
                 return

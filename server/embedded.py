@@ -136,6 +136,14 @@ class Broker:
         """Move the broker's clock; what becomes due by it is due at once."""
         self._call(self._broker.clock.advance, by_ms)
 
+    def stop_node(self, node_id: int) -> None:
+        """Stop one node, as `ottla.server.broker.Broker.stop_node`; the others serve on."""
+        self.run(self._broker.stop_node, node_id)
+
+    def start_node(self, node_id: int) -> None:
+        """Start a stopped node again, as `ottla.server.broker.Broker.start_node`."""
+        self.run(self._broker.start_node, node_id)
+
     def metrics(self) -> dict[str, int | float]:
         """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `ottla.server.metrics`."""
         return self._call(self._broker.metrics)

@@ -79,6 +79,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def clear(self) -> None:
+        """Forget all sessions; their clients open new ones."""
+        self._sessions.clear()
+
     def begin(
         self, request: FetchRequest, by_topic_id: bool, now_ms: int
     ) -> tuple[FetchSession | None, list[FetchItem]]:

@@ -2,7 +2,7 @@
 
 All nodes stand on one store. Which node leads a partition or coordinates a group is a fact of
 routing: a request that reaches the wrong node is refused as on a real cluster, and no data is ever
-copied between nodes.
+copied between nodes. `node_life` stops and starts them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Listener:
             self.socket = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
     """One broker id. `listeners` is in configured order; the first is the one that `ready` prints."""
 
@@ -90,10 +90,30 @@ class Node:
     listeners: list[Listener]
     fetch_sessions: FetchSessions
     rack: str | None = None
+    is_alive: bool = True
+    """Whether it serves: false from the moment on that it leads nothing any more until it may lead again."""
     by_listener: dict[str, Listener] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.by_listener = {listener.name: listener for listener in self.listeners}
+
+    def bind(self, backlog: int) -> None:
+        """Listen on every address; none is left open if one cannot be had.
+
+        Raises:
+            OSError: as `Listener.bind`.
+        """
+        try:
+            for listener in self.listeners:
+                listener.bind(backlog)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop listening. The ports that were bound are bound again by `bind`."""
+        for listener in self.listeners:
+            listener.close()
 
     def advertised(self, listener_name: str) -> tuple[str, int]:
         """Host and port that a client of listener `listener_name` should use for this node.
@@ -107,5 +127,4 @@ class Node:
 def close_all(nodes: Iterable[Node]) -> None:
     """Stop listening on every node."""
     for node in nodes:
-        for listener in node.listeners:
-            listener.close()
+        node.close()

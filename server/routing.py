@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..protocol.errors import ErrorCode, KafkaError
 from .connection import Context
-from .topics import Partition
+from .topics import NO_LEADER, Partition
 
 
 class NotLeaderError(KafkaError):
     """The request reached a node that does not lead the partition; `partition` tells who does."""
 
     def __init__(self, partition: Partition, node_id: int) -> None:
+        who = "no live node" if partition.leader == NO_LEADER else f"node {partition.leader}"
         super().__init__(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"node {node_id} does not lead {partition.topic_partition}; node {partition.leader} does",
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} does not lead {partition.topic_partition}; {who} does"
         )
         self.partition = partition
 
@@ -42,3 +42,8 @@ def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int
         if node is not None:
             found.append((node_id, *node.advertised(ctx.listener.name), node.rack))
     return found
+
+
+def offline_replicas(partition: Partition, live: Collection[int]) -> tuple[int, ...]:
+    """The replicas on nodes that are not among the live ones."""
+    return tuple(node_id for node_id in partition.replicas if node_id not in live)

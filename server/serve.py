@@ -18,6 +18,8 @@ from ..storage.kernel import COMPILED
 from ..storage.manager import DataDirectoryError
 from .broker import run_broker
 from .config import StaticConfig
+from .node_lines import obey
+from .nursery import open_plain_nursery
 from .opening import static_config_with_stored_id
 from .properties import Properties, parse_server_properties
 
@@ -103,11 +105,13 @@ def _prepare_process() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # A clean pass is Python in another thread; clients must not wait the default 5 ms for it to let go.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    # In the background of a shell, reading the terminal shall fail instead of stopping the process.
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 
 
 async def _run(static: StaticConfig, hello: bool) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with run_broker(static) as broker:
+        async with run_broker(static) as broker, open_plain_nursery() as nursery:
             if not COMPILED:
                 log.warning(
                     "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
@@ -115,6 +119,8 @@ async def _run(static: StaticConfig, hello: bool) -> None:
             print(f"ready {broker.bootstrap}", flush=True)
             if hello:
                 print(HELLO.format(address=broker.nodes[0].listeners[0].address), flush=True)
+            nursery.start_soon(obey, broker)
             async for number in signals:
                 log.info("%s: stopping", signal.Signals(number).name)
                 break
+            nursery.cancel_scope.cancel()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +25,8 @@ from .config_changes import check_topic_configs
 from .config_resources import ConfigEntry, describe_topic
 from .disk import on_disk
 from .internal_topics import CREATED_ON_DEMAND
+from .leadership import first_leadership
+from .placement import Replicas, check_assignments, spread
 from .topics import Partition, Topic
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
-Replicas = tuple[int, ...]
 Stored = TypeVar("Stored")
 
 
@@ -124,14 +125,14 @@ class TopicAdmin:
         new = count - present
         self._check_count(new)
         if assignments is None:
-            return self._round_robin(new, len(topic.partitions[0].replicas), present)
+            return spread(self._broker.nodes, new, len(topic.partitions[0].replicas), present)
         if len(assignments) != new:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{new} additional partition(s) were asked for, but {len(assignments)} assignment(s) given.",
             )
-        for replicas in assignments:
-            self._check_replicas(replicas, len(topic.partitions[0].replicas))
+        factor = len(topic.partitions[0].replicas)
+        check_assignments(self._broker.nodes, dict(enumerate(assignments, present)), factor)
         return tuple(assignments)
 
     async def create(self, plan: TopicPlan) -> Topic:
@@ -149,7 +150,7 @@ class TopicAdmin:
         entry = TopicEntry(
             plan.name,
             self._rng.randbytes(16),
-            tuple(PartitionEntry(replicas, replicas[0]) for replicas in plan.replicas),
+            self._entries(plan.replicas),
             dict(plan.configs),
         )
         topic = Topic(entry.name, entry.topic_id)
@@ -190,7 +191,7 @@ class TopicAdmin:
             present = broker.topics.get(name)
             if present is not None:
                 return present
-            factor = min(internal.replication_factor, len(broker.live_node_ids()))
+            factor = min(internal.replication_factor, len(broker.nodes))
             plan = self.plan(
                 name, num_partitions=internal.partitions, replication_factor=factor, configs=internal.configs
             )
@@ -208,7 +209,7 @@ class TopicAdmin:
             self._check_alive(topic)
             if len(topic.partitions) != present:
                 raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} was changed meanwhile.")
-            entries = [PartitionEntry(chosen, chosen[0]) for chosen in replicas]
+            entries = self._entries(replicas)
             catalog = self._broker.catalog
             before = catalog.topics[topic.name]
             try:
@@ -279,6 +280,11 @@ class TopicAdmin:
         """What DescribeConfigs would say of a topic with these overrides."""
         return describe_topic(self._broker.config, overrides)
 
+    def _entries(self, replicas: Iterable[Replicas]) -> tuple[PartitionEntry, ...]:
+        """New partitions, each led by its first live replica; if none lives any more, the first will lead when it does."""
+        live = self._broker.live_node_ids()
+        return tuple(PartitionEntry(each, first_leadership(each, live).isr[0]) for each in replicas)
+
     def _create_logs(
         self, topic: Topic, entries: Sequence[PartitionEntry], first: int, config: LogConfig
     ) -> list[Partition]:
@@ -289,7 +295,9 @@ class TopicAdmin:
             made = broker.logs.create(
                 TopicPartition(topic.name, index), topic_id=topic.id, config=config, now_ms=broker.clock.now_ms()
             )
-            partitions.append(Partition(topic, index, entry, made))
+            partition = Partition(topic, index, entry, made)
+            partition.leader, partition.isr = first_leadership(entry.replicas, broker.live_node_ids())
+            partitions.append(partition)
         return partitions
 
     def _check_free(self, name: str) -> None:
@@ -322,21 +330,8 @@ class TopicAdmin:
                 ErrorCode.INVALID_PARTITIONS, f"Number of partitions was set to an invalid non-positive value: {count}."
             )
         self._check_count(count)
-        nodes = self._broker.live_node_ids()
-        if factor > len(nodes):
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot "
-                f"be reached because only {len(nodes)} broker(s) are registered.",
-            )
-        return self._round_robin(count, factor, self._rng.randrange(len(nodes)))
-
-    def _round_robin(self, count: int, factor: int, start: int) -> tuple[Replicas, ...]:
-        """Leaders one node after the other from `start` on, followers behind them."""
-        nodes = self._broker.live_node_ids()
-        return tuple(
-            tuple(nodes[(start + index + behind) % len(nodes)] for behind in range(factor)) for index in range(count)
-        )
+        nodes = self._broker.nodes
+        return spread(nodes, count, factor, self._rng.randrange(len(nodes)))
 
     def _assigned(
         self, assignments: Mapping[int, Replicas], num_partitions: int, replication_factor: int
@@ -357,29 +352,8 @@ class TopicAdmin:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "partitions should be a consecutive 0-based integer sequence",
             )
-        factor = len(assignments[0])
-        for replicas in assignments.values():
-            self._check_replicas(replicas, factor)
+        check_assignments(self._broker.nodes, assignments, len(assignments[0]))
         return tuple(assignments[index] for index in range(len(assignments)))
-
-    def _check_replicas(self, replicas: Replicas, factor: int) -> None:
-        problem = None
-        unknown = set(replicas) - set(self._broker.live_node_ids())
-        if not replicas:
-            problem = "The manual partition assignment includes an empty replica list."
-        elif len(set(replicas)) != len(replicas):
-            problem = f"The manual partition assignment includes a broker more than once: {list(replicas)}."
-        elif unknown:
-            problem = (
-                f"The manual partition assignment includes broker {min(unknown)}, but no such broker is registered."
-            )
-        elif len(replicas) != factor:
-            problem = (
-                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-                f"consistent with previous partitions, which have {factor} replica(s)."
-            )
-        if problem:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
     @staticmethod
     def _check_count(count: int) -> None:

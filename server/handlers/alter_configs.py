@@ -118,7 +118,7 @@ async def _alter_topic(ctx: Context, wish: Wish, validate_only: bool, replace: b
 
 async def _alter_broker(ctx: Context, wish: Wish, validate_only: bool, replace: bool) -> None:
     broker = ctx.broker
-    level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.live_node_ids()
+    level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, [node.node_id for node in broker.nodes]
     if wish.name:
         check_is_this_node(ctx, wish.name)
         level, node_ids = ConfigSource.DYNAMIC_BROKER, [ctx.node.node_id]

@@ -1,4 +1,8 @@
-"""DescribeCluster, API key 60, versions 0-2 (KIP-700, KIP-919, KIP-1073)."""
+"""DescribeCluster, API key 60, versions 0-2 (KIP-700, KIP-919, KIP-1073).
+
+Behaviour
+- A stopped node is what Apache Kafka calls fenced: listed only where such brokers are asked for.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ CONTROLLERS = 2
 async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
     body: DescribeClusterRequest = request.body
     broker = ctx.broker
+    live = broker.live_node_ids()
     if body.endpoint_type != BROKERS:
         known = body.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
@@ -37,8 +42,10 @@ async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
         cluster_id=broker.cluster_id,
         controller_id=broker.controller_id(),
         brokers=tuple(
-            DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in endpoints(ctx, broker.live_node_ids())
+            DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack, is_fenced=node_id not in live)
+            for node_id, host, port, rack in endpoints(
+                ctx, [node.node_id for node in broker.nodes] if body.include_fenced_brokers else live
+            )
         ),
         cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,
     )

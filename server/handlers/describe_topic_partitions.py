@@ -22,12 +22,14 @@ from ...protocol.wire import ZERO_UUID
 from ..authorization import topic_operations
 from ..connection import Context
 from ..internal_topics import INTERNAL_TOPICS
+from ..routing import offline_replicas
 from ..topics import Partition
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:
     body: DescribeTopicPartitionsRequest = request.body
     broker = ctx.broker
+    live = broker.live_node_ids()
     named = {row.name for row in body.topics}
     names = sorted(named or {topic.name for topic in broker.topics})
     first_partition = 0
@@ -58,7 +60,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
                 name=name,
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
-                partitions=tuple(_partition(partition) for partition in shown),
+                partitions=tuple(_partition(partition, live) for partition in shown),
                 topic_authorized_operations=topic_operations(),
             )
         )
@@ -85,7 +87,7 @@ def _missing(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic
     )
 
 
-def _partition(partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+def _partition(partition: Partition, live: list[int]) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,
@@ -95,5 +97,5 @@ def _partition(partition: Partition) -> DescribeTopicPartitionsResponsePartition
         isr_nodes=partition.isr,
         eligible_leader_replicas=(),
         last_known_elr=(),
-        offline_replicas=(),
+        offline_replicas=offline_replicas(partition, live),
     )
