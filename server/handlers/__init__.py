@@ -19,6 +19,9 @@ Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 SERVED = frozenset(
     {
         "AlterConfigs",
+        "AlterPartitionReassignments",
+        "AddOffsetsToTxn",
+        "AddPartitionsToTxn",
         "ApiVersions",
         "CreatePartitions",
         "CreateTopics",
@@ -31,6 +34,9 @@ SERVED = frozenset(
         "DescribeLogDirs",
         "DescribeProducers",
         "DescribeTopicPartitions",
+        "DescribeTransactions",
+        "ElectLeaders",
+        "EndTxn",
         "Fetch",
         "FindCoordinator",
         "Heartbeat",
@@ -41,6 +47,8 @@ SERVED = frozenset(
         "ListConfigResources",
         "ListGroups",
         "ListOffsets",
+        "ListTransactions",
+        "ListPartitionReassignments",
         "Metadata",
         "OffsetCommit",
         "OffsetDelete",

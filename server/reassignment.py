@@ -1,0 +1,143 @@
+"""Other replicas or another leader for partitions, because a client wants them (KIP-455, KIP-460).
+
+All replicas are one log, so a change is complete when it is written, and none is ever under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..storage.catalog import TopicEntry
+from ..storage.paths import TopicPartition
+from .disk import on_disk
+from .leadership import Leadership, first_leadership
+from .placement import Replicas, check_assignments
+from .topics import NO_LEADER, Partition
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+
+class Placement(NamedTuple):
+    """Who holds a partition, and who leads it."""
+
+    replicas: Replicas
+    leadership: Leadership
+
+
+Plan = Callable[["Broker", Partition], Placement]
+"""What shall become of a partition. Raises KafkaError where that cannot be."""
+
+
+def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
+    """Move a partition to `replicas`, the preferred leader first. The leader stays if it is one of them and lives.
+
+    The plan raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, also where none of `replicas` is alive: Apache Kafka would wait for one;
+            INVALID_REPLICATION_FACTOR (KIP-860).
+    """
+
+    def plan(broker: Broker, partition: Partition) -> Placement:
+        check_assignments(broker.nodes, {partition.index: replicas}, len(replicas))
+        if not may_change_factor and len(replicas) != len(partition.replicas):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The replication factor of {partition.topic_partition} is {len(partition.replicas)}; the reassignment"
+                f" has {len(replicas)} replica(s), and the request allows no change.",
+            )
+        leader, isr = first_leadership(replicas, broker.live_node_ids())
+        return Placement(replicas, Leadership(partition.leader if partition.leader in isr else leader, isr))
+
+    return plan
+
+
+def cancelled(broker: Broker, partition: Partition) -> Placement:
+    """Take a reassignment back: there is none. KafkaError NO_REASSIGNMENT_IN_PROGRESS."""
+    raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{partition.topic_partition} is not being reassigned.")
+
+
+def preferred(broker: Broker, partition: Partition) -> Placement:
+    """The first replica leads. KafkaError ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE."""
+    wanted = partition.replicas[0]
+    if partition.leader == wanted:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"node {wanted} leads {partition.topic_partition} already")
+    if wanted not in broker.live_node_ids() or wanted not in partition.isr:
+        raise KafkaError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"node {wanted}, the first of {partition.topic_partition}, is down",
+        )
+    return Placement(partition.replicas, Leadership(wanted, partition.isr))
+
+
+def unclean(broker: Broker, partition: Partition) -> Placement:
+    """Any live replica leads. KafkaError ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE."""
+    if partition.leader != NO_LEADER:
+        raise KafkaError(
+            ErrorCode.ELECTION_NOT_NEEDED, f"node {partition.leader} leads {partition.topic_partition} already"
+        )
+    elected = first_leadership(partition.replicas, broker.live_node_ids())
+    if elected.leader == NO_LEADER:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {partition.topic_partition} is alive"
+        )
+    return Placement(partition.replicas, elected)
+
+
+async def change(broker: Broker, wanted: Mapping[TopicPartition, Plan]) -> dict[TopicPartition, KafkaError]:
+    """Carry out plans: in the catalog first, then for every node. Returns those that were refused, and why.
+
+    A leader epoch goes up where the leader changes or a replica goes. The codes are those of the plans,
+    UNKNOWN_TOPIC_OR_PARTITION, and KAFKA_STORAGE_ERROR, with which nothing has changed.
+    """
+    refused: dict[TopicPartition, KafkaError] = {}
+    placed: dict[Partition, Placement] = {}
+    async with broker.admin.lock:
+        for topic_partition, plan in wanted.items():
+            try:
+                partition = broker.topics.partition(*topic_partition)
+                placed[partition] = plan(broker, partition)
+            except KafkaError as error:
+                refused[topic_partition] = error
+        if not placed:
+            return refused
+        epochs = {partition: _epoch(partition, placement) for partition, placement in placed.items()}
+        try:
+            await on_disk(broker.catalog.put_topics, _entries(broker, placed, epochs))
+        except KafkaError as error:
+            return refused | {partition.topic_partition: error for partition in placed}
+        moved = [
+            partition for partition, placement in placed.items() if partition.leader != placement.leadership.leader
+        ]
+        for partition, placement in placed.items():
+            partition.replicas = placement.replicas
+            partition.leader, partition.isr = placement.leadership
+            partition.leader_epoch = epochs[partition]
+    for partition in moved:
+        broker.leader_moved(partition)
+    return refused
+
+
+def _epoch(partition: Partition, new: Placement) -> int:
+    is_bumped = partition.leader != new.leadership.leader or not set(partition.replicas) <= set(new.replicas)
+    return partition.leader_epoch + is_bumped
+
+
+def _entries(
+    broker: Broker, placed: Mapping[Partition, Placement], epochs: Mapping[Partition, int]
+) -> list[TopicEntry]:
+    """What the catalog shall say of the topics with these partitions."""
+    entries = []
+    for topic in {partition.topic for partition in placed}:
+        entry = broker.catalog.topics[topic.name]
+        partitions = list(entry.partitions)
+        for partition in topic.partitions:
+            if partition in placed:
+                replicas, (leader, _) = placed[partition]
+                partitions[partition.index] = replace(
+                    partitions[partition.index], replicas=replicas, leader=leader, leader_epoch=epochs[partition]
+                )
+        entries.append(replace(entry, partitions=tuple(partitions)))
+    return entries
