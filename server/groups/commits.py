@@ -14,12 +14,12 @@ from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommit
 from ...protocol.wire import ZERO_UUID
 from ..coordination.store import Pair, RecordStore
 from .classic import ClassicProtocol
-from .group import ClassicGroup, GroupState
+from .group import ClassicGroup
+from .kinds import Group, PartitionCheck
 from .offsets import Place
-from .records import CommittedOffset, group_key, offset_key, offset_value
+from .records import CommittedOffset, offset_key, offset_value
 from .settings import TOMBSTONES_PER_BATCH, GroupSettings
 from .shard import Shard
-from .subscription import CONSUMER_PROTOCOL_TYPE
 
 # From this version of OffsetCommit on a group that does not exist has an error of its own (KIP-848).
 _GROUP_ID_NOT_FOUND_VERSION = 9
@@ -62,12 +62,11 @@ class Commits:
             What was refused: OFFSET_METADATA_TOO_LARGE.
 
         Raises:
-            KafkaError: The group does not allow it (`ClassicGroup.commit_error`), does not exist
-                (ILLEGAL_GENERATION, later GROUP_ID_NOT_FOUND), or the partition cannot be written. Nothing is
-                committed then.
+            KafkaError: The group does not allow it (`Group.check_commit`), does not exist (ILLEGAL_GENERATION, later
+                GROUP_ID_NOT_FOUND), or the partition cannot be written. Nothing is committed then.
         """
         group_id = request.group_id
-        group = self._committing_group(shard, request, version, now_ms)
+        check, new_group = self._check_commit(shard, request, version, now_ms)
         expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
         refused: dict[Place, ErrorCode] = {}
         records: list[Pair] = []
@@ -79,6 +78,8 @@ class Commits:
                 if self._is_too_large(metadata):
                     refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                     continue
+                if check is not None:
+                    check(topic_id, partition.partition_index)
                 committed = CommittedOffset(
                     partition.committed_offset,
                     partition.committed_leader_epoch,
@@ -93,25 +94,29 @@ class Commits:
         if records:
             base_offset = self._store.append(shard.partition, records, now_ms)
             # A simple group comes into being with its first commit, not with the attempt.
-            shard.groups.setdefault(group_id, group)
+            if new_group is not None:
+                shard.groups[group_id] = new_group
             for place, committed in accepted:
                 in_log = committed._replace(record_offset=base_offset + committed.record_offset)
                 shard.offsets.put(group_id, place, in_log)
         return refused
 
-    def _committing_group(self, shard: Shard, request: OffsetCommitRequest, version: int, now_ms: int) -> ClassicGroup:
-        generation = request.generation_id_or_member_epoch
-        group = shard.groups.get(request.group_id)
+    def _check_commit(
+        self, shard: Shard, request: OffsetCommitRequest, version: int, now_ms: int
+    ) -> tuple[PartitionCheck | None, ClassicGroup | None]:
+        """What is left to check for each partition, and the group if it has to be made."""
+        epoch = request.generation_id_or_member_epoch
+        group: Group | None = shard.groups.get(request.group_id)
         if group is None:
-            if generation >= 0:
+            if epoch >= 0:
                 if version >= _GROUP_ID_NOT_FOUND_VERSION:
                     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {request.group_id} does not exist")
-            return self._classic.new_group(request.group_id, shard.partition, now_ms)
-        if error := group.commit_error(request.member_id, request.group_instance_id, generation):
-            raise KafkaError(error, f"group {request.group_id} in generation {group.generation}: {error.name}")
-        self._classic.committed(group, request.member_id, now_ms)
-        return group
+            return None, self._classic.new_group(request.group_id, shard.partition, now_ms)
+        check = group.check_commit(request.member_id, request.group_instance_id, epoch, version, is_transactional=False)
+        if isinstance(group, ClassicGroup):
+            self._classic.committed(group, request.member_id, now_ms)
+        return check, None
 
     def _is_too_large(self, metadata: str) -> bool:
         limit = self._settings.offset_metadata_max_bytes
@@ -119,6 +124,13 @@ class Commits:
             return True
         # Kafka counts UTF-16 units, of which one character has two at most.
         return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) > 2 * limit
+
+    def check_fetch(self, shard: Shard, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise KafkaError if this member may not read committed offsets (`Group.check_fetch`). A group that does not
+        exist has none."""
+        group = shard.groups.get(group_id)
+        if group is not None:
+            group.check_fetch(member_id, epoch)
 
     def fetch(
         self, shard: Shard, group_id: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
@@ -164,13 +176,12 @@ class Commits:
             Per place NONE, also where nothing was committed, or GROUP_SUBSCRIBED_TO_TOPIC.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for a group at work that is not a consumer group.
+            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for a group at work whose members do not consume.
         """
         group = shard.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
+        group.check_offset_delete()
         errors = [
             ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes_to(topic) else ErrorCode.NONE for topic, _ in places
         ]
@@ -189,7 +200,7 @@ class Commits:
         """
         keys: list[tuple[Place | None, bytes]] = [(place, offset_key(group_id, *place)) for place in places]
         if with_group:
-            keys.append((None, group_key(group_id)))
+            keys += [(None, key) for key in shard.groups[group_id].tombstone_keys()]
         for at in range(0, len(keys), TOMBSTONES_PER_BATCH):
             batch = keys[at : at + TOMBSTONES_PER_BATCH]
             self._store.append(shard.partition, [(key, None) for _, key in batch], now_ms)
@@ -197,17 +208,16 @@ class Commits:
                 if place is not None:
                     shard.offsets.remove(group_id, place)
 
-    def expire(self, shard: Shard, group: ClassicGroup, now_ms: int) -> bool:
+    def expire(self, shard: Shard, group: Group, now_ms: int) -> bool:
         """Remove the group's offsets that have passed their time, with the group if that leaves it without members
         and offsets; errors as `remove`.
 
         Returns:
-            Whether the group's tombstone was written.
+            Whether the group's tombstones were written.
         """
         offsets, group_id = shard.offsets, group.group_id
         places = offsets.expired(group, now_ms, self._settings.offsets_retention_ms)
-        has_members = group.state is not GroupState.EMPTY or bool(group.pending)
-        is_unused = not has_members and len(places) == len(offsets.places(group_id))
+        is_unused = group.may_expire and len(places) == len(offsets.places(group_id))
         self.remove(shard, group_id, places, now_ms, with_group=is_unused)
         return is_unused
 

@@ -150,6 +150,10 @@ class GroupCoordinator(Coordinator[Shard]):
         """Commit offsets (`Commits.commit`)."""
         return self._commits.commit(self.shard_of(request.group_id), request, version, topics, now_ms)
 
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise KafkaError also if this member may not read committed offsets (`Commits.check_fetch`)."""
+        self._commits.check_fetch(self.shard_of(group_id), group_id, member_id, epoch)
+
     def fetch(
         self, group_id: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
     ) -> list[Fetched]:

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import ClassVar
 
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupResponse
 from ...protocol.messages.sync_group import SyncGroupResponse
 from ..coordination.deadlines import Deadline
+from .records import CommittedOffset, group_key
 from .subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -137,6 +139,8 @@ class ClassicGroup:
         subscribed_topics: Of all members, for consumer groups whose subscriptions can be read; else None.
         rejoin: Due when a rebalance waits no longer for members. `sync_by`: likewise for their SyncGroup.
     """
+
+    type_name: ClassVar[str] = "classic"
 
     def __init__(self, group_id: str, now_ms: int, *, partition: int, rejoin: Deadline, sync_by: Deadline) -> None:
         self.group_id = group_id
@@ -310,21 +314,63 @@ class ClassicGroup:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def commit_error(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether offsets may be committed under these credentials.
+    # As `kinds.Group` says
 
-        Generation -1 with an empty member id is a consumer that assigns partitions by hand, or an admin client;
-        it may commit while the group has no members.
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
+
+    @property
+    def may_expire(self) -> bool:
+        return self.state is GroupState.EMPTY and not self.pending
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
+    ) -> None:
+        """See `kinds.Group`.
+
+        Generation -1 with an empty member id is a consumer that assigns partitions by hand, or an admin client; it may
+        commit while the group has no members. A producer that names no member (KIP-447) may always.
         """
+        if error := self._commit_error(member_id, instance_id, epoch, is_transactional=is_transactional):
+            raise KafkaError(error, f"group {self.group_id} in generation {self.generation}: {error.name}")
+
+    def _commit_error(
+        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
+    ) -> ErrorCode:
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
-        if generation < 0 and not member_id and group_instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = self.member_error(member_id, group_instance_id)
-        if error:
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
+        if error := self.member_error(member_id, instance_id):
             return error
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Anybody may."""
+
+    def check_offset_delete(self) -> None:
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has members")
+
+    def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
+        """Offsets of an empty group age from the moment it became empty (KIP-211); those of a consumer group at work
+        and of a group without members from their commit."""
+        if self.protocol_type is not None and self.state is GroupState.EMPTY:
+            since_ms = self.state_since_ms
+            return lambda committed: committed.commit_ms if since_ms < 0 else since_ms
+        is_read = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
+        if self.protocol_type is None or (is_read and self.state is GroupState.STABLE):
+            return lambda committed: committed.commit_ms
+        return None
+
+    def tombstone_keys(self) -> list[bytes]:
+        return [group_key(self.group_id)]

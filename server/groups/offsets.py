@@ -7,11 +7,10 @@ reader that requires stable offsets (KIP-447) is told to come back while one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from .group import ClassicGroup, GroupState
+from .kinds import Group
 from .records import CommittedOffset
-from .subscription import CONSUMER_PROTOCOL_TYPE
 
 Place = tuple[str, int]
 """Topic name and partition index."""
@@ -87,13 +86,9 @@ class Offsets:
         if not self._unstable.get(group_id, True):
             del self._unstable[group_id]
 
-    def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> list[Place]:
-        """Where the group's offsets have passed their time (KIP-211).
-
-        Offsets of an empty group age from the moment it became empty; offsets of a consumer group at work and of a
-        group without members age from their commit, those of subscribed topics not at all.
-        """
-        age_from = _age_from(group)
+    def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[Place]:
+        """Where the group's offsets have passed their time (KIP-211); those of subscribed topics have none."""
+        age_from = group.offsets_age_from()
         if age_from is None:
             return []
         group_id = group.group_id
@@ -104,19 +99,6 @@ class Offsets:
             and not self.is_unstable(group_id, place)
             and _is_expired(committed, age_from(committed), now_ms, retention_ms)
         ]
-
-
-def _age_from(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when the age of a commit counts; None if the group's offsets do not expire in its present state."""
-    if group.protocol_type is None:
-        return lambda committed: committed.commit_ms
-    if group.state is GroupState.EMPTY:
-        since_ms = group.state_since_ms
-        return lambda committed: committed.commit_ms if since_ms < 0 else since_ms
-    is_consumer_group = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
-    if is_consumer_group and group.state is GroupState.STABLE:
-        return lambda committed: committed.commit_ms
-    return None
 
 
 def _is_expired(committed: CommittedOffset, from_ms: int, now_ms: int, retention_ms: int) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.consumer_offsets import (
@@ -23,7 +23,9 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.wire import Codec, Parts, codec
-from .group import ClassicGroup
+
+if TYPE_CHECKING:
+    from .group import ClassicGroup
 
 _NUMBER = Struct(">h")
 _OFFSET_KEY_TYPES = (0, 1)

@@ -4,6 +4,7 @@ Behaviour
 - One group up to version 7, several from version 8 on, each with its own error; version 1 has no place for that error
   but in every partition.
 - Null topics ask for everything the group has committed. A partition without commit is offset -1 and no error.
+- A member of a consumer group must know its epoch (STALE_MEMBER_EPOCH) from version 9 on (KIP-848).
 - Topics are meant by id from version 10 on: an offset committed to an earlier topic of the same name is not given,
   and offsets of topics that are gone are left out of "everything".
 - `require_stable` gives UNSTABLE_OFFSET_COMMIT where a transaction is about to commit (KIP-447).
@@ -84,6 +85,7 @@ async def _group(
     found = []
     try:
         coordinator = await ctx.broker.groups.route(ctx.node, asked.group_id)
+        coordinator.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
         if asked.topics is None:
             for name, partitions in coordinator.fetch_all(asked.group_id, stable=stable).items():
                 topic = known.get(name)
