@@ -12,15 +12,23 @@ Differs from Apache Kafka
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..connection import Context
-from ..coordination.partitions import partition_of
-from ..internal_topics import OFFSETS_TOPIC
+from ..coordination.service import CoordinatorService
 
-# Key type -> internal topic whose partition leaders coordinate keys of that type.
-COORDINATOR_TOPICS = {0: OFFSETS_TOPIC, 1: "__transaction_state"}
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+# Key type -> the broker's coordinator of keys of that type.
+COORDINATORS: dict[int, Callable[[Broker], CoordinatorService[Any]]] = {
+    0: lambda broker: broker.groups,
+    1: lambda broker: broker.transactions,
+}
 
 _NO_NODE = (-1, "", -1)
 _FIRST_BATCHED_VERSION = 4
@@ -53,14 +61,12 @@ async def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 
 async def _coordinator(ctx: Context, key_type: int, key: str) -> tuple[int, str, int]:
-    name = COORDINATOR_TOPICS.get(key_type)
-    if name is None:
+    if key_type not in COORDINATORS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator for key type {key_type}")
-    if name == OFFSETS_TOPIC:
-        await ctx.broker.groups.ensure_topic()
-    topic = await ctx.broker.ensure_internal_topic(name)
-    leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
+    service = COORDINATORS[key_type](ctx.broker)
+    await service.ensure_topic()
+    leader = service.leader_of(service.coordinator.partition_for(key))
     node = ctx.broker.node(leader)
     if node is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"node {leader} is not there")
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no node coordinates {key}")
     return (leader, *node.advertised(ctx.listener.name))

@@ -1,12 +1,12 @@
-"""InitProducerId, API key 22, versions 0-6.
+"""InitProducerId, API key 22, versions 0-5.
 
 Behaviour
 - Without a transactional id: a new producer id with epoch 0, never given before, also after a crash
   (ids are taken in blocks that the catalog records first). From version 3 a producer may name its
   present id and epoch, but not one without the other (KIP-360); it gets a new id then too, as in Apache Kafka.
-
-Differs from Apache Kafka
-- A transactional id is refused with UNSUPPORTED_VERSION: transactions are not served yet.
+- With one: the transaction coordinator answers. An open transaction of whoever had the transactional id is aborted
+  first, and the client asks again after CONCURRENT_TRANSACTIONS.
+- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 4.
 """
 
 from __future__ import annotations
@@ -15,17 +15,38 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ..connection import Context
+from ..coordination.store import Producer
+from ..transactions.fencing import code_for
+
+_FIRST_VERSION_WITH_FENCED = 4
+_NOBODY = Producer(-1, -1)
 
 
 async def handle(ctx: Context, request: Request) -> InitProducerIdResponse:
     body: InitProducerIdRequest = request.body
-    if body.transactional_id is not None:
-        code = ErrorCode.UNSUPPORTED_VERSION if body.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    if (body.producer_id == -1) != (body.producer_epoch == -1):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     try:
-        producer_id = await ctx.broker.new_producer_id()
+        producer = await _init(ctx, body)
     except KafkaError as error:
-        return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
-    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+        code = code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+
+async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
+    if (body.producer_id == -1) != (body.producer_epoch == -1):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"producer id {body.producer_id} with epoch {body.producer_epoch}: one is missing",
+        )
+    broker = ctx.broker
+    if body.transactional_id is None:
+        return Producer(await broker.new_producer_id(), 0)
+    coordinator = await broker.transactions.route(ctx.node, body.transactional_id)
+    await broker.producer_ids.have_some()
+    present = Producer(body.producer_id, body.producer_epoch)
+    return coordinator.init_producer_id(
+        body.transactional_id,
+        body.transaction_timeout_ms,
+        None if present == _NOBODY else present,
+        broker.clock.now_ms(),
+    )

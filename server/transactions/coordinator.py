@@ -90,7 +90,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             KafkaError: also INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS while the
                 transaction before is not closed; an open one is aborted for that.
         """
-        _check_id(transactional_id)
+        check_id(transactional_id)
         if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
@@ -198,7 +198,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """One transactional id. KafkaError: also TRANSACTIONAL_ID_NOT_FOUND."""
-        _check_id(transactional_id)
+        check_id(transactional_id)
         metadata = self.shard_of(transactional_id).transactions.get(transactional_id)
         if metadata is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"no transactional id {transactional_id}")
@@ -207,7 +207,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     # Inside
 
     def _known(self, transactional_id: str) -> tuple[TransactionShard, TransactionMetadata]:
-        _check_id(transactional_id)
+        check_id(transactional_id)
         shard = self.shard_of(transactional_id)
         metadata = shard.transactions.get(transactional_id)
         if metadata is None:
@@ -232,7 +232,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._deadlines.set(self._expiry, now_ms + interval_ms)
 
 
-def _check_id(transactional_id: str) -> None:
+def check_id(transactional_id: str) -> None:
+    """Raise INVALID_REQUEST for an empty transactional id."""
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
 

@@ -16,13 +16,14 @@ from ...storage.paths import TopicPartition
 from ..coordination.service import CoordinatorService
 from ..coordination.store import Producer
 from ..internal_topics import TRANSACTIONS_TOPIC
-from .coordinator import TransactionCoordinator
+from .coordinator import TransactionCoordinator, check_id
 from .markers import write_marker
 from .metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 from .settings import TransactionSettings
 
 if TYPE_CHECKING:
     from ..broker import Broker
+    from ..nodes import Node
 
 FEATURE = "transaction.version"
 
@@ -48,6 +49,10 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
             topic=TRANSACTIONS_TOPIC,
             base_sequence=-1,
         )
+
+    async def route(self, node: Node, key: str) -> TransactionCoordinator:
+        check_id(key)
+        return await super().route(node, key)
 
     def verify(
         self,

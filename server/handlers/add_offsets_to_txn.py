@@ -1,0 +1,34 @@
+"""AddOffsetsToTxn, API key 25, versions 0-4.
+
+Behaviour
+- Puts the group's partition of `__consumer_offsets` into the transaction; that topic is created on first need.
+- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ...storage.paths import TopicPartition
+from ..connection import Context
+from ..coordination.store import Producer
+from ..internal_topics import OFFSETS_TOPIC
+from ..transactions.fencing import code_for
+
+_FIRST_VERSION_WITH_FENCED = 2
+
+
+async def handle(ctx: Context, request: Request) -> AddOffsetsToTxnResponse:
+    body: AddOffsetsToTxnRequest = request.body
+    broker = ctx.broker
+    try:
+        coordinator = await broker.transactions.route(ctx.node, body.transactional_id)
+        await broker.groups.ensure_topic()
+        partition = TopicPartition(OFFSETS_TOPIC, broker.groups.coordinator.partition_for(body.group_id))
+        producer = Producer(body.producer_id, body.producer_epoch)
+        coordinator.add_partitions(body.transactional_id, producer, [partition], 0, broker.clock.now_ms())
+    except KafkaError as error:
+        code = code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
+        return AddOffsetsToTxnResponse(error_code=code)
+    return AddOffsetsToTxnResponse()

@@ -1,0 +1,112 @@
+"""AddPartitionsToTxn, API key 24, versions 0-5.
+
+Behaviour
+- All partitions of a transaction are added or none: beside one that does not exist, or a topic that clients may not
+  write, the others are OPERATION_NOT_ATTEMPTED.
+- Versions 4 and 5, meant for brokers, ask for several transactions, and perhaps only whether the partitions are in
+  them; one that is not is TRANSACTION_ABORTABLE (KIP-890).
+- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from ...storage.paths import TopicPartition
+from ..connection import Context
+from ..coordination.store import Producer
+from ..internal_topics import INTERNAL_TOPICS
+from ..transactions.fencing import code_for
+from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
+
+_FIRST_VERSION_WITH_FENCED = 2
+_FIRST_VERSION_OF_BROKERS = 4
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
+    body: AddPartitionsToTxnRequest = request.body
+    if request.version < _FIRST_VERSION_OF_BROKERS:
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=body.v3_and_below_transactional_id,
+            producer_id=body.v3_and_below_producer_id,
+            producer_epoch=body.v3_and_below_producer_epoch,
+            topics=body.v3_and_below_topics,
+        )
+        codes = await _add(ctx, asked, request.version)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(codes))
+    # The transactional id is a key: of several with the same one, the first counts.
+    transactions = {one.transactional_id: one for one in reversed(body.transactions)}
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=tuple(
+            AddPartitionsToTxnResult(
+                transactional_id=one.transactional_id, topic_results=_by_topic(await _add(ctx, one, request.version))
+            )
+            for one in reversed(transactions.values())
+        )
+    )
+
+
+async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Codes:
+    partitions = _partitions(asked.topics)
+    refused = _refused(ctx, partitions, version)
+    if refused:
+        return dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
+    broker = ctx.broker
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    codes = dict.fromkeys(partitions, ErrorCode.NONE)
+    try:
+        coordinator = await broker.transactions.route(ctx.node, asked.transactional_id)
+        if asked.verify_only:
+            missing = coordinator.verify_partitions(asked.transactional_id, producer, partitions)
+            return codes | dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
+        client_version = FIRST_VERSION_WITH_EPOCH_BUMP if version >= _FIRST_VERSION_OF_BROKERS else 0
+        now_ms = broker.clock.now_ms()
+        coordinator.add_partitions(asked.transactional_id, producer, partitions, client_version, now_ms)
+    except KafkaError as error:
+        code = code_for(error, version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
+        return dict.fromkeys(partitions, code)
+    return codes
+
+
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    """Each partition once, in the order of the request."""
+    return list(
+        dict.fromkeys(TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions)
+    )
+
+
+def _refused(ctx: Context, partitions: Iterable[TopicPartition], version: int) -> dict[TopicPartition, ErrorCode]:
+    refused = {}
+    for one in partitions:
+        if version < _FIRST_VERSION_OF_BROKERS and one.topic in INTERNAL_TOPICS:
+            refused[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        else:
+            try:
+                ctx.broker.topics.partition(*one)
+            except KafkaError as error:
+                refused[one] = error.code
+    return refused
+
+
+def _by_topic(codes: Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (topic, partition), code in codes.items():
+        result = AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
+        by_topic.setdefault(topic, []).append(result)
+    return tuple(
+        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=tuple(results))
+        for topic, results in by_topic.items()
+    )

@@ -1,0 +1,36 @@
+"""DescribeTransactions, API key 65, version 0.
+
+Behaviour
+- One answer an id, each with its own error: INVALID_REQUEST (empty), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+  TRANSACTIONAL_ID_NOT_FOUND.
+- The partitions of a decided transaction are those that have no marker yet.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from ..connection import Context
+from ..transactions.coordinator import check_id
+
+
+async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse:
+    body: DescribeTransactionsRequest = request.body
+    return DescribeTransactionsResponse(
+        transaction_states=tuple(_describe(ctx, transactional_id) for transactional_id in body.transactional_ids)
+    )
+
+
+def _describe(ctx: Context, transactional_id: str) -> TransactionState:
+    service = ctx.broker.transactions
+    try:
+        check_id(transactional_id)
+        service.check_coordinates(ctx.node, transactional_id)
+        return service.coordinator.describe(transactional_id)
+    except KafkaError as error:
+        return TransactionState(error_code=error.code, transactional_id=transactional_id)

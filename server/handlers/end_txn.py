@@ -1,0 +1,42 @@
+"""EndTxn, API key 26, versions 0-5.
+
+Behaviour
+- Answered once the decision is in the log, which is final; the markers are written in the same turn as far as
+  partitions take them.
+- Version 5 is transaction version 2 (KIP-890): the producer goes on under the epoch, and perhaps the id, of the answer.
+- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ..connection import Context
+from ..coordination.store import Producer
+from ..transactions.fencing import code_for
+from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
+
+_FIRST_VERSION_WITH_FENCED = 2
+_FIRST_VERSION_WITH_EPOCH = 5
+
+
+async def handle(ctx: Context, request: Request) -> EndTxnResponse:
+    body: EndTxnRequest = request.body
+    broker = ctx.broker
+    client_version = FIRST_VERSION_WITH_EPOCH_BUMP if request.version >= _FIRST_VERSION_WITH_EPOCH else 0
+    try:
+        coordinator = await broker.transactions.route(ctx.node, body.transactional_id)
+        await broker.producer_ids.have_some()
+        producer = coordinator.end_transaction(
+            body.transactional_id,
+            Producer(body.producer_id, body.producer_epoch),
+            body.committed,
+            client_version,
+            broker.clock.now_ms(),
+        )
+    except KafkaError as error:
+        return EndTxnResponse(
+            error_code=code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
+        )
+    return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)

@@ -1,0 +1,41 @@
+"""ListTransactions, API key 66, versions 0-2.
+
+Behaviour
+- The transactional ids that this node coordinates; clients ask every node.
+- Filters by state (spelt as shown; names that are no state are named in the answer), producer id, time since the
+  transaction began (version 1 on), and a regular expression of RE2 that the whole id has to match (version 2 on).
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ..connection import Context
+from ..transactions.listing import Filter
+
+
+async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
+    body: ListTransactionsRequest = request.body
+    wanted = Filter(
+        states=body.state_filters,
+        producer_ids=body.producer_id_filters,
+        duration_ms=body.duration_filter,
+        pattern=body.transactional_id_pattern,
+    )
+    service = ctx.broker.transactions
+    try:
+        found = service.coordinator.list_transactions(
+            service.partitions_led_by(ctx.node), wanted, ctx.broker.clock.now_ms()
+        )
+    except KafkaError as error:
+        return ListTransactionsResponse(error_code=error.code)
+    return ListTransactionsResponse(
+        unknown_state_filters=wanted.unknown_states,
+        transaction_states=tuple(
+            TransactionState(
+                transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.title
+            )
+            for one in found
+        ),
+    )
