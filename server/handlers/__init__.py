@@ -18,6 +18,8 @@ Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 
 SERVED = frozenset(
     {
+        "AddOffsetsToTxn",
+        "AddPartitionsToTxn",
         "AlterConfigs",
         "AlterPartitionReassignments",
         "AddOffsetsToTxn",
@@ -35,7 +37,9 @@ SERVED = frozenset(
         "DescribeProducers",
         "DescribeTopicPartitions",
         "DescribeTransactions",
+        "DescribeTransactions",
         "ElectLeaders",
+        "EndTxn",
         "EndTxn",
         "Fetch",
         "FindCoordinator",
@@ -49,6 +53,7 @@ SERVED = frozenset(
         "ListOffsets",
         "ListTransactions",
         "ListPartitionReassignments",
+        "ListTransactions",
         "Metadata",
         "OffsetCommit",
         "OffsetDelete",
