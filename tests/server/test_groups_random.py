@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,18 +139,3 @@ def test_no_partition_has_two_owners_and_none_is_left_without(steps: list[Step],
         world.do(step.action)
         world.pass_time(step.then_wait_ms)
     world.pass_time(SETTLED_MS + REBALANCE_MS)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_fifty_consumers_in_two_minutes_of_coming_and_going(seed: int) -> None:
-    world = World(random.Random(seed))
-    rng = world.rng
-    for _ in range(50):
-        world.names += 1
-        world.alive.append(Consumer(f"c{world.names}", f"s{world.names}" if rng.random() < 0.3 else None))
-    for _ in range(60):
-        world.do(rng.choice(["come", "crash", "leave", "come static", "nothing"]))
-        world.pass_time(rng.choice([500, 2_000, 3_500]))
-    world.pass_time(SETTLED_MS + REBALANCE_MS)
-    assert world.alive
-    world.check_settled()

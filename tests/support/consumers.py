@@ -13,7 +13,7 @@ from support.groups import Groups, Reply
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
-PARTITIONS = range(8)
+PARTITIONS = range(60)
 
 
 class Consumer:
@@ -32,9 +32,14 @@ class Consumer:
     def __repr__(self) -> str:
         return f"{self.name}({self.member_id} in {self.generation} owns {sorted(self.owned)})"
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has asked for something whose answer it has not taken yet."""
+        return self._joining is not None or self._syncing is not None
+
     def disconnected(self) -> None:
         """The broker went away: answers under way are lost, so what was asked is asked again."""
-        if self._joining is not None or self._syncing is not None:
+        if self.is_waiting:
             self._joining = self._syncing = None
             self.generation = -1
 
