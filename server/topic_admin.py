@@ -183,18 +183,15 @@ class TopicAdmin:
             KafkaError: as `create`.
         """
         broker = self._broker
-        options = CREATED_ON_DEMAND.get(name)
-        if options is None:
+        if name not in CREATED_ON_DEMAND:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"what {name} is for is not served yet")
-        internal = options(broker.config)
+        partitions, factor, configs = broker.config.internal_topic(name)
         async with self.lock:
             present = broker.topics.get(name)
             if present is not None:
                 return present
-            factor = min(internal.replication_factor, len(broker.nodes))
-            plan = self.plan(
-                name, num_partitions=internal.partitions, replication_factor=factor, configs=internal.configs
-            )
+            factor = min(factor, len(broker.nodes))
+            plan = self.plan(name, num_partitions=partitions, replication_factor=factor, configs=configs)
             return await self._create(plan)
 
     async def grow(self, topic: Topic, replicas: tuple[Replicas, ...]) -> None:
