@@ -81,7 +81,7 @@ class World:
 
     def check_tables(self) -> None:
         group = self.groups.coordinator.shard_of("g").groups.get("g")
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             check_tables(group)
 
 
