@@ -49,14 +49,13 @@ async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(codes))
     # The transactional id is a key: of several with the same one, the first counts.
     transactions = {one.transactional_id: one for one in reversed(body.transactions)}
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=tuple(
-            AddPartitionsToTxnResult(
-                transactional_id=one.transactional_id, topic_results=_by_topic(await _add(ctx, one, request.version))
-            )
-            for one in reversed(transactions.values())
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=one.transactional_id, topic_results=_by_topic(await _add(ctx, one, request.version))
         )
-    )
+        for one in reversed(transactions.values())
+    ]
+    return AddPartitionsToTxnResponse(results_by_transaction=tuple(results))
 
 
 async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Codes:
