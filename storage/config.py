@@ -282,9 +282,9 @@ class LogConfig:
         _BOOLEAN,
         False,
         None,
-        "Kept and shown; there is one copy of the data, so no election can lose any.",
+        "Whether any live node may lead a partition when none of its in-sync ones lives. There is one copy of the data,"
+        " so no election can lose any.",
         "unclean.leader.election.enable",
-        acts=False,
     )
 
     @property

@@ -55,6 +55,33 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def test_lines_on_standard_input_stop_and_start_nodes(tmp_path: Path) -> None:
+    with ServeProcess("--data", tmp_path, "--nodes", "3", *ANYWHERE, obeys=True) as process:
+        process.say("stop 1\n")
+        assert process.hear() == "stopped 1\n"
+        with RawClient(*process.addresses[0]) as client:
+            assert [node.node_id for node in metadata(client).brokers] == [0, 2]
+            # What is wrong is told on standard error, and what follows is done all the same.
+            process.say(f"\nstop 7\nstop\nshutdown 0\nstop -1\n{'x' * 100_000}\nsta")
+            process.say("rt 1\nstart 1\n")
+            assert process.hear() == process.hear() == "started 1\n"
+            assert [node.node_id for node in metadata(client).brokers] == [0, 1, 2]
+        process.say("stop 0\nstop 1\nstop 2\nstart 2\n")
+        assert [process.hear() for _ in range(4)] == ["stopped 0\n", "stopped 1\n", "stopped 2\n", "started 2\n"]
+        process.hang_up()
+        with RawClient(*process.addresses[2]) as client:
+            assert [node.node_id for node in metadata(client).brokers] == [2]
+        assert process.stop() == (0, "")
+    told = [line for line in process.stderr.splitlines() if "standard input" in line]
+    assert [line.partition("standard input: ")[2][:40] for line in told] == [
+        "cannot stop node 7: there is no node 7",
+        "'stop' is neither 'stop ID' nor 'start I",
+        "'shutdown 0' is neither 'stop ID' nor 's",
+        "'stop -1' is neither 'stop ID' nor 'star",
+        "'" + 39 * "x",
+    ]
+
+
 SERVER_PROPERTIES = """\
 # A file as Apache Kafka reads it, with the comment lines that only we read.
 # nodes=2

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.server.config_resources import ResourceType
 from ottla.storage.files import OsFile, OsFiles
 from support.admin import create, delete, grow, growth, metadata, topic_names, wanted
-from support.conversation import create_topic, fetch, produce
+from support.conversation import address, create_topic, fetch, produce
 from support.raw_client import RawClient
 from support.served import serving
 
@@ -158,6 +159,28 @@ async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path, dis
             (row,) = (await served.ask(RawClient.ask, AlterConfigsRequest(resources=(resource,)))).responses
             assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await served.ask(produce, "t", ("k", "v" * 200))).error_code == ErrorCode.NONE
+
+
+async def test_a_node_whose_stop_or_start_cannot_be_recorded_stays_what_it_is(
+    tmp_path: Path, disk: RefusingFiles
+) -> None:
+    async with serving(tmp_path, disk) as served:
+        await served.ask(create_topic, "t")
+        disk.refuses = is_catalog
+        with pytest.raises(KafkaError, match="No space left"):
+            await served.broker.stop_node(0)
+        assert (await served.ask(produce, "t", ("k", "v"))).base_offset == 0
+        disk.refuses = nothing
+        await served.broker.stop_node(0)
+        disk.refuses = is_catalog
+        with pytest.raises(KafkaError, match="No space left"):
+            await served.broker.start_node(0)
+        with pytest.raises(ConnectionRefusedError):
+            RawClient(*address(served.broker))
+        disk.refuses = nothing
+        await served.broker.start_node(0)
+        with RawClient(*address(served.broker)) as client:
+            assert (await trio.to_thread.run_sync(produce, client, "t", ("k", "v"))).base_offset == 1
 
 
 async def test_without_a_record_of_it_no_producer_id_is_given(tmp_path: Path, disk: RefusingFiles) -> None:

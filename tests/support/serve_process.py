@@ -28,14 +28,14 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 class ServeProcess:
     """A running `ottla serve`; killed at the end of the block unless it was stopped.
 
-    Its standard input is at its end from the start.
+    Its standard input is at its end from the start, unless it `obeys` lines.
     """
 
-    def __init__(self, *arguments: str | Path) -> None:
+    def __init__(self, *arguments: str | Path, obeys: bool = False) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the process has ended
         self._process = subprocess.Popen(
             command("serve", *arguments),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if obeys else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             # A file, so that neither stream can fill up while we read the other.
             stderr=self._errors,
@@ -63,9 +63,27 @@ class ServeProcess:
         texts = self.first_line.removeprefix("ready ").strip().split(",")
         return [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
 
+    def say(self, text: str) -> None:
+        """Write `text` to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
+    def hang_up(self) -> None:
+        """Bring its standard input to its end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def hear(self) -> str:
+        """The next line of its standard output."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; returns the exit code and what else was printed. `stderr` is complete then."""
         self._process.send_signal(number)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         assert self._process.stdout is not None
         # Not `communicate`, which would pass by what `readline` has read ahead.
         with self._process.stdout as stdout:
