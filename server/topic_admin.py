@@ -163,6 +163,7 @@ class TopicAdmin:
             await self._undo(topic, 0, catalog.remove_topics, [topic.name])
             raise
         self._broker.topics.add(topic)
+        self._broker.groups.topic_created(topic.name)
         return topic
 
     async def auto_create(self, name: str) -> Topic:
@@ -217,6 +218,7 @@ class TopicAdmin:
                 await self._undo(topic, present, catalog.put_topics, [before])
                 raise
             topic.partitions.extend(added)
+        self._broker.groups.topic_grew(topic.name)
 
     async def delete(self, topic: Topic) -> None:
         """Make `topic` unknown at once; its files follow after `file.delete.delay.ms`.

@@ -14,7 +14,9 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ...protocol.messages.describe_groups import DescribedGroup
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
@@ -26,7 +28,13 @@ from ..coordination.store import RecordStore
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import Caller, ClassicProtocol
 from .commits import Commits, Fetched, TopicCommit
-from .group import ClassicGroup, GroupState, JoinReply, SyncReply
+from .consumer.group import ConsumerGroup
+from .consumer.protocol import ConsumerProtocol
+from .consumer.records import tombstones
+from .consumer.requests import check_request
+from .consumer.topics import TopicView
+from .descriptions import describe_classic, describe_consumer, list_groups
+from .group import ClassicGroup, JoinReply, SyncReply
 from .offsets import Place
 from .records import group_key, group_value
 from .settings import GroupSettings
@@ -34,18 +42,12 @@ from .shard import Shard
 
 log = logging.getLogger("ottla.groups")
 
-CLASSIC_TYPE = "classic"
-
-# From this version of DescribeGroups on a group that does not exist is an error (KIP-1043).
-_GROUP_ID_NOT_FOUND_VERSION = 6
-# An id may be as long as a string can be, and must leave room for the words around it.
-_ID_CHARS_IN_MESSAGE = 1024
-
 
 class GroupCoordinator(Coordinator[Shard]):
     """All groups, by partition of `__consumer_offsets`.
 
     Args:
+        topics: The topics that groups consume.
         new_id: Makes the unique part of member ids.
     """
 
@@ -56,28 +58,42 @@ class GroupCoordinator(Coordinator[Shard]):
         settings: GroupSettings,
         store: RecordStore,
         *,
+        topics: TopicView,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         on_earlier: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(store, on_earlier)
         self._settings = settings
+        self._topics = topics
         self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
+        self._consumer = ConsumerProtocol(settings, store, self._deadlines, topics, new_id, self._close_converted)
         self._commits = Commits(settings, store, self._classic)
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, self._classic, self._expire)
 
     def _activated(self, shard: Shard, now_ms: int) -> None:
+        self._consumer.activated(now_ms)
         for group in tuple(shard.groups.values()):
-            self._classic.loaded(group, now_ms)
+            if isinstance(group, ClassicGroup):
+                self._classic.loaded(group, now_ms)
+            else:
+                self._consumer.loaded(shard, group, now_ms)
         self._repeat_expiry(shard, now_ms)
 
     def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> None:
         self._deadlines.clear(shard.expiry)
         for group in shard.groups.values():
-            self._classic.close(group, error, now_ms)
+            self._close(group, error, now_ms)
 
     # Members
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
+    ) -> ConsumerGroupHeartbeatResponse:
+        """A member of a consumer group joins, stays or leaves (`ConsumerProtocol.heartbeat`)."""
+        check_request(request, caller.version, self._settings.group_consumer_assignors)
+        return self._consumer.heartbeat(self.shard_of(request.group_id), request, caller, now_ms)
 
     def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
         """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`).
@@ -97,6 +113,11 @@ class GroupCoordinator(Coordinator[Shard]):
                 f"{settings.group_min_session_timeout_ms} and {settings.group_max_session_timeout_ms}",
             )
         group = shard.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and group.is_empty:
+            self._consumer.write(shard, group.group_id, tombstones(group.group_id, (), group.regexes), now_ms)
+            group = None
+        if isinstance(group, ConsumerGroup):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {request.group_id} is a consumer group")
         if group is None:
             if request.member_id:
                 reply(
@@ -114,7 +135,7 @@ class GroupCoordinator(Coordinator[Shard]):
     def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`Rebalancing.sync`)."""
         group = self._group_shard(request.group_id).groups.get(request.group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             self._classic.rebalancing.sync(group, request, now_ms, reply)
@@ -124,14 +145,14 @@ class GroupCoordinator(Coordinator[Shard]):
     ) -> ErrorCode:
         """Keep a member alive (`ClassicProtocol.heartbeat`)."""
         group = self._group_shard(group_id).groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return ErrorCode.UNKNOWN_MEMBER_ID
         return self._classic.heartbeat(group, member_id, instance_id, generation, now_ms)
 
     def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
         """Remove members (`ClassicProtocol.leave`); in a group that does not exist nobody is known."""
         group = self._group_shard(group_id).groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return tuple(
                 MemberResponse(
                     member_id=identity.member_id,
@@ -181,73 +202,37 @@ class GroupCoordinator(Coordinator[Shard]):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self.shard_of(group_id)
 
+    def _close_converted(self, group: ClassicGroup, now_ms: int) -> None:
+        """A classic group is a consumer group now; its members find out by joining again."""
+        self._classic.close(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+
     def _persist(self, group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> None:
         self._store.append(group.partition, [(group_key(group.group_id), group_value(group, assignments))], now_ms)
 
     # Groups as administrators see them
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
-        """State and members; their metadata and assignments only while the group is stable.
+        """A classic group (`descriptions.describe_classic`)."""
+        return describe_classic(group_id, self.shard_of(group_id).groups.get(group_id), version)
 
-        A group that does not exist is Dead, from version 6 of DescribeGroups on with GROUP_ID_NOT_FOUND.
-        """
-        group = self.shard_of(group_id).groups.get(group_id)
-        if group is None:
-            is_error = version >= _GROUP_ID_NOT_FOUND_VERSION
-            return DescribedGroup(
-                error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
-                error_message=f"Group {group_id[:_ID_CHARS_IN_MESSAGE]} not found." if is_error else None,
-                group_id=group_id,
-                group_state=GroupState.DEAD.value,
-            )
-        is_stable = group.state is GroupState.STABLE
-        protocol_name = group.protocol_name if is_stable else None
-        return DescribedGroup(
-            group_id=group_id,
-            group_state=group.state.value,
-            protocol_type=group.protocol_type or "",
-            protocol_data=protocol_name or "",
-            members=tuple(
-                DescribedGroupMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    member_metadata=member.metadata(protocol_name),
-                    member_assignment=member.assignment,
-                )
-                for member in group.members.values()
-            ),
-        )
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        """A consumer group (`descriptions.describe_consumer`)."""
+        group = self._group_shard(group_id).groups.get(group_id)
+        return describe_consumer(group_id, group, self._topics, self._consumer.default_assignor())
 
     def list_groups(
         self, partitions: Iterable[int], states: Collection[str], types: Collection[str]
     ) -> list[ListedGroup]:
-        """The groups of these partitions, in the given states and of the given types (no matter the case; none means
-        all).
+        """The groups of these partitions (`descriptions.list_groups`).
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading. One that could not be loaded
                 has no groups.
         """
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {kind.lower() for kind in types}
-        if wanted_types and CLASSIC_TYPE not in wanted_types:
-            return []
         shards = [self.shards[partition] for partition in partitions]
         if any(shard.state is ShardState.LOADING for shard in shards):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
-        return [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC_TYPE,
-            )
-            for shard in shards
-            for group in shard.groups.values()
-            if not wanted_states or group.state.value.lower() in wanted_states
-        ]
+        return list_groups((group for shard in shards for group in shard.groups.values()), states, types)
 
     def delete_group(self, group_id: str, now_ms: int) -> None:
         """Delete a group without members, and all its offsets.
@@ -259,10 +244,15 @@ class GroupCoordinator(Coordinator[Shard]):
         group = shard.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if group.state is not GroupState.EMPTY:
+        if not group.is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
         self._commits.remove(shard, group_id, shard.offsets.places(group_id), now_ms, with_group=True)
         self._drop(shard, group, now_ms)
+
+    def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
+        """Topics were created (`has_new`), deleted or got more partitions."""
+        active = (shard for shard in self.shards if shard.state is ShardState.ACTIVE)
+        self._consumer.topics_changed(active, names, now_ms, has_new=has_new)
 
     def topic_deleted(self, name: str, topic_id: bytes, now_ms: int) -> None:
         """Forget the offsets committed in a deleted topic. A partition that cannot be written keeps them."""
@@ -273,9 +263,15 @@ class GroupCoordinator(Coordinator[Shard]):
                 except KafkaError as error:
                     log.warning("offsets of topic %s stay in %s-%d: %s", name, OFFSETS_TOPIC, shard.partition, error)
 
-    def _drop(self, shard: Shard, group: ClassicGroup, now_ms: int) -> None:
+    def _drop(self, shard: Shard, group: ClassicGroup | ConsumerGroup, now_ms: int) -> None:
         del shard.groups[group.group_id]
-        self._classic.close(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
+        self._close(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
+
+    def _close(self, group: ClassicGroup | ConsumerGroup, error: ErrorCode, now_ms: int) -> None:
+        if isinstance(group, ClassicGroup):
+            self._classic.close(group, error, now_ms)
+        else:
+            self._consumer.close(group)
 
     def _expire(self, shard: Shard, now_ms: int) -> None:
         """Remove offsets that have passed their time, and groups that are left without members and offsets."""

@@ -1,9 +1,10 @@
 """Keys and values of `__consumer_offsets`, in Apache Kafka's format, to and from the tables of this package.
 
     key    type i16, then by type          value  schema version i16, then by version
-           0, 1  committed offset                 0-4 (written: 4, and 1 for an expiry time of its own)
-           2     classic group                    0-4 (written: 3)
-           3 …   other kinds of group             left alone
+           0, 1     committed offset              0-4 (written: 4, and 1 for an expiry time of its own)
+           2        classic group                 0-4 (written: 3)
+           3-8, 16  consumer group                0 (`consumer.records`)
+           9 …      other kinds of group          left alone
 
 A null value deletes the key. Unknown types are skipped, as they may be left over from a newer broker.
 """
@@ -15,6 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ProtocolError
+from ...protocol.messages.consumer_group_log import RECORD_TYPES
 from ...protocol.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -23,6 +25,7 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.wire import Codec, Parts, codec
+from ..coordination.store import Pair
 
 if TYPE_CHECKING:
     from .group import ClassicGroup
@@ -37,6 +40,10 @@ _OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 _GROUP_VALUE_VERSION = 3
 _NEWEST_VALUE_VERSION = 4
 _FIRST_FLEXIBLE_VERSION = 4
+
+_KEY_TYPES: dict[type, int] = {GroupMetadataKey: _GROUP_KEY_TYPE} | {
+    key: number for number, (key, _) in RECORD_TYPES.items()
+}
 
 _OFFSET_KEY = codec(OffsetCommitKey, 0, False)
 _GROUP_KEY = codec(GroupMetadataKey, 0, False)
@@ -112,8 +119,10 @@ class OffsetRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    key: GroupMetadataKey
-    value: GroupMetadataValue | None
+    """Key and value are those of a classic group, or a pair of `consumer_group_log.RECORD_TYPES`."""
+
+    key: Any
+    value: Any
 
 
 def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord | None:
@@ -129,7 +138,21 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
         return OffsetRecord(_read(_OFFSET_KEY, key), _read_value(OffsetCommitValue, value))
     if kind == _GROUP_KEY_TYPE:
         return GroupRecord(_read(_GROUP_KEY, key), _read_value(GroupMetadataValue, value))
+    if kind in RECORD_TYPES:
+        key_class, value_class = RECORD_TYPES[kind]
+        return GroupRecord(
+            _read(codec(key_class, 0, False), key), _read_value(value_class, value, newest=0, flexible_since=0)
+        )
     return None
+
+
+def write_record(key: object, value: object | None) -> Pair:
+    """Any record of a group but of its offsets, in the version that is written."""
+    written = None
+    if value is not None:
+        version = _GROUP_VALUE_VERSION if isinstance(value, GroupMetadataValue) else 0
+        written = _write(version, codec(type(value), version, not isinstance(value, GroupMetadataValue)), value)
+    return _write(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
 
 
 def _value_codec(cls: type[Any], version: int) -> Codec:
@@ -157,10 +180,15 @@ def _read(with_codec: Codec, blob: bytes) -> Any:
     return value
 
 
-def _read_value(cls: type[Any], blob: bytes | None) -> Any:
+def _read_value(
+    cls: type[Any],
+    blob: bytes | None,
+    newest: int = _NEWEST_VALUE_VERSION,
+    flexible_since: int = _FIRST_FLEXIBLE_VERSION,
+) -> Any:
     if blob is None:
         return None
     version = _read_number(blob)
-    if not 0 <= version <= _NEWEST_VALUE_VERSION:
+    if not 0 <= version <= newest:
         raise ProtocolError(f"version {version} of {cls.__name__}")
-    return _read(_value_codec(cls, version), blob)
+    return _read(codec(cls, version, version >= flexible_since), blob)

@@ -1,4 +1,7 @@
-"""All groups and committed offsets of one partition of `__consumer_offsets`, and how they are loaded from it."""
+"""All groups and committed offsets of one partition of `__consumer_offsets`, and how they are loaded from it.
+
+Groups of all kinds are in one table, by id. A record of another kind of group begins that kind anew.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,18 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
+from typing import Any
 
 from ...protocol.errors import CorruptRecordError, ProtocolError
-from ...protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
+from ...protocol.messages.consumer_group_log import ConsumerGroupMetadataKey
+from ...protocol.messages.consumer_offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ...protocol.records import Record, RecordBatch
 from ..coordination import shard as coordination
 from ..coordination.deadlines import Deadline
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import ClassicProtocol
+from .consumer.group import ConsumerGroup
+from .consumer.replay import apply
 from .group import ClassicGroup, GroupState, Member
 from .offsets import Offsets
 from .records import OFFSET_KEY_START, CommittedOffset, GroupRecord, OffsetRecord, read_record
@@ -34,7 +41,7 @@ class Shard(coordination.Shard):
 
     def __init__(self, partition: int, classic: ClassicProtocol, expire: Callable[[Shard, int], None]) -> None:
         super().__init__(partition)
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
         self.offsets = Offsets()
         self.expiry = Deadline(partial(expire, self))
         self._classic = classic
@@ -80,12 +87,28 @@ class Shard(coordination.Shard):
         match content:
             case OffsetRecord():
                 self._apply_offset(content, record.offset, transaction_of)
-            case GroupRecord(key, value) if value is not None:
-                self.groups[key.group] = self._loaded_group(key.group, value)
-            case GroupRecord(key, _):
-                self.groups.pop(key.group, None)
+            case GroupRecord(key, value):
+                self.apply(key, value)
             case None:
                 log.warning("%s-%d: unknown type of record at %d", OFFSETS_TOPIC, self.partition, record.offset)
+
+    def apply(self, key: Any, value: Any) -> None:
+        """Change a group as a record of it says, one just written or one that is loaded; None deletes."""
+        if isinstance(key, GroupMetadataKey):
+            if value is not None:
+                self.groups[key.group] = self._loaded_group(key.group, value)
+            else:
+                self.groups.pop(key.group, None)
+            return
+        group = self.groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return
+            group = self.groups[key.group_id] = ConsumerGroup(key.group_id, self.partition)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            del self.groups[key.group_id]
+        else:
+            apply(group, key, value)
 
     def _apply_offset(self, record: OffsetRecord, record_offset: int, transaction_of: int | None) -> None:
         group_id, place, value = record.key.group, (record.key.topic, record.key.partition), record.value

@@ -223,7 +223,7 @@ def test_a_damaged_record_stops_its_partition_only_and_is_named(kind: str, caplo
 
 
 def test_records_of_unknown_type_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    groups = loaded(build_batch([(0, 0, b"\0\3\0\1g", b"\0\0", ())]), commit_batch(5))
+    groups = loaded(build_batch([(0, 0, b"\0\x63\0\1g", b"\0\0", ())]), commit_batch(5))
     assert groups.committed() == {P0: 5}
     assert "unknown type of record at 0" in caplog.text
 

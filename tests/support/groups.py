@@ -32,6 +32,47 @@ TOPIC_IDS = {"orders": b"\1" * 16, "bills": b"\2" * 16}
 """Topics that tests commit offsets in; a topic id is looked up here, as the broker does."""
 
 
+class FakeTopics:
+    """`TopicView` of topics that the test makes, lets grow and deletes; no node has a rack unless told so.
+
+    A topic made after another of its name was deleted has another id.
+    """
+
+    def __init__(self, **partition_counts: int) -> None:
+        self._ids: dict[str, bytes] = {}
+        self._counts: dict[bytes, int] = {}
+        self._made = 0
+        self.rack_of_all: list[str] = []
+        for name, count in partition_counts.items():
+            self.put(name, count)
+
+    def put(self, name: str, partition_count: int) -> bytes:
+        """Make the topic, or let it grow; returns its id."""
+        if name not in self._ids:
+            self._made += 1
+            self._ids[name] = bytes([0x10, self._made]) * 8
+        self._counts[self._ids[name]] = partition_count
+        return self._ids[name]
+
+    def delete(self, name: str) -> None:
+        del self._counts[self._ids.pop(name)]
+
+    def names(self) -> list[str]:
+        return list(self._ids)
+
+    def id_of(self, name: str) -> bytes | None:
+        return self._ids.get(name)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return next((name for name, known in self._ids.items() if known == topic_id), None)
+
+    def partition_count(self, topic_id: bytes) -> int:
+        return self._counts.get(topic_id, 0)
+
+    def racks(self, topic_id: bytes) -> list[list[str]]:
+        return [self.rack_of_all] * self.partition_count(topic_id)
+
+
 class MemoryChunk:
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -129,13 +170,22 @@ class Groups:
     Keyword arguments are GroupSettings; the initial delay is 0 unless given.
     """
 
-    def __init__(self, store: MemoryStore | None = None, *, now_ms: int = 1_000_000, **settings: Any) -> None:
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        *,
+        now_ms: int = 1_000_000,
+        topics: FakeTopics | None = None,
+        **settings: Any,
+    ) -> None:
         self.store = store or MemoryStore()
+        self.topics = topics or FakeTopics()
         self.now_ms = now_ms
         self.wakes = 0
         self.coordinator = GroupCoordinator(
             GroupSettings(**{"group_initial_rebalance_delay_ms": 0, **settings}),
             self.store,
+            topics=self.topics,
             new_id=lambda: str(next(self.store.member_numbers)),
             on_earlier=self._count_wake,
         )
@@ -156,9 +206,9 @@ class Groups:
             else:
                 coordinator.activate(shard, self.now_ms)
 
-    def restarted(self, **settings: int) -> Groups:
+    def restarted(self, **settings: Any) -> Groups:
         """Another coordinator that finds what this one has written."""
-        return Groups(self.store, now_ms=self.now_ms, **settings)
+        return Groups(self.store, now_ms=self.now_ms, topics=self.topics, **settings)
 
     def advance(self, by_ms: int) -> None:
         """Let time pass, deadline by deadline."""

@@ -1,0 +1,235 @@
+"""One consumer group as a table: what its records say, and what follows from it.
+
+Changed only by `replay.apply`, with records that are in the log, so that a reload finds the same table. What is not in
+the log (deadlines, whether topics are to be looked at again) is kept by `protocol` and starts anew with a load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ...coordination.deadlines import Deadline
+from ..kinds import PartitionCheck
+from ..records import CommittedOffset, write_record
+from ..subscription import CONSUMER_PROTOCOL_TYPE
+from .assignment import Assignment
+from .member import Member
+from .records import tombstones
+
+# From this version of OffsetCommit on the generation may be a member epoch (KIP-848).
+_MEMBER_EPOCH_VERSION = 9
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that matched a regular expression at `resolved_ms`; `version` orders what is known of topics."""
+
+    topics: frozenset[str]
+    version: int
+    resolved_ms: int
+
+
+class Timers:
+    """Deadlines of one member: `session` ends its silence, `revocation` its delay in giving up partitions."""
+
+    __slots__ = ("revocation", "session")
+
+    def __init__(self, session: Deadline) -> None:
+        self.session = session
+        self.revocation: Deadline | None = None
+
+
+class ConsumerGroup:
+    """
+    Attributes:
+        epoch: Grows with every change of members, subscriptions or topics.
+        assignment_epoch: The group epoch that `targets` were computed for, at `assignment_ms` (0: never).
+        metadata_hash: Of the subscribed topics, as they were when the epoch grew last.
+        targets: Member id -> what it should have.
+        static_members: Instance id -> member id.
+        regexes: Every regular expression in use that has been resolved.
+        regex_subscribers: Every regular expression in use -> how many members use it.
+        owners: (topic id, partition) -> member id, for all that is assigned or being revoked.
+        has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
+        refresh_ms: From then on the next heartbeat looks at the topics again. Not in the log.
+        timers: Member id -> its deadlines. Not in the log.
+    """
+
+    type_name: ClassVar[str] = "consumer"
+
+    def __init__(self, group_id: str, partition: int) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.epoch = 1
+        self.assignment_epoch = 1
+        self.assignment_ms = 0
+        self.metadata_hash = 0
+        self.members: dict[str, Member] = {}
+        self.targets: dict[str, Assignment] = {}
+        self.static_members: dict[str, str] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.regex_subscribers: dict[str, int] = {}
+        self.owners: dict[tuple[bytes, int], str] = {}
+        self.has_old_metadata = False
+        self.refresh_ms = 0
+        self.timers: dict[str, Timers] = {}
+        self._subscribed_topics: frozenset[str] | None = None
+
+    # Group, as all kinds have it
+
+    @property
+    def protocol_type(self) -> str:
+        return CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
+    ) -> PartitionCheck | None:
+        """See `kinds.Group`. A member may commit with an older epoch what it has had ever since (KIP-1251)."""
+        if epoch < 0 and not self.members:
+            return None
+        if is_transactional and epoch == -1 and not member_id and instance_id is None:
+            return None
+        member = self.member(member_id)
+        if not is_transactional and member.classic is None and version < _MEMBER_EPOCH_VERSION:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"OffsetCommit {version} cannot come from a member of a consumer group, {_MEMBER_EPOCH_VERSION} can",
+            )
+        if epoch == member.epoch:
+            return None
+        if epoch > member.epoch:
+            raise _stale(member, f"epoch {epoch} is above {member.epoch}, that of member {member_id}")
+        return partial(_check_assignment_epoch, member, epoch)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if epoch != member.epoch:
+            raise _stale(member, f"epoch {epoch} is not {member.epoch}, that of member {member_id}")
+
+    def check_offset_delete(self) -> None:
+        """Any time: only what is subscribed to is protected."""
+
+    def subscribes_to(self, topic: str) -> bool:
+        return topic in self.subscribed_topics
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """By name or by regular expression, by any member."""
+        if self._subscribed_topics is None:
+            self._subscribed_topics = subscribed_topics(self.members.values(), self.regexes.values())
+        return self._subscribed_topics
+
+    def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
+        return lambda committed: committed.commit_ms
+
+    @property
+    def may_expire(self) -> bool:
+        return not self.members
+
+    def tombstone_keys(self) -> list[bytes]:
+        return [write_record(*change)[0] for change in tombstones(self.group_id, self.members, self.regexes)]
+
+    # Members
+
+    def member(self, member_id: str) -> Member:
+        """Raises KafkaError UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            message = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        return member
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def is_free(self, topic_id: bytes, partition: int) -> bool:
+        """Nobody has the partition, not even to give it up."""
+        return (topic_id, partition) not in self.owners
+
+    # For `replay`
+
+    def put(self, member: Member) -> None:
+        """Take over what a record says of a member, old or new."""
+        self._take_out(member.member_id)
+        self.members[member.member_id] = member
+        for place in _places(member):
+            self.owners[place] = member.member_id
+        if member.topic_regex:
+            self.regex_subscribers[member.topic_regex] = self.regex_subscribers.get(member.topic_regex, 0) + 1
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        self._take_out(member_id)
+        member = self.members.pop(member_id, None)
+        instance_id = None if member is None else member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+
+    def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Take over what a regular expression matches, or forget it."""
+        self._subscribed_topics = None
+        if resolved is None:
+            self.regexes.pop(regex, None)
+        else:
+            self.regexes[regex] = resolved
+
+    def _take_out(self, member_id: str) -> None:
+        """Forget what follows from what is known of a member, if anything is."""
+        self._subscribed_topics = None
+        member = self.members.get(member_id)
+        if member is None:
+            return
+        for place in _places(member):
+            if self.owners.get(place) == member_id:
+                del self.owners[place]
+        if member.topic_regex:
+            self.regex_subscribers[member.topic_regex] -= 1
+            if not self.regex_subscribers[member.topic_regex]:
+                del self.regex_subscribers[member.topic_regex]
+
+
+def subscribed_topics(members: Iterable[Member], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
+    """The topics that any of these members or regular expressions name."""
+    # Most members name the same topics.
+    names = {member.topic_names for member in members}
+    return frozenset().union(*names, *(regex.topics for regex in regexes))
+
+
+def _places(member: Member) -> Iterator[tuple[bytes, int]]:
+    for owned in (member.assigned, member.revoking):
+        for topic_id, partitions in owned.items():
+            for index in partitions:
+                yield topic_id, index
+
+
+def _stale(member: Member, message: str) -> KafkaError:
+    code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+    return KafkaError(code, message)
+
+
+def _check_assignment_epoch(member: Member, epoch: int, topic_id: bytes, partition: int) -> None:
+    since = member.assignment_epoch(topic_id, partition)
+    if since is None:
+        raise _stale(member, f"partition {partition} of topic {topic_id.hex()} is not with member {member.member_id}")
+    if epoch < since:
+        raise _stale(member, f"epoch {epoch} is before {since}, when member {member.member_id} got the partition")

@@ -1,0 +1,180 @@
+"""A group with members changes between the classic and the consumer protocol, and back (KIP-848, online migration).
+
+Called by `protocol` when a member of the consumer protocol joins a classic group, and when the last of them leaves;
+`group.consumer.migration.policy` says which of the two may happen. Members of the other protocol stay where they are
+(`classic_members`). Groups without members change without this: their records are deleted, and a new group begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ....protocol.messages.consumer_group_log import ClassicMemberMetadata, ClassicProtocol
+from ...coordination.store import RecordStore
+from .. import classic, group
+from ..records import group_key, group_value, write_record
+from ..settings import GroupSettings
+from ..subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription, write_assignment
+from .assignment import Assignment
+from .group import ConsumerGroup
+from .member import Member
+from .metadata_hash import metadata_hash
+from .records import tombstones
+from .topics import TopicView
+
+if TYPE_CHECKING:
+    from ..shard import Shard
+
+log = logging.getLogger("ottla.groups")
+
+
+class Migration:
+    """The rules of changing over; the state is all in the groups."""
+
+    def __init__(
+        self, settings: GroupSettings, store: RecordStore, topics: TopicView, rules: classic.ClassicProtocol
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._classic = rules
+
+    def upgraded(self, old: group.ClassicGroup) -> ConsumerGroup:
+        """The consumer group that a classic group with members becomes; nothing has changed yet.
+
+        Its members are in the epoch that was their generation, with the partitions that their leader gave them.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND: it may not, or cannot, change.
+        """
+        problem = self._upgrade_problem(old)
+        if problem is None:
+            try:
+                return self._upgraded(old)
+            except ProtocolError as error:
+                problem = f"the embedded consumer protocol is malformed: {error}"
+        message = f"Cannot upgrade classic group {old.group_id} to consumer group because {problem}."
+        log.info("%s", message)
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+    def _upgrade_problem(self, old: group.ClassicGroup) -> str | None:
+        if not self._settings.may_upgrade:
+            return "online upgrade is disabled"
+        if old.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return "the group does not use the consumer embedded protocol"
+        if len(old.members) > self._settings.group_consumer_max_size:
+            return "the group size exceeds the consumer group maximum size"
+        if any(read_assignment(member.assignment).user_data for member in old.members.values()):
+            return "an unsupported custom assignor is in use"
+        return None
+
+    def _upgraded(self, old: group.ClassicGroup) -> ConsumerGroup:
+        new = ConsumerGroup(old.group_id, old.partition)
+        new.epoch = new.assignment_epoch = old.generation
+        # No protocol is chosen before the first rebalance is over.
+        protocol_name = old.protocol_name or old.select_protocol()
+        for member in old.members.values():
+            subscription = read_subscription(member.metadata(protocol_name))
+            target = self._by_id(read_assignment(member.assignment).assigned_partitions)
+            new.targets[member.member_id] = target
+            new.put(
+                Member(
+                    member.member_id,
+                    epoch=old.generation,
+                    previous_epoch=old.generation,
+                    instance_id=member.group_instance_id,
+                    rack_id=subscription.rack_id or None,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    topic_names=frozenset(subscription.topics),
+                    assigned={
+                        topic_id: dict.fromkeys(indexes, old.generation) for topic_id, indexes in target.items()
+                    },
+                    classic=ClassicMemberMetadata(
+                        session_timeout_ms=member.session_timeout_ms,
+                        supported_protocols=tuple(
+                            ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols
+                        ),
+                    ),
+                )
+            )
+        new.metadata_hash = metadata_hash(new.subscribed_topics, self._topics)
+        log.info("group %s: upgraded to a consumer group in epoch %d", new.group_id, new.epoch)
+        return new
+
+    def may_downgrade(self, old: ConsumerGroup, staying: Collection[Member]) -> bool:
+        """Whether the group has to become a classic one when only these members are left."""
+        if not staying or any(member.classic is None for member in staying):
+            return False
+        if not self._settings.may_downgrade:
+            log.info("group %s: cannot be downgraded because online downgrade is disabled", old.group_id)
+            return False
+        if len(staying) > self._settings.group_max_size:
+            log.info("group %s: cannot be downgraded, it is larger than a classic group may be", old.group_id)
+            return False
+        return True
+
+    def downgrade(
+        self, shard: Shard, old: ConsumerGroup, targets: Mapping[Member, Assignment], now_ms: int
+    ) -> group.ClassicGroup:
+        """Make a stable classic group of some members, in the generation that was the group's epoch.
+
+        Args:
+            targets: The members that stay, all of them classic, and what each should have.
+
+        Raises:
+            KafkaError: The partition cannot be written; nothing has changed. UNKNOWN_SERVER_ERROR: what a member brought
+                along is not of the consumer protocol.
+        """
+        new = self._classic.new_group(old.group_id, old.partition, now_ms)
+        new.generation = old.epoch
+        for member in targets:
+            assert member.classic is not None
+            new.add(
+                self._classic.adopt(
+                    new,
+                    group.Member(
+                        member.member_id,
+                        group_instance_id=member.instance_id,
+                        client_id=member.client_id,
+                        client_host=member.client_host,
+                        rebalance_timeout_ms=member.rebalance_timeout_ms,
+                        session_timeout_ms=member.classic.session_timeout_ms,
+                        protocol_type=CONSUMER_PROTOCOL_TYPE,
+                        protocols=tuple((one.name, one.metadata) for one in member.classic.supported_protocols),
+                    ),
+                )
+            )
+        new.protocol_name = new.select_protocol()
+        new.state = group.GroupState.STABLE
+        new.read_subscriptions()
+        for member, target in targets.items():
+            classic_member = new.members[member.member_id]
+            classic_member.assignment = self.assignment(classic_member.metadata(new.protocol_name), target)
+        assignments = {one.member_id: one.assignment for one in new.members.values()}
+        deleted = tombstones(old.group_id, old.members, old.regexes)
+        written = [*(write_record(*change) for change in deleted)]
+        written.append((group_key(new.group_id), group_value(new, assignments)))
+        self._store.append(shard.partition, written, now_ms)
+        shard.groups[new.group_id] = new
+        for classic_member in new.members.values():
+            self._classic.rebalancing.keep_alive(classic_member, now_ms)
+        log.info("group %s: downgraded to a classic group in generation %d", new.group_id, new.generation)
+        return new
+
+    def assignment(self, subscription: bytes, partitions: Mapping[bytes, Collection[int]]) -> bytes:
+        """Partitions by topic id, as the classic consumer that sent `subscription` is told them; KafkaError
+        UNKNOWN_SERVER_ERROR if that is not of the consumer protocol."""
+        by_name = {
+            name: indexes
+            for topic_id, indexes in partitions.items()
+            if (name := self._topics.name_of(topic_id)) is not None
+        }
+        try:
+            return write_assignment(subscription, by_name)
+        except ProtocolError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error

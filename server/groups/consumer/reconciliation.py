@@ -1,0 +1,116 @@
+"""How a member gets from what it has to what it should have: one step at each heartbeat.
+
+First it gives up what it should not have any more, and says so by naming what it still owns; only then it goes on to
+the target's epoch, and gets what nobody else has. What others have not given up yet, it gets later.
+
+    STABLE ──► UNREVOKED_PARTITIONS ──► UNRELEASED_PARTITIONS ──► STABLE
+       └──────────────────────────────────────▲─────────────────────▲
+              nothing to give up              nothing to wait for ──┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ....protocol.errors import ErrorCode, KafkaError
+from .assignment import Assignment
+from .member import Member, MemberState, Owned
+
+Claim: TypeAlias = Mapping[bytes, AbstractSet[int]] | None
+"""Topic id -> partitions that a member says it owns; None: it did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """
+    Attributes:
+        epoch: Of the target assignment.
+        assignment: What the member should have.
+        subscribed: Ids of the topics that the member subscribes to now; others are taken from it in any case.
+        has_new_subscription: It subscribes to other topics than before.
+        is_free: Whether nobody has a partition, not even to give it up.
+    """
+
+    epoch: int
+    assignment: Assignment
+    subscribed: AbstractSet[bytes]
+    has_new_subscription: bool
+    is_free: Callable[[bytes, int], bool]
+
+
+def next_step(member: Member, target: Target, claim: Claim) -> Member:
+    """The member after one step, which may be the same.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH if its state is unknown to us and it still has partitions.
+    """
+    match member.state:
+        case MemberState.STABLE if member.epoch != target.epoch:
+            return _advance(member, member.epoch, target, claim)
+        case MemberState.UNREVOKED_PARTITIONS if not _owns_any(claim, member.revoking):
+            return _advance(member, member.epoch, target, claim)
+        case MemberState.STABLE | MemberState.UNREVOKED_PARTITIONS if target.has_new_subscription:
+            return _unsubscribe(member, target.subscribed, claim)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _advance(member, member.epoch, target, claim)
+        case MemberState.UNKNOWN:
+            if claim is None or claim:
+                message = (
+                    f"The state of member {member.member_id} is unknown. It must abandon its partitions and rejoin."
+                )
+                raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+            return _advance(member, target.epoch, target, claim)
+    return member
+
+
+def _owns_any(claim: Claim, revoking: Owned) -> bool:
+    if claim is None:
+        return True
+    return any(not partitions.isdisjoint(revoking.get(topic_id, ())) for topic_id, partitions in claim.items())
+
+
+def _enter(member: Member, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> Member:
+    return replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, revoking=revoking)
+
+
+def _unsubscribe(member: Member, subscribed: AbstractSet[bytes], claim: Claim) -> Member:
+    """Take away at once what the member subscribes to no longer, without waiting for the next target."""
+    assigned = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in subscribed}
+    if len(assigned) == len(member.assigned):
+        return member
+    revoking: dict[bytes, Mapping[int, int]] = dict(member.revoking)
+    for topic_id, epochs in member.assigned.items():
+        if topic_id not in subscribed:
+            revoking[topic_id] = {**revoking.get(topic_id, {}), **epochs}
+    if _owns_any(claim, revoking):
+        return _enter(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+    return _enter(member, member.epoch, member.state, assigned, member.revoking)
+
+
+def _advance(member: Member, epoch: int, target: Target, claim: Claim) -> Member:
+    """Go on towards the target; `epoch` is kept as long as there is something to give up."""
+    kept: dict[bytes, Mapping[int, int]] = {}
+    granted: dict[bytes, Mapping[int, int]] = {}
+    revoking: dict[bytes, Mapping[int, int]] = {}
+    must_wait = False
+    for topic_id in member.assigned.keys() | target.assignment.keys():
+        has = member.assigned.get(topic_id, {})
+        wanted = target.assignment.get(topic_id, frozenset()) if topic_id in target.subscribed else frozenset()
+        missing = wanted - has.keys()
+        own = member.revoking.get(topic_id, {})
+        gets = {index: target.epoch for index in missing if index in own or target.is_free(topic_id, index)}
+        must_wait = must_wait or len(gets) < len(missing)
+        if keeps := {index: since for index, since in has.items() if index in wanted}:
+            kept[topic_id] = keeps
+        if gives_up := {index: since for index, since in has.items() if index not in wanted}:
+            revoking[topic_id] = gives_up
+        if gets:
+            granted[topic_id] = gets
+    if revoking and _owns_any(claim, revoking):
+        return _enter(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    assigned = kept | {topic_id: {**kept.get(topic_id, {}), **gets} for topic_id, gets in granted.items()}
+    state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
+    return _enter(member, target.epoch, state, assigned, {})

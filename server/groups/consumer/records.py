@@ -1,0 +1,161 @@
+"""The records of consumer groups, from the tables and in the order in which Apache Kafka writes them.
+
+A change is a key and a value as messages. It is written down, and then applied to the tables (`replay`), as it will be
+when it is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ....protocol.messages.consumer_group_log import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
+    TopicPartitions,
+)
+from ....protocol.messages.consumer_offsets import GroupMetadataKey
+from .assignment import Assignment
+from .member import Member, Owned
+
+if TYPE_CHECKING:
+    from .group import ConsumerGroup, ResolvedRegex
+
+Change: TypeAlias = tuple[Any, Any]
+"""Key and value, as messages of `protocol.messages.consumer_group_log`; None deletes the key."""
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
+    return ConsumerGroupMetadataKey(group_id=group_id), ConsumerGroupMetadataValue(
+        epoch=epoch, metadata_hash=metadata_hash
+    )
+
+
+def classic_tombstone(group_id: str) -> Change:
+    """Deletes the classic group of that name."""
+    return GroupMetadataKey(group=group_id), None
+
+
+def old_metadata_tombstone(group_id: str) -> Change:
+    return ConsumerGroupPartitionMetadataKey(group_id=group_id), None
+
+
+def member_metadata(group_id: str, member: Member) -> Change:
+    return ConsumerGroupMemberMetadataKey(
+        group_id=group_id, member_id=member.member_id
+    ), ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(member.topic_names)),
+        subscribed_topic_regex=member.topic_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=member.classic,
+    )
+
+
+def target_metadata(group_id: str, epoch: int, now_ms: int) -> Change:
+    return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), ConsumerGroupTargetAssignmentMetadataValue(
+        assignment_epoch=epoch, assignment_timestamp=now_ms
+    )
+
+
+def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
+    return ConsumerGroupTargetAssignmentMemberKey(
+        group_id=group_id, member_id=member_id
+    ), ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=tuple(
+            TopicPartition(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+            for topic_id, partitions in sorted(assignment.items())
+        )
+    )
+
+
+def current_assignment(group_id: str, member: Member) -> Change:
+    return ConsumerGroupCurrentMemberAssignmentKey(
+        group_id=group_id, member_id=member.member_id
+    ), ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_topic_partitions(member.assigned),
+        partitions_pending_revocation=_topic_partitions(member.revoking),
+    )
+
+
+def regex(group_id: str, pattern: str, resolved: ResolvedRegex | None) -> Change:
+    """None deletes it."""
+    key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
+    if resolved is None:
+        return key, None
+    topics = tuple(sorted(resolved.topics))
+    return key, ConsumerGroupRegularExpressionValue(
+        topics=topics, version=resolved.version, timestamp=resolved.resolved_ms
+    )
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Change]:
+    return [
+        (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]
+
+
+def whole_group(group: ConsumerGroup) -> list[Change]:
+    """All that there is to know of a group, for one that came into being otherwise than by heartbeats."""
+    group_id, members = group.group_id, group.members.values()
+    return [
+        *(member_metadata(group_id, member) for member in members),
+        group_epoch(group_id, group.epoch, group.metadata_hash),
+        *(target(group_id, member.member_id, group.targets.get(member.member_id, {})) for member in members),
+        target_metadata(group_id, group.assignment_epoch, group.assignment_ms),
+        *(current_assignment(group_id, member) for member in members),
+    ]
+
+
+def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str]) -> list[Change]:
+    """What deletes a group with all its members."""
+    by_member = [member_tombstones(group_id, member_id) for member_id in member_ids]
+    return [
+        *(current for current, _, _ in by_member),
+        *(target for _, target, _ in by_member),
+        (ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(metadata for _, _, metadata in by_member),
+        *(regex(group_id, pattern, None) for pattern in regexes),
+        old_metadata_tombstone(group_id),
+        (ConsumerGroupMetadataKey(group_id=group_id), None),
+    ]
+
+
+def _topic_partitions(owned: Owned) -> tuple[TopicPartitions, ...]:
+    return tuple(
+        TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=tuple(epochs[one] for one in indexes))
+        for topic_id, epochs in sorted(owned.items())
+        for indexes in [tuple(sorted(epochs))]
+    )
+
+
+def owned_of(topics: Iterable[TopicPartitions], member_epoch: int) -> Owned:
+    """Read back what `current_assignment` has written; brokers before 4.3 left the epochs out."""
+    owned: dict[bytes, Mapping[int, int]] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs or ()
+        if len(epochs) != len(topic.partitions):
+            epochs = (max(member_epoch, 0),) * len(topic.partitions)
+        owned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return owned

@@ -1,0 +1,126 @@
+"""What each record of a consumer group does to its table: at a load, and right after it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ....protocol.messages.consumer_group_log import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from .group import ConsumerGroup, ResolvedRegex
+from .member import LEAVE_EPOCH, Member, MemberState
+from .records import owned_of
+
+
+def apply(group: ConsumerGroup, key: Any, value: Any) -> None:
+    """Change the table as the record says; a value of None deletes what the key names.
+
+    The tombstone of `ConsumerGroupMetadataKey` deletes the whole group and is for the shard to apply.
+    """
+    _APPLY[type(key)](group, key, value)
+
+
+def _group_epoch(group: ConsumerGroup, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue) -> None:
+    group.epoch = value.epoch
+    group.metadata_hash = value.metadata_hash
+
+
+def _old_metadata(group: ConsumerGroup, key: ConsumerGroupPartitionMetadataKey, value: object) -> None:
+    group.has_old_metadata = value is not None
+
+
+def _member(
+    group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+) -> None:
+    if value is None:
+        group.remove(key.member_id)
+        return
+    group.put(
+        replace(
+            group.members.get(key.member_id) or Member(key.member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=frozenset(value.subscribed_topic_names),
+            topic_regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=value.classic_member_metadata,
+        )
+    )
+
+
+def _target_metadata(
+    group: ConsumerGroup,
+    key: ConsumerGroupTargetAssignmentMetadataKey,
+    value: ConsumerGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    group.assignment_epoch = -1 if value is None else value.assignment_epoch
+    group.assignment_ms = 0 if value is None else value.assignment_timestamp
+
+
+def _target(
+    group: ConsumerGroup,
+    key: ConsumerGroupTargetAssignmentMemberKey,
+    value: ConsumerGroupTargetAssignmentMemberValue | None,
+) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = {one.topic_id: frozenset(one.partitions) for one in value.topic_partitions}
+
+
+def _current_assignment(
+    group: ConsumerGroup,
+    key: ConsumerGroupCurrentMemberAssignmentKey,
+    value: ConsumerGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is not None:
+            group.put(replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned={}, revoking={}))
+        return
+    states = MemberState.__members__.values()
+    group.put(
+        replace(
+            member or Member(key.member_id),
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if value.state in states else MemberState.UNKNOWN,
+            assigned=owned_of(value.assigned_partitions, value.member_epoch),
+            revoking=owned_of(value.partitions_pending_revocation, value.member_epoch),
+        )
+    )
+
+
+def _regex(
+    group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+) -> None:
+    resolved = None if value is None else ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+    group.resolve(key.regular_expression, resolved)
+
+
+_APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
+    ConsumerGroupMetadataKey: _group_epoch,
+    ConsumerGroupPartitionMetadataKey: _old_metadata,
+    ConsumerGroupMemberMetadataKey: _member,
+    ConsumerGroupTargetAssignmentMetadataKey: _target_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: _target,
+    ConsumerGroupCurrentMemberAssignmentKey: _current_assignment,
+    ConsumerGroupRegularExpressionKey: _regex,
+}

@@ -1,0 +1,133 @@
+"""Groups as administrators see them: described and listed. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages import consumer_group_describe as message
+from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from ...protocol.messages.list_groups import ListedGroup
+from .consumer.group import ConsumerGroup
+from .consumer.member import Member
+from .consumer.targets import preferred_assignor
+from .consumer.topics import TopicView
+from .group import ClassicGroup, GroupState
+from .kinds import Group
+
+# From this version of DescribeGroups on a group that does not exist is an error (KIP-1043).
+_GROUP_ID_NOT_FOUND_VERSION = 6
+# An id may be as long as a string can be, and must leave room for the words around it.
+_ID_CHARS_IN_MESSAGE = 1024
+# Member types of ConsumerGroupDescribe.
+_CLASSIC_MEMBER = 0
+_CONSUMER_MEMBER = 1
+
+
+def describe_classic(group_id: str, group: Group | None, version: int) -> DescribedGroup:
+    """State and members; their metadata and assignments only while the group is stable.
+
+    A group that does not exist, or is of another kind, is Dead, from version 6 of DescribeGroups on with
+    GROUP_ID_NOT_FOUND.
+    """
+    if not isinstance(group, ClassicGroup):
+        is_error = version >= _GROUP_ID_NOT_FOUND_VERSION
+        return DescribedGroup(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
+            error_message=_not_found(group_id, group, "classic") if is_error else None,
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+        )
+    protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol_name or "",
+        members=tuple(
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol_name),
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def describe_consumer(
+    group_id: str, group: Group | None, topics: TopicView, default_assignor: str
+) -> message.DescribedGroup:
+    """State, epochs and members of a consumer group; topics that are gone are left out.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND if it does not exist or is of another kind.
+    """
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(group_id, group, "consumer"))
+    members = group.members.values()
+    return message.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=preferred_assignor(members, default_assignor),
+        members=tuple(_described_member(group, member, topics) for member in members),
+    )
+
+
+def _described_member(group: ConsumerGroup, member: Member, topics: TopicView) -> message.Member:
+    has = {
+        topic_id: member.assigned.get(topic_id, {}).keys() | member.revoking.get(topic_id, {}).keys()
+        for topic_id in member.assigned.keys() | member.revoking.keys()
+    }
+    return message.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(member.topic_names)),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(has, topics),
+        target_assignment=_assignment(group.targets.get(member.member_id, {}), topics),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+    )
+
+
+def _assignment(partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView) -> message.Assignment:
+    return message.Assignment(
+        topic_partitions=tuple(
+            message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=tuple(sorted(indexes)))
+            for topic_id, indexes in sorted(partitions.items())
+            if (name := topics.name_of(topic_id)) is not None
+        )
+    )
+
+
+def list_groups(groups: Iterable[Group], states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+    """The groups in the given states and of the given types, no matter the case; none means all."""
+    wanted_states = {state.strip().lower() for state in states}
+    wanted_types = {kind.lower() for kind in types}
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=state,
+            group_type=group.type_name,
+        )
+        for group in groups
+        if not wanted_types or group.type_name in wanted_types
+        for state in [group.state_name]
+        if not wanted_states or state.lower() in wanted_states
+    ]
+
+
+def _not_found(group_id: str, group: Group | None, kind: str) -> str:
+    shown = group_id[:_ID_CHARS_IN_MESSAGE]
+    return f"Group {shown} not found." if group is None else f"Group {shown} is not a {kind} group."

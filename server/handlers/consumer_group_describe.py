@@ -1,0 +1,39 @@
+"""ConsumerGroupDescribe, API key 69, versions 0-1.
+
+Behaviour
+- State, epochs, members and assignments of consumer groups; a group of another kind is GROUP_ID_NOT_FOUND.
+- UNSUPPORTED_VERSION as in ConsumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from ..authorization import group_operations
+from ..connection import Context
+
+
+async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeResponse:
+    body: ConsumerGroupDescribeRequest = request.body
+    groups = (_describe(ctx, group_id) for group_id in body.group_ids)
+    if body.include_authorized_operations:
+        allowed = group_operations()
+        groups = (one if one.error_code else replace(one, authorized_operations=allowed) for one in groups)
+    return ConsumerGroupDescribeResponse(groups=tuple(groups))
+
+
+def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+    groups = ctx.broker.groups
+    try:
+        groups.check_consumer_protocol()
+        groups.check_coordinates(ctx.node, group_id)
+        return groups.coordinator.describe_consumer_group(group_id)
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)

@@ -1,0 +1,28 @@
+"""ConsumerGroupHeartbeat, API key 68, versions 0-1.
+
+Behaviour
+- A member of a consumer group joins (epoch 0), stays, or leaves (-1; a static one that will be back, -2); the rules are
+  in `groups.consumer.protocol`.
+- Served while the feature `group.version` is 1 and `group.coordinator.rebalance.protocols` names "consumer"; else
+  UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ..connection import Context
+from ..groups.classic import Caller
+
+
+async def handle(ctx: Context, request: Request) -> ConsumerGroupHeartbeatResponse:
+    body: ConsumerGroupHeartbeatRequest = request.body
+    caller = Caller(request.client_id or "", f"/{ctx.client_host}", request.version)
+    groups = ctx.broker.groups
+    try:
+        groups.check_consumer_protocol()
+        coordinator = await groups.route(ctx.node, body.group_id)
+        return coordinator.consumer_heartbeat(body, caller, ctx.broker.clock.now_ms())
+    except KafkaError as error:
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
