@@ -1,33 +1,83 @@
-"""Which topics the members of a consumer group subscribe to, read from the metadata that they bring along.
+"""The blobs that classic consumers bring along and take away, where the broker has to look into them.
 
-The coordinator passes that metadata on unread to the leader; it looks into it only so that offsets of topics in use
-neither expire nor can be deleted. Only the fields of version 0 are read, which no later version moves.
+It does so only to learn which topics are in use, so that their offsets neither expire nor can be deleted, and for
+members of both protocols in one group (KIP-848). Each blob begins with a version; one that is newer than those known is
+read as the newest of them, as later versions only add fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from struct import Struct
+from typing import Any
 
 from ...protocol.errors import ProtocolError
-from ...protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from ...protocol.wire import codec
+from ...protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from ...protocol.wire import Parts, codec
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 _VERSION = Struct(">h")
-_SUBSCRIPTION = codec(ConsumerProtocolSubscription, 0, False)
+_NEWEST_VERSION = 3
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """The topics of all members together; None if any member's metadata is not of that format."""
     topics: set[str] = set()
     for blob in metadata:
-        if len(blob) < _VERSION.size or _VERSION.unpack_from(blob)[0] < 0:
-            return None
         try:
-            subscription, _ = _SUBSCRIPTION.read(memoryview(blob), _VERSION.size)
+            # No later version moves the fields of the first.
+            subscription: ConsumerProtocolSubscription = _read(ConsumerProtocolSubscription, blob, newest=0)
         except ProtocolError:
             return None
         topics.update(subscription.topics)
     return frozenset(topics)
+
+
+def read_subscription(blob: bytes) -> ConsumerProtocolSubscription:
+    """What a member subscribes to. ProtocolError if the blob is something else."""
+    subscription: ConsumerProtocolSubscription = _read(ConsumerProtocolSubscription, blob)
+    return subscription
+
+
+def read_assignment(blob: bytes) -> ConsumerProtocolAssignment:
+    """What a leader gave a member; nothing if the blob is empty. ProtocolError if it is something else."""
+    if not blob:
+        return ConsumerProtocolAssignment()
+    assignment: ConsumerProtocolAssignment = _read(ConsumerProtocolAssignment, blob)
+    return assignment
+
+
+def write_assignment(subscription: bytes, partitions: Mapping[str, Collection[int]]) -> bytes:
+    """What a member takes away, in the version in which it has sent its `subscription`.
+
+    Raises:
+        ProtocolError: That is something else.
+    """
+    version = min(_version_of(subscription), _NEWEST_VERSION)
+    parts = Parts()
+    parts.tail += _VERSION.pack(version)
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=tuple(
+            TopicPartition(topic=topic, partitions=tuple(sorted(indexes)))
+            for topic, indexes in sorted(partitions.items())
+        )
+    )
+    codec(ConsumerProtocolAssignment, version, False).write(message, parts)
+    return bytes(parts.tail)
+
+
+def _version_of(blob: bytes) -> int:
+    version: int = _VERSION.unpack_from(blob)[0] if len(blob) >= _VERSION.size else -1
+    if version < 0:
+        raise ProtocolError(f"version {version} of the consumer protocol")
+    return version
+
+
+def _read(cls: type[Any], blob: bytes, newest: int = _NEWEST_VERSION) -> Any:
+    message, _ = codec(cls, min(_version_of(blob), newest), False).read(memoryview(blob), _VERSION.size)
+    return message

@@ -8,13 +8,17 @@ Called by `protocol` when a member of the consumer protocol joins a classic grou
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ....protocol.messages.consumer_group_log import ClassicMemberMetadata, ClassicProtocol
+from ....protocol.messages.consumer_group_log import ClassicMemberMetadata
+from ....protocol.messages.consumer_group_log import ClassicProtocol as SupportedProtocol
+from ....protocol.messages.consumer_protocol import TopicPartition
 from ...coordination.store import RecordStore
-from .. import classic, group
+from ..classic import ClassicProtocol
+from ..group import ClassicGroup, GroupState
+from ..group import Member as ClassicMember
 from ..records import group_key, group_value, write_record
 from ..settings import GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription, write_assignment
@@ -35,14 +39,14 @@ class Migration:
     """The rules of changing over; the state is all in the groups."""
 
     def __init__(
-        self, settings: GroupSettings, store: RecordStore, topics: TopicView, rules: classic.ClassicProtocol
+        self, settings: GroupSettings, store: RecordStore, topics: TopicView, classic: ClassicProtocol
     ) -> None:
         self._settings = settings
         self._store = store
         self._topics = topics
-        self._classic = rules
+        self._classic = classic
 
-    def upgraded(self, old: group.ClassicGroup) -> ConsumerGroup:
+    def upgraded(self, old: ClassicGroup) -> ConsumerGroup:
         """The consumer group that a classic group with members becomes; nothing has changed yet.
 
         Its members are in the epoch that was their generation, with the partitions that their leader gave them.
@@ -50,17 +54,17 @@ class Migration:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND: it may not, or cannot, change.
         """
-        problem = self._upgrade_problem(old)
-        if problem is None:
-            try:
+        try:
+            problem = self._upgrade_problem(old)
+            if problem is None:
                 return self._upgraded(old)
-            except ProtocolError as error:
-                problem = f"the embedded consumer protocol is malformed: {error}"
+        except ProtocolError as error:
+            problem = f"the embedded consumer protocol is malformed: {error}"
         message = f"Cannot upgrade classic group {old.group_id} to consumer group because {problem}."
         log.info("%s", message)
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
-    def _upgrade_problem(self, old: group.ClassicGroup) -> str | None:
+    def _upgrade_problem(self, old: ClassicGroup) -> str | None:
         if not self._settings.may_upgrade:
             return "online upgrade is disabled"
         if old.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -71,14 +75,14 @@ class Migration:
             return "an unsupported custom assignor is in use"
         return None
 
-    def _upgraded(self, old: group.ClassicGroup) -> ConsumerGroup:
+    def _upgraded(self, old: ClassicGroup) -> ConsumerGroup:
         new = ConsumerGroup(old.group_id, old.partition)
         new.epoch = new.assignment_epoch = old.generation
         # No protocol is chosen before the first rebalance is over.
         protocol_name = old.protocol_name or old.select_protocol()
         for member in old.members.values():
             subscription = read_subscription(member.metadata(protocol_name))
-            target = self._by_id(read_assignment(member.assignment).assigned_partitions)
+            target = self.by_id(read_assignment(member.assignment).assigned_partitions)
             new.targets[member.member_id] = target
             new.put(
                 Member(
@@ -91,13 +95,11 @@ class Migration:
                     client_id=member.client_id,
                     client_host=member.client_host,
                     topic_names=frozenset(subscription.topics),
-                    assigned={
-                        topic_id: dict.fromkeys(indexes, old.generation) for topic_id, indexes in target.items()
-                    },
+                    assigned={topic_id: dict.fromkeys(indexes, old.generation) for topic_id, indexes in target.items()},
                     classic=ClassicMemberMetadata(
                         session_timeout_ms=member.session_timeout_ms,
                         supported_protocols=tuple(
-                            ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols
+                            SupportedProtocol(name=name, metadata=metadata) for name, metadata in member.protocols
                         ),
                     ),
                 )
@@ -119,12 +121,12 @@ class Migration:
         return True
 
     def downgrade(
-        self, shard: Shard, old: ConsumerGroup, targets: Mapping[Member, Assignment], now_ms: int
-    ) -> group.ClassicGroup:
+        self, shard: Shard, old: ConsumerGroup, staying: Sequence[tuple[Member, Assignment]], now_ms: int
+    ) -> ClassicGroup:
         """Make a stable classic group of some members, in the generation that was the group's epoch.
 
         Args:
-            targets: The members that stay, all of them classic, and what each should have.
+            staying: The members of the new group, all of them classic, and what each should have.
 
         Raises:
             KafkaError: The partition cannot be written; nothing has changed. UNKNOWN_SERVER_ERROR: what a member brought
@@ -132,12 +134,12 @@ class Migration:
         """
         new = self._classic.new_group(old.group_id, old.partition, now_ms)
         new.generation = old.epoch
-        for member in targets:
+        for member, _ in staying:
             assert member.classic is not None
             new.add(
                 self._classic.adopt(
                     new,
-                    group.Member(
+                    ClassicMember(
                         member.member_id,
                         group_instance_id=member.instance_id,
                         client_id=member.client_id,
@@ -150,19 +152,17 @@ class Migration:
                 )
             )
         new.protocol_name = new.select_protocol()
-        new.state = group.GroupState.STABLE
+        new.state = GroupState.STABLE
         new.read_subscriptions()
-        for member, target in targets.items():
+        for member, target in staying:
             classic_member = new.members[member.member_id]
             classic_member.assignment = self.assignment(classic_member.metadata(new.protocol_name), target)
         assignments = {one.member_id: one.assignment for one in new.members.values()}
-        deleted = tombstones(old.group_id, old.members, old.regexes)
-        written = [*(write_record(*change) for change in deleted)]
-        written.append((group_key(new.group_id), group_value(new, assignments)))
-        self._store.append(shard.partition, written, now_ms)
+        deleted = [write_record(*change) for change in tombstones(old.group_id, old.members, old.regexes)]
+        made = group_key(new.group_id), group_value(new, assignments)
+        self._store.append(shard.partition, [*deleted, made], now_ms)
         shard.groups[new.group_id] = new
-        for classic_member in new.members.values():
-            self._classic.rebalancing.keep_alive(classic_member, now_ms)
+        self._classic.loaded(new, now_ms)
         log.info("group %s: downgraded to a classic group in generation %d", new.group_id, new.generation)
         return new
 
@@ -178,3 +178,11 @@ class Migration:
             return write_assignment(subscription, by_name)
         except ProtocolError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+
+    def by_id(self, topics: Iterable[TopicPartition]) -> dict[bytes, frozenset[int]]:
+        """What a classic consumer names, by topic id; topics that are gone are left out."""
+        known: dict[bytes, frozenset[int]] = {}
+        for topic in topics:
+            if topic.partitions and (topic_id := self._topics.id_of(topic.topic)) is not None:
+                known[topic_id] = known.get(topic_id, frozenset()) | frozenset(topic.partitions)
+        return known
