@@ -23,6 +23,9 @@ from .shard import TransactionShard
 
 log = logging.getLogger("ottla.transactions")
 
+# A transaction may have written to thousands.
+PARTITIONS_IN_MESSAGE = 5
+
 Persist = Callable[[TransactionShard, TransactionMetadata, int], None]
 """Write metadata down, then put it into the shard's table; raises KafkaError with the table as it was."""
 
@@ -91,6 +94,7 @@ class Endings:
             next_producer_id = self._take_producer_id()
         self._persist(shard, metadata.prepared(decision, client_version, next_producer_id, now_ms), now_ms)
         self._finish(shard, metadata.transactional_id, now_ms)
+        self._tell_of_delay(shard, metadata.transactional_id)
 
     def fence(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
         """Abort an open transaction under an epoch that its producer does not have.
@@ -115,6 +119,7 @@ class Endings:
             if shard.transactions[transactional_id].is_prepared:
                 log.info("writing the markers of %s, which was decided before", transactional_id)
                 self._finish(shard, transactional_id, now_ms)
+                self._tell_of_delay(shard, transactional_id)
             else:
                 self.watch(now_ms)
 
@@ -130,7 +135,7 @@ class Endings:
                 self._persist(shard, metadata.completed(now_ms), now_ms)
                 return
             except KafkaError as error:
-                log.warning("%s cannot be closed yet: %s", transactional_id, error)
+                log.debug("%s cannot be closed yet: %s", transactional_id, error)
         if self._retry.due_ms is None:
             self._deadlines.set(self._retry, now_ms + MARKER_RETRY_MS)
 
@@ -148,9 +153,17 @@ class Endings:
         except KafkaError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 return True
-            log.warning("%s does not take the marker of %s: %s", topic_partition, metadata.transactional_id, error)
+            log.debug("%s does not take the marker of %s: %s", topic_partition, metadata.transactional_id, error)
             return False
         return True
+
+    @staticmethod
+    def _tell_of_delay(shard: TransactionShard, transactional_id: str) -> None:
+        """Log a transaction that could not be closed at once; trying again, which goes on for long, says nothing."""
+        metadata = shard.transactions[transactional_id]
+        if metadata.is_prepared:
+            partitions = [str(one) for one in sorted(metadata.partitions)[:PARTITIONS_IN_MESSAGE]]
+            log.warning("%s is decided, its markers wait for %s", transactional_id, ", ".join(partitions) or "the log")
 
     def _try_again(self, now_ms: int) -> None:
         for shard, metadata in self._open():

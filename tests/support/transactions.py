@@ -1,0 +1,212 @@
+"""Transaction coordination without broker, disk or clock: a coordinator whose time the test moves.
+
+transactions = Transactions()
+producer = transactions.init("x")
+transactions.add("x", producer, A0)
+transactions.end("x", producer, commit=True)
+assert transactions.markers.of(A0) == [Marker(producer.producer_id, 1, commit=True)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.coordination.store import Pair, Producer
+from ottla.server.transactions.coordinator import TransactionCoordinator
+from ottla.server.transactions.metadata import TransactionMetadata, TransactionState
+from ottla.server.transactions.records import TransactionRecord, read_record
+from ottla.server.transactions.settings import MARKER_RETRY_MS, TransactionSettings
+from ottla.storage.paths import TopicPartition
+from support.groups import MemoryStore
+
+A0 = TopicPartition("a", 0)
+A1 = TopicPartition("a", 1)
+B0 = TopicPartition("b", 0)
+
+TIMEOUT_MS = 60_000
+SWEEP_MS = 10_000
+
+
+class Marker(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int = 0
+    transaction_version: int = 2
+
+
+class PowerLossError(Exception):
+    """The process ended here."""
+
+
+class Power:
+    """Lets `steps` writes through and no more; None: all."""
+
+    def __init__(self, steps: int | None = None) -> None:
+        self.steps = steps
+        self.used = 0
+
+    def use(self) -> None:
+        if self.steps == self.used:
+            raise PowerLossError
+        self.used += 1
+
+
+class Markers:
+    """Where markers are written: all data partitions."""
+
+    def __init__(self, power: Power) -> None:
+        self.written: list[tuple[TopicPartition, Marker]] = []
+        self.refusing: set[TopicPartition] = set()
+        """Partitions that no node leads."""
+        self.deleted: set[TopicPartition] = set()
+        self.power = power
+
+    def __call__(
+        self,
+        topic_partition: TopicPartition,
+        /,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> None:
+        if topic_partition in self.deleted:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted")
+        if topic_partition in self.refusing:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no leader")
+        self.power.use()
+        marker = Marker(producer_id, producer_epoch, commit, coordinator_epoch, transaction_version)
+        self.written.append((topic_partition, marker))
+
+    def of(self, topic_partition: TopicPartition) -> list[Marker]:
+        return [marker for partition, marker in self.written if partition == topic_partition]
+
+
+class TransactionStore(MemoryStore):
+    """`__transaction_state` in memory."""
+
+    def __init__(self, power: Power, partition_count: int = 4) -> None:
+        super().__init__(partition_count)
+        self.power = power
+
+    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
+        self.power.use()
+        return super().append(partition, records, now_ms, producer=producer)
+
+    def history(self, transactional_id: str) -> list[TransactionMetadata | None]:
+        """What was ever written down about an id; None for a tombstone."""
+        return [one.metadata for one in self._all() if one.transactional_id == transactional_id]
+
+    def _all(self) -> Iterator[TransactionRecord]:
+        for partition in range(len(self.partitions)):
+            for record in self.records(partition):
+                found = read_record(record.key, record.value)
+                assert found is not None
+                yield found
+
+
+class Transactions:
+    """A coordinator over a store in memory. A restart is another one over the same store and markers.
+
+    Args:
+        version: The finalized transaction.version.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: int = 2,
+        after: Transactions | None = None,
+        power: Power | None = None,
+        settings: TransactionSettings | None = None,
+    ) -> None:
+        power = power or Power()
+        self.version = version
+        self.settings = settings or (after.settings if after else TransactionSettings())
+        self.now_ms = after.now_ms if after else 1_000_000
+        self.store = after.store if after else TransactionStore(power)
+        self.markers = after.markers if after else Markers(power)
+        self.store.power = self.markers.power = power
+        self.producer_ids = after.producer_ids if after else count(1000)
+        self.coordinator = TransactionCoordinator(
+            self.settings,
+            self.store,
+            write_marker=self.markers,
+            take_producer_id=lambda: next(self.producer_ids),
+            transaction_version=version,
+        )
+        self.coordinator.open(len(self.store.partitions))
+        for partition in range(len(self.store.partitions)):
+            self.load(partition)
+
+    def load(self, partition: int) -> None:
+        shard = self.coordinator.shards[partition]
+        try:
+            shard.replay(self.store.read(partition, 0).read())
+        except KafkaError as error:
+            self.coordinator.fail(shard, error)
+        else:
+            self.coordinator.activate(shard, self.now_ms)
+
+    @property
+    def client_version(self) -> int:
+        """The transaction version that clients speak: 2 where the cluster does, 0 else, as in the wire versions."""
+        return 2 if self.version == 2 else 0
+
+    def init(self, transactional_id: str, timeout_ms: int = TIMEOUT_MS, expected: Producer | None = None) -> Producer:
+        return self.coordinator.init_producer_id(transactional_id, timeout_ms, expected, self.now_ms)
+
+    def init_until_done(self, transactional_id: str, expected: Producer | None = None) -> Producer:
+        """As clients do: ask again after CONCURRENT_TRANSACTIONS."""
+        for _ in range(10):
+            try:
+                return self.init(transactional_id, expected=expected)
+            except KafkaError as error:
+                assert error.code is ErrorCode.CONCURRENT_TRANSACTIONS, error
+                self.advance(MARKER_RETRY_MS)
+        raise AssertionError("never done")
+
+    def add(self, transactional_id: str, producer: Producer, *partitions: TopicPartition) -> None:
+        self.coordinator.add_partitions(transactional_id, producer, partitions, self.client_version, self.now_ms)
+
+    def verify(self, transactional_id: str, producer: Producer, *partitions: TopicPartition) -> list[TopicPartition]:
+        return self.coordinator.verify_partitions(transactional_id, producer, partitions)
+
+    def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> Producer:
+        return self.coordinator.end_transaction(transactional_id, producer, commit, self.client_version, self.now_ms)
+
+    def metadata(self, transactional_id: str) -> TransactionMetadata:
+        return self.coordinator.shard_of(transactional_id).transactions[transactional_id]
+
+    def state(self, transactional_id: str) -> TransactionState:
+        return self.metadata(transactional_id).state
+
+    def knows(self, transactional_id: str) -> bool:
+        return transactional_id in self.coordinator.shard_of(transactional_id).transactions
+
+    def producer(self, transactional_id: str) -> Producer:
+        metadata = self.metadata(transactional_id)
+        return Producer(metadata.producer_id, metadata.producer_epoch)
+
+    def advance(self, by_ms: int) -> None:
+        """Move the time, stopping wherever something is due."""
+        end_ms = self.now_ms + by_ms
+        while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            self.coordinator.run_due(self.now_ms)
+        self.now_ms = end_ms
+
+
+def code_of(request: Callable[[], object]) -> ErrorCode:
+    """What a request is answered with."""
+    try:
+        request()
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
