@@ -57,6 +57,16 @@ def _is_migration_policy(text: str) -> bool:
 class BrokerOptions:
     """Typed values of the options that Ottla acts on."""
 
+    add_partitions_to_txn_retry_backoff_max_ms: int = option(
+        _INT,
+        100,
+        at_least(0),
+        "How long a produce request may wait for its producer's last transaction to be closed.",
+        update=_FIXED,
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = option(
+        _INT, 20, at_least(1), "How often it looks whether that is so.", update=_FIXED
+    )
     advertised_listeners: tuple[str, ...] | None = option(
         _LIST,
         None,
@@ -288,6 +298,9 @@ class BrokerOptions:
     )
     transaction_max_timeout_ms: int = option(
         _INT, 900_000, at_least(1), "Longest transaction timeout that a producer may ask for.", update=_FIXED
+    )
+    transaction_partition_verification_enable: bool = option(
+        _BOOLEAN, True, None, "Check that a partition is in the transaction before a first batch of it is appended."
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = option(
         _INT, _HOUR_MS, at_least(1), "How often transactional ids are looked at for those to forget.", update=_FIXED

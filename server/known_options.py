@@ -43,8 +43,6 @@ def _check(bound: str) -> Check:
 
 
 _TABLE = """\
-add.partitions.to.txn.retry.backoff.max.ms INT read-only 100 0..
-add.partitions.to.txn.retry.backoff.ms INT read-only 20 1..
 alter.config.policy.class.name CLASS read-only -
 alter.log.dirs.replication.quota.window.num INT read-only 11 1..
 alter.log.dirs.replication.quota.window.size.seconds INT read-only 1 1..
@@ -298,7 +296,6 @@ ssl.truststore.location STRING per-broker -
 ssl.truststore.password PASSWORD per-broker -
 ssl.truststore.type STRING per-broker JKS
 telemetry.max.bytes INT read-only 1048576 1..
-transaction.partition.verification.enable BOOLEAN cluster-wide true
 transaction.state.log.load.buffer.size INT read-only 5242880 1..
 transaction.two.phase.commit.enable BOOLEAN read-only false
 unclean.leader.election.interval.ms LONG read-only,hidden 300000 1..

@@ -8,6 +8,9 @@ Behaviour
 - With `flush.messages` the answer waits for the sync that makes it true.
 - A batch that takes long to check is checked in a worker thread. The connection's next request waits for it, so the
   order of its batches is kept; other connections do not.
+- The first batch of a transaction in a partition needs the transaction coordinator's word (KIP-890); from version 12 on
+  it is what adds the partition to the transaction. While the transaction before is being closed the request is held for
+  `add.partitions.to.txn.retry.backoff.max.ms`, then answered CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ from ...storage.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
 from ...storage.validation import CheckedBatch
 from ..connection import Context
 from ..routing import NotLeaderError, endpoints, led_partition
+from ..transactions.verification import UnverifiedError
+from ..transactions.writes import TransactionalWrites, transactional_writes
 
 # From this version on topics are named by id.
 TOPIC_IDS = 13
@@ -50,13 +55,17 @@ LOG_START_UNTOLD = (
 
 # Position and bits of the attributes in a batch's header (record batch, magic 2).
 ATTRIBUTES_LOW_BYTE = 22
-CODEC_MASK, ZSTD, TRANSACTIONAL = 0x07, 4, 0x10
+CODEC_MASK, ZSTD = 0x07, 4
 
 
 async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     by_id = request.version >= TOPIC_IDS
     leaders: set[int] = set()
+    try:
+        writes = transactional_writes(ctx.broker, body, request.version)
+    except KafkaError as error:
+        return _refused(body, error)
     responses = [
         TopicProduceResponse(
             name=topic.name,
@@ -64,7 +73,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
             partition_responses=tuple(
                 [
                     await _append(
-                        ctx, request.version, body.acks, topic.topic_id if by_id else topic.name, data, leaders
+                        ctx, request.version, body.acks, topic.topic_id if by_id else topic.name, data, leaders, writes
                     )
                     for data in topic.partition_data
                 ]
@@ -90,13 +99,32 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     )
 
 
+def _refused(body: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+    """The same refusal of every partition."""
+    if body.acks == 0:
+        raise ProtocolError(f"acks=0 produce failed with {error}")
+    return ProduceResponse(
+        responses=tuple(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=tuple(
+                    PartitionProduceResponse(
+                        index=data.index, error_code=error.code, base_offset=-1, error_message=error.message
+                    )
+                    for data in topic.partition_data
+                ),
+            )
+            for topic in body.topic_data
+        )
+    )
+
+
 def _check_attributes(records: memoryview, version: int) -> None:
     """Refuse what the batch's attributes say and this request must not carry; looks at one byte."""
     if len(records) < HEADER_BYTES:
         return  # The log says what is wrong with it.
     attributes = records[ATTRIBUTES_LOW_BYTE]
-    if attributes & TRANSACTIONAL:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open: transactions are not served yet")
     if attributes & CODEC_MASK == ZSTD and version < ZSTD_SINCE:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -105,7 +133,13 @@ def _check_attributes(records: memoryview, version: int) -> None:
 
 
 async def _append(
-    ctx: Context, version: int, acks: int, topic: str | bytes, data: PartitionProduceData, leaders: set[int]
+    ctx: Context,
+    version: int,
+    acks: int,
+    topic: str | bytes,
+    data: PartitionProduceData,
+    leaders: set[int],
+    writes: TransactionalWrites | None,
 ) -> PartitionProduceResponse:
     """Append one partition's records, durably where the topic asks for it; every refusal becomes that partition's error."""
     broker = ctx.broker
@@ -131,6 +165,8 @@ async def _append(
             )
         checked: memoryview | CheckedBatch = records
         while True:
+            if writes is not None:
+                await writes.check(partition.topic_partition)
             try:
                 done = log.append(
                     checked, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
@@ -187,4 +223,6 @@ async def _append(
 
 def _log_start(log: Log | None, error: KafkaError) -> int:
     """What the answer to a refusal says of the log start: Apache Kafka names it when the log itself refused."""
-    return -1 if log is None or error.code in LOG_START_UNTOLD else log.log_start_offset
+    if log is None or error.code in LOG_START_UNTOLD or isinstance(error, UnverifiedError):
+        return -1
+    return log.log_start_offset

@@ -1,0 +1,131 @@
+"""Whether a partition may take a batch of a transaction: asked of the transaction coordinator before the first one.
+
+Without the question, a batch that arrives after its transaction was aborted would open one that nobody ends, and hold
+back all readers of committed records. Answer and append belong into one turn of the event loop, so that no marker can
+come between. Once a batch of the transaction is in the partition, its producer state answers.
+
+    ability    its requests                          the coordinator         TRANSACTION_ABORTABLE becomes
+    OLD        Produce to 10, TxnOffsetCommit to 3   checks                  INVALID_TXN_STATE
+    ABORTABLE  Produce 11, TxnOffsetCommit 4         checks                  what it is
+    ADDING     Produce 12, TxnOffsetCommit 5         adds the partition      what it is
+
+Source: KIP-890, parts 1 (checking) and 2 (adding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.paths import TopicPartition
+from ..coordination.store import Producer
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+NOT_NOW = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Answers of the coordinator after which the same batch may be taken later."""
+
+
+class Ability(Enum):
+    """What the version of a request tells of its client; see the module."""
+
+    OLD = "old"
+    ABORTABLE = "abortable"
+    ADDING = "adding"
+
+
+class UnverifiedError(KafkaError):
+    """The coordinator's no, or that of a partition that has seen a later epoch."""
+
+
+class Verification:
+    """The transactional batches of one request: one producer, one batch for each partition.
+
+    Args:
+        sequences: The batches' base sequences. Other partitions have plain batches, or none.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        transactional_id: str,
+        producer: Producer,
+        ability: Ability,
+        sequences: Mapping[TopicPartition, int],
+    ) -> None:
+        self._broker = broker
+        self._transactional_id = transactional_id
+        self._producer = producer
+        self._ability = ability
+        self._sequences = sequences
+        self._has_asked = False
+
+    def check(self, topic_partition: TopicPartition) -> None:
+        """Return if what the request has for this partition may be appended, in this very turn.
+
+        Raises:
+            UnverifiedError: INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE (to old clients
+                INVALID_TXN_STATE), or one of NOT_NOW: until the batch is written, no later one of its producer is.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        adds = self._ability is Ability.ADDING
+        if topic_partition not in self._sequences:
+            return
+        if not adds and not self._broker.config.transaction_partition_verification_enable:
+            return
+        if not self._begin(topic_partition):
+            return
+        try:
+            if error := self._ask(topic_partition, add=adds).get(topic_partition):
+                raise error
+        except KafkaError as error:
+            translated = self._translate(error)
+            if translated.code not in NOT_NOW:
+                producers = self._broker.topics.partition(*topic_partition).log.producers
+                producers.end_verification(self._producer.producer_id)
+            raise translated from error
+
+    def _begin(self, topic_partition: TopicPartition) -> bool:
+        """Whether the coordinator must be asked about the partition."""
+        log = self._broker.topics.partition(*topic_partition).log
+        try:
+            return log.producers.begin_verification(
+                *self._producer,
+                self._sequences[topic_partition],
+                bumps_epoch=self._ability is Ability.ADDING,
+                now_ms=self._broker.clock.now_ms(),
+            )
+        except KafkaError as error:
+            raise UnverifiedError(error.code, error.message) from error
+
+    def _ask(self, topic_partition: TopicPartition, *, add: bool) -> dict[TopicPartition, KafkaError]:
+        """The first time all partitions of the request are added: one record in the coordinator's log, not one each."""
+        asked = [topic_partition]
+        if add and not self._has_asked:
+            asked += [other for other in self._sequences if other != topic_partition and self._is_wanted(other)]
+        self._has_asked = True
+        return self._broker.transactions.verify(self._transactional_id, *self._producer, asked, add=add)
+
+    def _is_wanted(self, topic_partition: TopicPartition) -> bool:
+        try:
+            return self._begin(topic_partition)
+        except KafkaError:
+            return False  # It is told when its turn comes.
+
+    def _translate(self, error: KafkaError) -> UnverifiedError:
+        code = error.code
+        if code is ErrorCode.PRODUCER_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH  # the word for it that producers expect in these answers
+        elif code is ErrorCode.TRANSACTION_ABORTABLE and self._ability is Ability.OLD:
+            code = ErrorCode.INVALID_TXN_STATE
+        return UnverifiedError(code, error.message)

@@ -1,0 +1,125 @@
+"""The batches of a Produce request that belong to a transaction, and the transaction coordinator's word on them.
+
+`verification` says which they are and what it takes to ask; this file knows Produce: what it carries, how long it may
+wait, and which errors its clients understand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
+from ...protocol.messages.produce import ProduceRequest, TopicProduceData
+from ...protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
+from ...storage.paths import TopicPartition
+from ..coordination.store import Producer
+from .verification import NOT_NOW, Ability, UnverifiedError, Verification
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+# First versions that name topics by id, whose clients understand TRANSACTION_ABORTABLE, and that add partitions.
+_TOPIC_IDS_SINCE = 13
+_ABORTABLE_SINCE = 11
+_ADDING_SINCE = 12
+
+_ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
+
+
+class TransactionalWrites:
+    """What one Produce request writes in a transaction."""
+
+    def __init__(self, broker: Broker, verification: Verification, *, waits: bool) -> None:
+        self._broker = broker
+        self._verification = verification
+        self._waits = waits
+        self._until_ms = broker.clock.now_ms() + broker.config.add_partitions_to_txn_retry_backoff_max_ms
+
+    async def check(self, topic_partition: TopicPartition) -> None:
+        """Return in the turn of the event loop in which the batch for this partition may be appended.
+
+        From version 12 on a producer need not wait for the end of its last transaction before it writes to the next;
+        the request waits instead, a little.
+
+        Raises:
+            UnverifiedError: What to tell the client.
+        """
+        while True:
+            try:
+                return self._verification.check(topic_partition)
+            except UnverifiedError as error:
+                is_waiting = self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+                if not is_waiting or self._broker.clock.now_ms() >= self._until_ms:
+                    raise self._translated(error) from error
+            clock, backoff_ms = self._broker.clock, self._broker.config.add_partitions_to_txn_retry_backoff_ms
+            await clock.sleep_until(clock.now_ms() + backoff_ms)
+
+    def _translated(self, error: UnverifiedError) -> UnverifiedError:
+        """What clients of this version try again for, or do not, as they should."""
+        if error.code is ErrorCode.INVALID_TXN_STATE:
+            return UnverifiedError(error.code, f"Partition was not added to the transaction: {error.message}")
+        if error.code not in NOT_NOW or (self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS):
+            return error
+        return UnverifiedError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error}",
+        )
+
+
+def transactional_writes(broker: Broker, body: ProduceRequest, version: int) -> TransactionalWrites | None:
+    """What a request writes in a transaction; None if it has no such batch.
+
+    Raises:
+        KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED (batches of a transaction, and no transactional id),
+            INVALID_PRODUCER_ID_MAPPING (of several producers).
+    """
+    found = [
+        (topic, data.index, batch)
+        for topic in body.topic_data
+        for data in topic.partition_data
+        if (batch := _transactional_batch(data.records)) is not None
+    ]
+    if not found:
+        return None
+    if body.transactional_id is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"
+        )
+    with_producer = [(topic, index, batch) for topic, index, batch in found if batch.has_producer]
+    producers = {Producer(batch.producer_id, batch.producer_epoch) for _, _, batch in with_producer}
+    if not producers:
+        return None
+    if len(producers) > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+        )
+    ability = Ability.ADDING if version >= _ADDING_SINCE else Ability.OLD
+    if version == _ABORTABLE_SINCE:
+        ability = Ability.ABORTABLE
+    sequences = {}
+    for topic, index, batch in with_producer:
+        name = _name(broker, topic, version)
+        if name is not None:
+            sequences[TopicPartition(name, index)] = batch.base_sequence
+    verification = Verification(broker, body.transactional_id, producers.pop(), ability, sequences)
+    return TransactionalWrites(broker, verification, waits=ability is Ability.ADDING)
+
+
+def _transactional_batch(records: object) -> RecordBatch | None:
+    """The header of the first batch in `records` if it belongs to a transaction. The log says what is wrong with it."""
+    if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:
+        return None
+    if not records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+        return None  # Nearly every batch: one byte tells.
+    try:
+        batch = RecordBatch(records)
+    except CorruptRecordError:
+        return None
+    return batch
+
+
+def _name(broker: Broker, topic: TopicProduceData, version: int) -> str | None:
+    if version < _TOPIC_IDS_SINCE:
+        return topic.name
+    known = broker.topics.by_id(topic.topic_id)
+    return None if known is None else known.name
