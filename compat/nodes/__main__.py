@@ -1,7 +1,8 @@
 """Three broker ids in one process: clients spread over them, and are sent on when they ask the wrong one.
 
 Starts `ottla serve --nodes 3`; a topic with 6 partitions and 3 replicas is written and read with kafka-python and
-confluent-kafka. Apache Kafka is not run here: it would need three machines' worth of memory.
+confluent-kafka, then nodes stop and start under them. Apache Kafka is not run here: it would need three machines' worth
+of memory.
 """
 
 import struct
@@ -18,6 +19,7 @@ from ..support.ottla_process import OttlaProcess
 from ..support.raw import RawConnection, produce_body, produce_result
 from ..support.records import one_record_batch
 from ..support.suite import NotRunError, Options, Suite, run_suite
+from .failover import failover
 
 NODES, PARTITIONS, RECORDS = 3, 6, 3_000
 NOT_LEADER_OR_FOLLOWER, NOT_COORDINATOR = 6, 16
@@ -36,6 +38,7 @@ def body(suite: Suite, options: Options) -> None:
         read_with_kafka_python(suite, broker.addresses, expected)
         read_with_confluent(suite, broker.addresses, expected)
         leaders_after(suite, broker, leaders)
+        failover(suite, broker)
 
 
 def create(suite: Suite, bootstrap: str) -> None:

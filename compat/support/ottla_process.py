@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from .process import START_TIMEOUT_S, BrokerProcess, LineReader
+from .process import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerProcess, LineReader
 from .suite import NotRunError
 
 
@@ -29,6 +29,7 @@ class OttlaProcess(BrokerProcess):
     """
 
     kind = "ottla"
+    stdin_source = subprocess.PIPE
 
     def __init__(
         self,
@@ -59,10 +60,27 @@ class OttlaProcess(BrokerProcess):
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
-        reader = LineReader(process.stdout, self.output_path, "ready ")
-        reader.start()
-        if not reader.found.wait(START_TIMEOUT_S) or reader.line is None:
+        self.output = LineReader(process.stdout, self.output_path)
+        self.output.start()
+        line = self.output.line("ready ", START_TIMEOUT_S)
+        if line is None:
             raise RuntimeError(f"ottla did not say ready within {START_TIMEOUT_S:.0f} s:\n{self.output_tail()}")
-        self.addresses = reader.line.removeprefix("ready ").split(",")
+        self.addresses = line.removeprefix("ready ").split(",")
         if len(self.addresses) != self.nodes:
-            raise RuntimeError(f"{self.nodes} nodes asked for, but the line was: {reader.line}")
+            raise RuntimeError(f"{self.nodes} nodes asked for, but the line was: {line}")
+
+    def stop_node(self, node_id: int) -> None:
+        """Stop one node; the others serve on. RuntimeError if it does not stop in time."""
+        self._order(f"stop {node_id}", f"stopped {node_id}")
+
+    def start_node(self, node_id: int) -> None:
+        """Start a stopped node again. RuntimeError if it does not start in time."""
+        self._order(f"start {node_id}", f"started {node_id}")
+
+    def _order(self, line: str, answer: str) -> None:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n".encode())
+        self.process.stdin.flush()
+        if self.output.line(answer, STOP_TIMEOUT_S) is None:
+            raise RuntimeError(f"no answer to '{line}':\n{self.output_tail()}")

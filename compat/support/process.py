@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import queue
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol, Self
@@ -49,6 +51,7 @@ class BrokerProcess:
     """
 
     kind = "broker"
+    stdin_source = subprocess.DEVNULL
 
     def __init__(self, *, data: Path | None = None, overrides: dict[str, str] | None = None, keep: bool = False):
         self.work = Path(tempfile.mkdtemp(prefix=f"compat-{self.kind}-"))
@@ -77,7 +80,7 @@ class BrokerProcess:
         with open(self.output_path, "ab") as output:
             self.process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=self.stdin_source,
                 stdout=self.stdout_target(output),
                 stderr=output,
                 cwd=self.work,
@@ -114,8 +117,9 @@ class BrokerProcess:
         self._forget()
 
     def _forget(self) -> None:
-        if self.process and self.process.stdout:
-            self.process.stdout.close()
+        for stream in (self.process.stdin, self.process.stdout) if self.process else ():
+            if stream:
+                stream.close()
         self.process = None
 
     def restart(self, *, kill: bool = False, overrides: dict[str, str] | None = None) -> Self:
@@ -198,24 +202,29 @@ class BrokerProcess:
 
 
 class LineReader(threading.Thread):
-    """Copies a process's standard output to a file and wakes whoever waits for a line that starts with a word."""
+    """Copies a process's standard output to a file; `line` waits for what one of its lines begins with."""
 
-    def __init__(self, stream: IO[bytes], copy_to: Path, word: str) -> None:
+    def __init__(self, stream: IO[bytes], copy_to: Path) -> None:
         super().__init__(daemon=True)
-        self.stream, self.copy_to, self.word = stream, copy_to, word
-        self.found = threading.Event()
-        self.line: str | None = None
+        self.stream, self.copy_to = stream, copy_to
+        self.lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def run(self) -> None:
         with open(self.copy_to, "ab") as copy, contextlib.suppress(ValueError, OSError):
             for raw in self.stream:
                 copy.write(raw)
                 copy.flush()
-                line = raw.decode(errors="replace").strip()
-                if self.line is None and line.startswith(self.word):
-                    self.line = line
-                    self.found.set()
-        self.found.set()
+                self.lines.put(raw.decode(errors="replace").strip())
+        self.lines.put(None)
+
+    def line(self, beginning: str, timeout_s: float) -> str | None:
+        """The next line that begins so, others before it are passed by; None if there is none in time."""
+        deadline = time.monotonic() + timeout_s
+        with contextlib.suppress(queue.Empty):
+            while (line := self.lines.get(timeout=max(0.0, deadline - time.monotonic()))) is not None:
+                if line.startswith(beginning):
+                    return line
+        return None
 
 
 def free_port() -> int:
