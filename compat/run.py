@@ -21,6 +21,7 @@ SUITES = (
     "kafka_python",
     "kafka_python_cli",
     "aiokafka",
+    "aiokafka.suite",
     "groups_commits",
     "nodes",
     "cleaner_histories",

@@ -1,0 +1,30 @@
+# Takes the place of aiokafka's tests/conftest.py, which is beside it under another name: the same fixtures, but a broker
+# that runs already (COMPAT_BROKER) instead of a container, and neither certificates nor Kerberos.
+import os
+import pathlib
+
+import pytest
+
+from .conftest_of_aiokafka import *  # noqa: F403
+from .conftest_of_aiokafka import KafkaServer
+
+
+@pytest.fixture(scope="session")
+def kafka_image(request):
+    return request.config.getoption("--docker-image")
+
+
+@pytest.fixture(scope="session")
+def kafka_server():
+    host, port = os.environ["COMPAT_BROKER"].rsplit(":", 1)
+    return KafkaServer(host, int(port), 0, 0, 0, None)
+
+
+@pytest.fixture(scope="session")
+def ssl_folder():
+    return pathlib.Path("no-certificates")
+
+
+@pytest.fixture(scope="class")
+def kerberos_utils():
+    return None
