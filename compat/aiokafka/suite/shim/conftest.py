@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from .conftest_of_aiokafka import *  # noqa: F403
+from .conftest_of_aiokafka import *
 from .conftest_of_aiokafka import KafkaServer
 
 
