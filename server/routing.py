@@ -34,6 +34,18 @@ def led_partition(ctx: Context, topic: str | bytes, index: int) -> Partition:
     return partition
 
 
+def replica_of(ctx: Context, topic: str, index: int) -> Partition:
+    """The partition `index` of `topic`, if this node holds it, as its leader or not.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER (as NotLeaderError).
+    """
+    partition = ctx.broker.topics.partition(topic, index)
+    if ctx.node.node_id not in partition.replicas:
+        raise NotLeaderError(partition, ctx.node.node_id)
+    return partition
+
+
 def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int, str | None]]:
     """Node id, host, port and rack for each of `node_ids`, on the listener the client came by."""
     found = []

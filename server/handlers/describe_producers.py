@@ -3,6 +3,7 @@
 Behaviour
 - Tells the producers that each partition remembers, those with an open transaction among them (KIP-664). A producer is
   remembered until `producer.id.expiration.ms` after its last batch or marker.
+- Every replica answers, as a client may ask a node of its choice.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ...protocol.messages.describe_producers import (
     TopicResponse,
 )
 from ..connection import Context
-from ..routing import led_partition
+from ..routing import replica_of
 
 
 async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
@@ -36,7 +37,7 @@ async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
 def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     try:
         ctx.broker.admin.check_name(topic)
-        producers = led_partition(ctx, topic, index).log.producers
+        producers = replica_of(ctx, topic, index).log.producers
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
     return PartitionResponse(

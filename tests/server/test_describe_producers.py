@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -16,8 +18,9 @@ from ottla.protocol.messages.describe_producers import (
 )
 from ottla.storage.files import OsFiles
 from ottla.storage.paths import TopicPartition
+from support.admin import create, wanted
 from support.batches import COMMIT, batch, marker
-from support.conversation import create_topic
+from support.conversation import address, create_topic, produce
 from support.raw_client import RawClient
 from support.served import serving
 
@@ -81,3 +84,13 @@ async def test_what_cannot_be_described_has_an_error(
 
     assert (row.error_code, row.active_producers) == (expected, ())
     assert (row.error_message is None) == (expected == ErrorCode.NONE)
+
+
+def test_every_replica_tells_and_no_other_node_does(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path), nodes=3) as broker, ExitStack() as stack:
+        leader, follower, stranger = (stack.enter_context(RawClient(*address(broker, node))) for node in range(3))
+        create(leader, wanted("t", -1, -1, assignments=[(0, (0, 1))]))
+        produce(leader, "t", batch(("k", "v"), producer_id=1, producer_epoch=0, base_sequence=0))
+        assert [row.producer_id for row in describe(leader, "t", 0)[0].active_producers] == [1]
+        assert describe(follower, "t", 0) == describe(leader, "t", 0)
+        assert describe(stranger, "t", 0)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
