@@ -90,7 +90,7 @@ def test_every_replica_tells_and_no_other_node_does(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), nodes=3) as broker, ExitStack() as stack:
         leader, follower, stranger = (stack.enter_context(RawClient(*address(broker, node))) for node in range(3))
         create(leader, wanted("t", -1, -1, assignments=[(0, (0, 1))]))
-        produce(leader, "t", batch(("k", "v"), producer_id=1, producer_epoch=0, base_sequence=0))
+        produce(leader, "t", ("k", "v"), producer_id=1, producer_epoch=0, base_sequence=0)
         assert [row.producer_id for row in describe(leader, "t", 0)[0].active_producers] == [1]
         assert describe(follower, "t", 0) == describe(leader, "t", 0)
         assert describe(stranger, "t", 0)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
