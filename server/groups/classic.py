@@ -23,7 +23,7 @@ from .settings import NAME_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, Group
 log = logging.getLogger("ottla.groups")
 
 # The first version of JoinGroup that makes a new member come back with the id it is given (KIP-394).
-_KNOWN_MEMBER_ID_VERSION = 4
+KNOWN_MEMBER_ID_VERSION = 4
 # The first version of JoinGroup in which the leader can be told not to assign (KIP-814).
 _SKIP_ASSIGNMENT_VERSION = 9
 
@@ -114,7 +114,7 @@ class ClassicProtocol:
             known_id = None if instance_id is None else group.static_members.get(instance_id)
             if known_id is not None:
                 self._replace_static(group, group.members[known_id], new_id, joining)
-            elif instance_id is None and caller.version >= _KNOWN_MEMBER_ID_VERSION:
+            elif instance_id is None and caller.version >= KNOWN_MEMBER_ID_VERSION:
                 patience = group.pending[new_id] = Deadline(partial(self._patience_is_over, group, new_id))
                 self._deadlines.set(patience, now_ms + request.session_timeout_ms)
                 refuse(reply, ErrorCode.MEMBER_ID_REQUIRED, new_id)

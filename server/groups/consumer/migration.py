@@ -108,6 +108,10 @@ class Migration:
         log.info("group %s: upgraded to a consumer group in epoch %d", new.group_id, new.epoch)
         return new
 
+    def close(self, old: ClassicGroup, now_ms: int) -> None:
+        """A classic group is a consumer group now; members that wait for an answer find out by joining again."""
+        self._classic.close(old, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+
     def may_downgrade(self, old: ConsumerGroup, staying: Collection[Member]) -> bool:
         """Whether the group has to become a classic one when only these members are left."""
         if not staying or any(member.classic is None for member in staying):
@@ -121,12 +125,19 @@ class Migration:
         return True
 
     def downgrade(
-        self, shard: Shard, old: ConsumerGroup, staying: Sequence[tuple[Member, Assignment]], now_ms: int
+        self,
+        shard: Shard,
+        old: ConsumerGroup,
+        staying: Sequence[tuple[Member, Assignment]],
+        now_ms: int,
+        *,
+        must_rebalance: bool,
     ) -> ClassicGroup:
         """Make a stable classic group of some members, in the generation that was the group's epoch.
 
         Args:
             staying: The members of the new group, all of them classic, and what each should have.
+            must_rebalance: What they should have is out of date.
 
         Raises:
             KafkaError: The partition cannot be written; nothing has changed. UNKNOWN_SERVER_ERROR: what a member brought
@@ -163,6 +174,8 @@ class Migration:
         self._store.append(shard.partition, [*deleted, made], now_ms)
         shard.groups[new.group_id] = new
         self._classic.loaded(new, now_ms)
+        if must_rebalance:
+            self._classic.rebalancing.start(new, now_ms)
         log.info("group %s: downgraded to a classic group in generation %d", new.group_id, new.generation)
         return new
 
