@@ -41,6 +41,14 @@ class Fetched(NamedTuple):
     error: ErrorCode
 
 
+def is_metadata_too_large(metadata: str, limit: int) -> bool:
+    """Whether a commit's metadata has more UTF-16 units, which is what Kafka counts, than `offset.metadata.max.bytes`."""
+    if len(metadata) > limit:
+        return True
+    # One character has two units at most.
+    return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) > 2 * limit
+
+
 class Commits:
     """What may be done with committed offsets; the state is all in the shards."""
 
@@ -75,7 +83,7 @@ class Commits:
             for partition in partitions:
                 place = topic, partition.partition_index
                 metadata = partition.committed_metadata or ""
-                if self._is_too_large(metadata):
+                if is_metadata_too_large(metadata, self._settings.offset_metadata_max_bytes):
                     refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                     continue
                 if check is not None:
@@ -117,13 +125,6 @@ class Commits:
         if isinstance(group, ClassicGroup):
             self._classic.committed(group, request.member_id, now_ms)
         return check, None
-
-    def _is_too_large(self, metadata: str) -> bool:
-        limit = self._settings.offset_metadata_max_bytes
-        if len(metadata) > limit:
-            return True
-        # Kafka counts UTF-16 units, of which one character has two at most.
-        return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) > 2 * limit
 
     def check_fetch(self, shard: Shard, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise KafkaError if this member may not read committed offsets (`Group.check_fetch`). A group that does not

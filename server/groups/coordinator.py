@@ -22,6 +22,7 @@ from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ..coordination.coordinator import Coordinator
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
@@ -39,6 +40,7 @@ from .offsets import Place
 from .records import group_key, group_value
 from .settings import GroupSettings
 from .shard import Shard
+from .txn_commits import TxnCommits, TxnTopicCommit
 
 log = logging.getLogger("ottla.groups")
 
@@ -68,6 +70,7 @@ class GroupCoordinator(Coordinator[Shard]):
         self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
         self._consumer = ConsumerProtocol(settings, store, self._deadlines, topics, new_id, self._close_converted)
         self._commits = Commits(settings, store, self._classic)
+        self._txn_commits = TxnCommits(settings, store, self._classic)
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, self._classic, self._expire)
@@ -184,6 +187,12 @@ class GroupCoordinator(Coordinator[Shard]):
     def fetch_all(self, group_id: str, *, stable: bool) -> dict[str, list[Fetched]]:
         """All committed offsets by topic (`Commits.fetch_all`)."""
         return self._commits.fetch_all(self.shard_of(group_id), group_id, stable=stable)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, version: int, topics: Sequence[TxnTopicCommit], now_ms: int
+    ) -> dict[Place, ErrorCode]:
+        """Commit offsets as part of a transaction (`TxnCommits.commit`)."""
+        return self._txn_commits.commit(self._group_shard(request.group_id), request, version, topics, now_ms)
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Make the offsets real that the producer's transaction committed in this partition, or drop them.

@@ -58,6 +58,7 @@ SERVED = frozenset(
         "OffsetForLeaderEpoch",
         "Produce",
         "SyncGroup",
+        "TxnOffsetCommit",
         "WriteTxnMarkers",
     }
 )

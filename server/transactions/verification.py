@@ -44,6 +44,13 @@ class Ability(Enum):
     ADDING = "adding"
 
 
+def ability_of(version: int, *, abortable_since: int, adding_since: int) -> Ability:
+    """What a request's version tells, from the first versions with the two newer abilities."""
+    if version >= adding_since:
+        return Ability.ADDING
+    return Ability.ABORTABLE if version >= abortable_since else Ability.OLD
+
+
 class UnverifiedError(KafkaError):
     """The coordinator's no, or that of a partition that has seen a later epoch."""
 

@@ -13,7 +13,7 @@ from ...protocol.messages.produce import ProduceRequest, TopicProduceData
 from ...protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
 from ...storage.paths import TopicPartition
 from ..coordination.store import Producer
-from .verification import NOT_NOW, Ability, UnverifiedError, Verification
+from .verification import NOT_NOW, Ability, UnverifiedError, Verification, ability_of
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -93,9 +93,7 @@ def transactional_writes(broker: Broker, body: ProduceRequest, version: int) -> 
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
-    ability = Ability.ADDING if version >= _ADDING_SINCE else Ability.OLD
-    if version == _ABORTABLE_SINCE:
-        ability = Ability.ABORTABLE
+    ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
     sequences = {}
     for topic, index, batch in with_producer:
         name = _name(broker, topic, version)

@@ -1,0 +1,93 @@
+"""TxnOffsetCommit, API key 28, versions 0-5.
+
+Behaviour
+- The offsets are pending until the transaction ends: OffsetFetch gives the ones before, or with `require_stable`
+  UNSTABLE_OFFSET_COMMIT.
+- The transaction coordinator must know that the transaction writes to the group's partition of `__consumer_offsets`:
+  AddOffsetsToTxn has told it, or from version 5 on this request does (KIP-890).
+- What the group or the transaction says is the error of every partition that exists; one that does not has its own.
+- Before version 2 COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE (KAFKA-7296).
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ...storage.paths import TopicPartition
+from ..connection import Context
+from ..coordination.store import Producer
+from ..groups.offsets import Place
+from ..groups.txn_commits import TxnTopicCommit
+from ..internal_topics import OFFSETS_TOPIC
+from ..transactions.verification import Verification, ability_of
+
+# First versions whose clients stand COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the
+# partition to the transaction.
+_LOADING_SINCE = 2
+_ABORTABLE_SINCE = 4
+_ADDING_SINCE = 5
+
+_NO_SEQUENCE = -1
+
+
+async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
+    body: TxnOffsetCommitRequest = request.body
+    known = ctx.broker.topics
+    commits = []
+    for asked in body.topics:
+        topic = known.get(asked.name)
+        if topic is not None:
+            count = len(topic.partitions)
+            partitions = [one for one in asked.partitions if 0 <= one.partition_index < count]
+            if partitions:
+                commits.append(TxnTopicCommit(topic.name, topic.id, partitions))
+    existing = {(topic.topic, one.partition_index) for topic in commits for one in topic.partitions}
+    error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def error_of(place: Place) -> ErrorCode:
+        if place not in existing:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return error or refused.get(place, ErrorCode.NONE)
+
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=asked.name,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=error_of((asked.name, one.partition_index))
+                    )
+                    for one in asked.partitions
+                ),
+            )
+            for asked in body.topics
+        )
+    )
+
+
+async def _commit(
+    ctx: Context, body: TxnOffsetCommitRequest, version: int, commits: list[TxnTopicCommit]
+) -> tuple[ErrorCode, dict[Place, ErrorCode]]:
+    broker = ctx.broker
+    try:
+        if not body.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        if body.producer_id < 0:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no producer has the id {body.producer_id}")
+        coordinator = await broker.groups.route(ctx.node, body.group_id)
+        partition = TopicPartition(OFFSETS_TOPIC, coordinator.partition_for(body.group_id))
+        producer = Producer(body.producer_id, body.producer_epoch)
+        ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
+        # The append follows in the same turn.
+        Verification(broker, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE}).check(partition)
+        return ErrorCode.NONE, coordinator.commit_in_transaction(body, version, commits, broker.clock.now_ms())
+    except KafkaError as error:
+        return error.code, {}
