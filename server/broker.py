@@ -330,6 +330,7 @@ class Broker:
 
     def _apply_dynamic_configs(self) -> None:
         self.config = self.config_of(self.nodes[0].node_id)
+        self.logs.set_producer_expiration(self.config.producer_id_expiration_ms)
         if self._groups is not None:
             self._groups.reconfigure()
 

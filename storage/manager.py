@@ -336,6 +336,12 @@ class LogManager:
             and now_ms - log.last_flush_ms >= log.config.flush_ms
         ]
 
+    def set_producer_expiration(self, expiration_ms: int) -> None:
+        """Change `producer.id.expiration.ms`; holds from the next `expire_producers` on."""
+        self._producer_expiration_ms = expiration_ms
+        for log in self.logs.values():
+            log.producers.expiration_ms = expiration_ms
+
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that have been idle for too long; returns how many."""
         return sum(log.producers.expire(now_ms) for log in self.logs.values())

@@ -94,3 +94,22 @@ def test_every_replica_tells_and_no_other_node_does(tmp_path: Path) -> None:
         assert [row.producer_id for row in describe(leader, "t", 0)[0].active_producers] == [1]
         assert describe(follower, "t", 0) == describe(leader, "t", 0)
         assert describe(stranger, "t", 0)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_idle_producers_are_forgotten_after_a_time_that_may_be_changed(tmp_path: Path) -> None:
+    async with serving(tmp_path, OsFiles()) as served:
+        broker = served.broker
+        await served.ask(create_topic, "t")
+        # The topic made afterwards goes by the changed time too.
+        await broker.alter_broker_configs("", {"producer.id.expiration.ms": "3600000"})
+        await served.ask(create_topic, "u")
+        for topic in ("t", "u"):
+            records = batch(("k", "v"), producer_id=1, timestamp=broker.clock.now_ms())
+            broker.append_internal(TopicPartition(topic, 0), records)
+
+        broker.clock.advance(3_000_000)
+        await broker.housekeeping.expire_producers()
+        assert [len((await served.ask(describe, topic, 0))[0].active_producers) for topic in ("t", "u")] == [1, 1]
+        broker.clock.advance(600_000)
+        await broker.housekeeping.expire_producers()
+        assert [len((await served.ask(describe, topic, 0))[0].active_producers) for topic in ("t", "u")] == [0, 0]
