@@ -30,6 +30,7 @@ from ..internal_topics import OFFSETS_TOPIC
 from .classic import Caller, ClassicProtocol
 from .commits import Commits, Fetched, TopicCommit
 from .consumer.group import ConsumerGroup
+from .consumer.migration import Migration
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import tombstones
 from .consumer.requests import check_request
@@ -68,7 +69,10 @@ class GroupCoordinator(Coordinator[Shard]):
         self._settings = settings
         self._topics = topics
         self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
-        self._consumer = ConsumerProtocol(settings, store, self._deadlines, topics, new_id, self._close_converted)
+        migration = Migration(settings, store, topics, self._classic)
+        self._consumer = ConsumerProtocol(
+            settings, store, self._deadlines, topics, migration, new_id, self._close_converted
+        )
         self._commits = Commits(settings, store, self._classic)
         self._txn_commits = TxnCommits(settings, store, self._classic)
 
@@ -227,7 +231,7 @@ class GroupCoordinator(Coordinator[Shard]):
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
         """A consumer group (`descriptions.describe_consumer`)."""
         group = self._group_shard(group_id).groups.get(group_id)
-        return describe_consumer(group_id, group, self._topics, self._consumer.default_assignor())
+        return describe_consumer(group_id, group, self._topics, self._settings.group_consumer_assignors[0])
 
     def list_groups(
         self, partitions: Iterable[int], states: Collection[str], types: Collection[str]

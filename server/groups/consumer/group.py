@@ -31,16 +31,6 @@ class ResolvedRegex(NamedTuple):
     resolved_ms: int
 
 
-class Timers:
-    """Deadlines of one member: `session` ends its silence, `revocation` its delay in giving up partitions."""
-
-    __slots__ = ("revocation", "session")
-
-    def __init__(self, session: Deadline) -> None:
-        self.session = session
-        self.revocation: Deadline | None = None
-
-
 class ConsumerGroup:
     """
     Attributes:
@@ -54,7 +44,8 @@ class ConsumerGroup:
         owners: (topic id, partition) -> member id, for all that is assigned or being revoked.
         has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
         refresh_ms: From then on the next heartbeat looks at the topics again. Not in the log.
-        timers: Member id -> its deadlines. Not in the log.
+        sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too
+            long. Set by `timers`, not in the log.
     """
 
     type_name: ClassVar[str] = "consumer"
@@ -74,7 +65,8 @@ class ConsumerGroup:
         self.owners: dict[tuple[bytes, int], str] = {}
         self.has_old_metadata = False
         self.refresh_ms = 0
-        self.timers: dict[str, Timers] = {}
+        self.sessions: dict[str, Deadline] = {}
+        self.waits: dict[str, Deadline] = {}
         self._subscribed_topics: frozenset[str] | None = None
 
     # Group, as all kinds have it

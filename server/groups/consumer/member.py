@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -66,3 +66,10 @@ class Member:
         """Since when it has the partition; None if it has not."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
+
+
+def away(member: Member) -> Member:
+    """A static member that leaves for a while. What it has stays with it, and whoever takes its place may commit there
+    in any epoch."""
+    assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
+    return replace(member, epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking={})

@@ -116,6 +116,17 @@ def member_tombstones(group_id: str, member_id: str) -> list[Change]:
     ]
 
 
+def replacement(group: ConsumerGroup, replaced: Member, member: Member) -> list[Change]:
+    """A static member has come back as `member`, which takes over what it had."""
+    group_id = group.group_id
+    return [
+        *member_tombstones(group_id, replaced.member_id),
+        member_metadata(group_id, member),
+        target(group_id, member.member_id, group.targets.get(replaced.member_id, {})),
+        current_assignment(group_id, member),
+    ]
+
+
 def whole_group(group: ConsumerGroup) -> list[Change]:
     """All that there is to know of a group, for one that came into being otherwise than by heartbeats."""
     group_id, members = group.group_id, group.members.values()

@@ -1,0 +1,124 @@
+"""Who sends a heartbeat: the member is found or made, and its news are taken. Nothing here changes a group."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ..classic import Caller
+from .group import ConsumerGroup
+from .member import STATIC_LEAVE_EPOCH, Member
+from .reconciliation import Claim
+
+log = logging.getLogger("ottla.groups")
+
+
+def consumer_group(group_id: str, group: object) -> ConsumerGroup:
+    """The group, if there is one and it is a consumer group; else raises KafkaError GROUP_ID_NOT_FOUND."""
+    if isinstance(group, ConsumerGroup):
+        return group
+    message = f"Consumer group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def member_for(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, new_id: Callable[[], str]
+) -> tuple[Member, Member | None]:
+    """The member that sends this, as it is known or as it joins, and the static member whose place it takes.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID.
+    """
+    if request.member_epoch == 0:
+        return _joining(group, request.member_id or new_id(), request.instance_id)
+    member = identified(group, request)
+    _check_epoch(member, request)
+    return member, None
+
+
+def _joining(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, Member | None]:
+    known = group.static_member(instance_id)
+    log.info("group %s: member %s joins, instance id %s", group.group_id, member_id, instance_id)
+    if known is None:
+        return group.members.get(member_id) or Member(member_id), None
+    if known.classic is None and known.epoch != STATIC_LEAVE_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {known.member_id} member.",
+        )
+    return taking_over(known, member_id), known
+
+
+def taking_over(known: Member, member_id: str) -> Member:
+    """A static member that comes back, perhaps under another id: it has what it had, and begins anew."""
+    return replace(known, member_id=member_id, epoch=0, previous_epoch=0)
+
+
+def identified(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+    """The member that says who it is; KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if it is not."""
+    instance_id = request.instance_id
+    if instance_id is None:
+        return group.member(request.member_id)
+    known = group.static_member(instance_id)
+    if known is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if known.member_id != request.member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {request.member_id} with instance id {instance_id} was fenced by member {known.member_id}.",
+        )
+    return known
+
+
+def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
+    """Raise FENCED_MEMBER_EPOCH for a member that knows another epoch than we do, unless our last answer may have been
+    lost: then it names the epoch before, and owns nothing but what it may have."""
+    epoch = request.member_epoch
+    if epoch == member.epoch:
+        return
+    claim = claim_of(request)
+    is_previous = epoch == member.previous_epoch and epoch < member.epoch
+    if (
+        is_previous
+        and claim is not None
+        and all(partitions <= member.assigned.get(topic_id, {}).keys() for topic_id, partitions in claim.items())
+    ):
+        return
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {'greater' if epoch > member.epoch else 'smaller'} member epoch ({epoch}) "
+        f"than the one known by the group coordinator ({member.epoch}). The member must abandon all its partitions and "
+        "rejoin.",
+    )
+
+
+def with_news(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
+    """The member with what the request says; what it leaves out has not changed."""
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    has_timeout = request.rebalance_timeout_ms != -1
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else member.rebalance_timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topic_names=member.topic_names if names is None else frozenset(names),
+        topic_regex=member.topic_regex if regex is None else regex,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        classic=None,
+    )
+
+
+def claim_of(request: ConsumerGroupHeartbeatRequest) -> Claim:
+    """What the member says it owns."""
+    if request.topic_partitions is None:
+        return None
+    claim: dict[bytes, set[int]] = {}
+    for topic in request.topic_partitions:
+        claim.setdefault(topic.topic_id, set()).update(topic.partitions)
+    return claim

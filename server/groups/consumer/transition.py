@@ -1,0 +1,170 @@
+"""A member's news on their way into its group: everything is computed and put down as records, nothing is touched.
+
+Made by `protocol` for each heartbeat. The steps, in this order: what the member says of itself; if subscriptions or
+topics changed, the group's epoch grows; if that is above the target assignment's, there is another one; the member does
+one step towards it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..settings import GroupSettings
+from . import records, targets
+from .assignors import ASSIGNORS
+from .group import ConsumerGroup, subscribed_topics
+from .member import Member
+from .metadata_hash import metadata_hash
+from .reconciliation import Claim, Target, next_step
+from .records import Change
+from .regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
+from .topics import TopicView
+
+log = logging.getLogger("ottla.groups")
+
+
+class Surroundings(NamedTuple):
+    """`topics_version` grows with every new topic: what regular expressions match may have changed."""
+
+    settings: GroupSettings
+    topics: TopicView
+    topics_version: int
+    now_ms: int
+
+
+class Transition:
+    """
+    Args:
+        old: The member before, as the group knows it, or as one that has just come.
+        new: The member with its news.
+        replaced: The static member whose place it takes (`membership.taking_over`).
+        changes: What is to be written before all else.
+
+    Attributes:
+        changes: What is to be written; complete after `run`.
+        member: The member after its step.
+        has_stepped: Its assignment, state or epoch changed.
+        has_seen_topics: The group need not look at its topics again unless they change.
+        must_resolve: The group's regular expressions are to be matched again, once this is written.
+    """
+
+    def __init__(
+        self, group: ConsumerGroup, old: Member, new: Member, replaced: Member | None, changes: list[Change]
+    ) -> None:
+        self.group = group
+        self.old = old
+        self.member = new
+        self.replaced = replaced
+        self.changes = changes
+        self.has_seen_topics = False
+        self.has_stepped = False
+        self.must_resolve = False
+        self._around: Surroundings
+        self._epoch = group.epoch
+        self._dropped_regex: str | None = None
+        self._must_bump = False
+
+    def run(self, around: Surroundings, claim: Claim) -> None:
+        """Do all the steps, once.
+
+        Raises:
+            KafkaError: INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH (a state that we do not know).
+        """
+        self._around = around
+        group_id, new = self.group.group_id, self.member
+        if self.replaced is not None:
+            self.changes += records.replacement(self.group, self.replaced, self.old)
+        if new != self.old:
+            self.changes.append(records.member_metadata(group_id, new))
+        has_new_subscription = self._take_subscription()
+        self._take_topics()
+        epoch, assignment = self._take_target()
+        if has_new_subscription or not new.is_reconciled_to(epoch):
+            subscribed = targets.Subscriptions(self._around.topics, self.group.regexes).topic_ids(new)
+            target = Target(epoch, assignment, subscribed, has_new_subscription, self.group.is_free)
+            self.member = next_step(new, target, claim)
+        self.has_stepped = self.member != new
+        if self.has_stepped:
+            self.changes.append(records.current_assignment(group_id, self.member))
+
+    def _take_subscription(self) -> bool:
+        """Whether the member subscribes to something else than before.
+
+        A regular expression that was not matched with the topics yet brings the group to its next epoch only then.
+        """
+        group, old, new = self.group, self.old, self.member
+        has_new_names = new.topic_names != old.topic_names
+        has_new_regex = new.topic_regex != old.topic_regex
+        is_unknown = False
+        self._must_bump = has_new_names
+        if has_new_regex:
+            if old.topic_regex and group.regex_subscribers.get(old.topic_regex) == 1:
+                self._dropped_regex = old.topic_regex
+                self.changes.append(records.regex(group.group_id, old.topic_regex, None))
+            if not new.topic_regex:
+                self._must_bump |= bool(old.topic_regex)
+            elif new.topic_regex not in group.regex_subscribers:
+                check_regex(new.topic_regex)
+                is_unknown = True
+            else:
+                self._must_bump |= new.topic_regex in group.regexes
+        if is_unknown or group.regex_subscribers:
+            self.must_resolve = self._is_time_to_resolve(is_unknown=is_unknown)
+        return has_new_names or has_new_regex
+
+    def _is_time_to_resolve(self, *, is_unknown: bool) -> bool:
+        in_use = set(self.group.regex_subscribers) - {self._dropped_regex}
+        if self.member.topic_regex:
+            in_use.add(self.member.topic_regex)
+        if not in_use or not self.group.regexes:
+            return bool(in_use)
+        last = next(iter(self.group.regexes.values()))
+        settings, now_ms = self._around.settings, self._around.now_ms
+        if now_ms <= last.resolved_ms + REFRESH_AT_MOST_EVERY_MS:
+            return False
+        return (
+            is_unknown
+            or len(in_use) != len(self.group.regexes)
+            or last.version < self._around.topics_version
+            or now_ms > last.resolved_ms + settings.group_consumer_regex_refresh_interval_ms
+        )
+
+    def _take_topics(self) -> None:
+        """Bring the group to its next epoch if subscriptions or topics have changed."""
+        group = self.group
+        if not self._must_bump and self._around.now_ms < group.refresh_ms:
+            return
+        self.has_seen_topics = True
+        regexes = (one for pattern, one in group.regexes.items() if pattern != self._dropped_regex)
+        topics_hash = metadata_hash(subscribed_topics(self._members().values(), regexes), self._around.topics)
+        if self._must_bump or topics_hash != group.metadata_hash:
+            self._epoch += 1
+            self.changes.append(records.group_epoch(group.group_id, self._epoch, topics_hash))
+            log.info("group %s: epoch %d", group.group_id, self._epoch)
+        if group.has_old_metadata:
+            self.changes.append(records.old_metadata_tombstone(group.group_id))
+
+    def _take_target(self) -> tuple[int, Mapping[bytes, frozenset[int]]]:
+        """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, and
+        the last one is old enough."""
+        group, new, now_ms = self.group, self.member, self._around.now_ms
+        settings = self._around.settings
+        holder = self.replaced or group.static_member(new.instance_id) or new
+        held = group.targets.get(holder.member_id, {})
+        due_ms = group.assignment_ms + settings.group_consumer_assignment_interval_ms
+        if group.assignment_epoch >= self._epoch or (group.assignment_ms and now_ms < due_ms):
+            return group.assignment_epoch, held
+        members = self._members()
+        name = targets.preferred_assignor(members.values(), settings.group_consumer_assignors[0])
+        before = {**group.targets, new.member_id: held}
+        assigned = targets.new_targets(group, members, before, ASSIGNORS[name], self._around.topics)
+        self.changes += targets.changes(group, assigned, self._epoch, now_ms)
+        return self._epoch, assigned[new.member_id]
+
+    def _members(self) -> Mapping[str, Member]:
+        """The members as they will be."""
+        gone = self.replaced.member_id if self.replaced is not None else None
+        stay = {member_id: member for member_id, member in self.group.members.items() if member_id != gone}
+        return {**stay, self.member.member_id: self.member}
