@@ -22,6 +22,8 @@ SUITES = (
     "kafka_python_cli",
     "aiokafka",
     "aiokafka.suite",
+    "confluent",
+    "librdkafka",
     "groups_commits",
     "nodes",
     "cleaner_histories",

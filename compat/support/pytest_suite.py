@@ -22,15 +22,20 @@ class Outcome(NamedTuple):
 
 
 def run_pytest(
-    tree: Path, target: str, environment: dict[str, str], *arguments: str, timeout_s: float = 600
+    tree: Path,
+    target: str,
+    environment: dict[str, str],
+    *arguments: str,
+    timeout_s: float = 600,
+    python: Path | str = sys.executable,
 ) -> list[Outcome]:
-    """Run `target` (a file, or `FILE::TEST`) in `tree`, with `environment` added to ours.
+    """Run `target` (a file, or `FILE::TEST`) in `tree`, with `environment` added to ours, by `python`'s pytest.
 
     The tree has its own pytest.ini. Its output is left in `output.txt`.
     """
     results = tree / "results.xml"
     results.unlink(missing_ok=True)
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini", "--rootdir", "."]
+    pytest = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini", "--rootdir", "."]
     command = [*pytest, f"--junitxml={results}", *arguments, target]
     with open(tree / "output.txt", "w+") as output:
         try:

@@ -1,0 +1,93 @@
+"""confluent-kafka-python's own integration tests, from a checkout that the user names (`SUITE_SRC`).
+
+Once with classic groups, once with KIP-848's (`TEST_CONSUMER_GROUP_PROTOCOL=consumer`), each on a broker without a past.
+They are held to `expected_failures.txt`. What is not run, and why, stands in README.md.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+from pathlib import Path
+
+from ..support.apache_kafka import cache_dir
+from ..support.brokers import any_broker
+from ..support.pytest_suite import entries_of, judge, run_pytest
+from ..support.suite import NotRunError, Options, Suite, run_suite
+from ..support.suite_sources import suite_sources
+
+HERE = Path(__file__).parent
+ROUNDS = ("classic", "consumer")
+# In this order: the first test wants a cluster that has never had a group.
+FILES = (
+    "admin/test_basic_operations.py",
+    "admin/test_delete_records.py",
+    "admin/test_describe_operations.py",
+    "admin/test_incremental_alter_configs.py",
+    "admin/test_list_offsets.py",
+    "admin/test_user_scram_credentials.py",
+    "consumer/test_consumer_error.py",
+    "consumer/test_consumer_memberid.py",
+    "consumer/test_consumer_topicpartition_metadata.py",
+    "consumer/test_consumer_upgrade_downgrade.py",
+    "consumer/test_consumer_wakeable_poll_consume.py",
+    "consumer/test_cooperative_rebalance_1.py",
+    "consumer/test_cooperative_rebalance_2.py",
+    "consumer/test_incremental_assign.py",
+    "producer/test_producer_wakeable_poll_flush.py",
+    "producer/test_transactions.py",
+    "serialization/test_serializers.py",
+)
+QUICK_FILES = ("admin/test_list_offsets.py", "consumer/test_consumer_memberid.py", "producer/test_transactions.py")
+BROKER = {"group.initial.rebalance.delay.ms": "0"}
+TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout")
+TEST_LIMIT_S = 120
+
+
+def body(suite: Suite, options: Options) -> None:
+    source = suite_sources("confluent", "confluentinc/confluent-kafka-python", "tests/integration/cluster_fixture.py")
+    version = tomllib.loads((source / "pyproject.toml").read_text())["project"]["version"]
+    python = environment_with_client(version)
+    suite.note(f"sources: {source}; the client: confluent-kafka {version}")
+    expected = {} if options.against == "apache-kafka" else entries_of(HERE / "expected_failures.txt")
+    with tempfile.TemporaryDirectory(prefix="compat-confluent-") as folder:
+        tree = Path(folder)
+        shutil.copytree(source / "tests", tree / "tests")
+        shutil.copytree(HERE / "shim", tree, dirs_exist_ok=True)
+        for protocol in ROUNDS:
+            with any_broker(options, BROKER) as broker:
+                environment = {
+                    "BROKERS": broker.bootstrap,
+                    "PYTHONPATH": str(tree),
+                    "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
+                }
+                for name in QUICK_FILES if options.quick else FILES:
+                    target = f"tests/integration/{name}"
+                    outcomes = run_pytest(tree, target, environment, f"--timeout={TEST_LIMIT_S}", python=python)
+                    judge(suite, f"{protocol}/{name}", outcomes, expected)
+
+
+def environment_with_client(version: str) -> Path:
+    """The interpreter of a virtual environment with the client that the tests are of, made the first time.
+
+    Its fixtures import the client of the schema registry too, whose requirements nothing else here has.
+    NotRunError without the package index.
+    """
+    folder = cache_dir() / f"confluent-kafka-{version}"
+    python = folder / "bin" / "python"
+    if (folder / "complete").exists():
+        return python
+    venv.create(folder, clear=True, with_pip=True)
+    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    client = f"confluent-kafka[schemaregistry,avro]=={version}"
+    done = subprocess.run([*pip, client, *TEST_TOOLS], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotRunError(f"pip and the package index ({done.stderr.strip()[-200:]})")
+    (folder / "complete").touch()
+    return python
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("confluent", body, doc=__doc__))

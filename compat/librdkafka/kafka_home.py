@@ -1,0 +1,34 @@
+"""A stand-in for the Kafka installation that the tests call scripts of, under `$KAFKA_PATH`.
+
+`bin/kafka-topics.sh` is `kafka_topics.py`, so that no JVM starts for a topic. `bin/kafka-run-class.sh` and `libs` need
+Apache Kafka's jars and a JDK; without them the tests that start a Java client fail, and are not run.
+"""
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from ..support.apache_kafka import jars
+
+HERE = Path(__file__).parent
+
+
+def make(folder: Path) -> Path:
+    scripts = folder / "bin"
+    scripts.mkdir(parents=True)
+    topics = [sys.executable, str(HERE / "kafka_topics.py")]
+    write(scripts / "kafka-topics.sh", f'exec {shlex.join(topics)} "$@"')
+    if has_java():
+        (folder / "libs").symlink_to(jars(), target_is_directory=True)
+        write(scripts / "kafka-run-class.sh", 'exec java -Xmx128m -cp "$CLASSPATH:$KAFKA_PATH/libs/*" "$@"')
+    return folder
+
+
+def has_java() -> bool:
+    return bool(shutil.which("javac") and shutil.which("mvn"))
+
+
+def write(script: Path, line: str) -> None:
+    script.write_text(f"#!/bin/sh\n{line}\n")
+    script.chmod(0o755)
