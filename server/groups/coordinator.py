@@ -29,6 +29,7 @@ from ..coordination.store import RecordStore
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import Caller, ClassicProtocol
 from .commits import Commits, Fetched, TopicCommit
+from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.migration import Migration
 from .consumer.protocol import ConsumerProtocol
@@ -70,9 +71,8 @@ class GroupCoordinator(Coordinator[Shard]):
         self._topics = topics
         self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
         migration = Migration(settings, store, topics, self._classic)
-        self._consumer = ConsumerProtocol(
-            settings, store, self._deadlines, topics, migration, new_id, self._close_converted
-        )
+        self._consumer = ConsumerProtocol(settings, store, self._deadlines, topics, migration, new_id)
+        self._classic_members = ClassicMembers(settings, self._consumer, migration, new_id)
         self._commits = Commits(settings, store, self._classic)
         self._txn_commits = TxnCommits(settings, store, self._classic)
 
@@ -103,11 +103,12 @@ class GroupCoordinator(Coordinator[Shard]):
         return self._consumer.heartbeat(self.shard_of(request.group_id), request, caller, now_ms)
 
     def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
-        """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`).
+        """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`,
+        `ClassicMembers.join`).
 
         Raises:
-            KafkaError: also INVALID_SESSION_TIMEOUT, or what writing down a new group failed with. `reply` is not
-                called then.
+            KafkaError: also INVALID_SESSION_TIMEOUT, what writing down a new group failed with, or what a consumer
+                group refuses the member with. `reply` is not called then.
         """
         shard = self._group_shard(request.group_id)
         settings = self._settings
@@ -120,12 +121,10 @@ class GroupCoordinator(Coordinator[Shard]):
                 f"{settings.group_min_session_timeout_ms} and {settings.group_max_session_timeout_ms}",
             )
         group = shard.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup) and group.is_empty:
-            self._consumer.write(shard, group.group_id, tombstones(group.group_id, (), group.regexes), now_ms)
-            group = None
-        if isinstance(group, ConsumerGroup):
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {request.group_id} is a consumer group")
-        if group is None:
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            reply(self._classic_members.join(shard, group, request, caller, now_ms))
+            return
+        if not isinstance(group, ClassicGroup):
             if request.member_id:
                 reply(
                     JoinGroupResponse(
@@ -133,6 +132,8 @@ class GroupCoordinator(Coordinator[Shard]):
                     )
                 )
                 return
+            if group is not None:
+                self._consumer.write(shard, group.group_id, tombstones(group.group_id, (), group.regexes), now_ms)
             group = self._classic.new_group(request.group_id, shard.partition, now_ms)
             # Apache Kafka writes the group down even if this first member is then refused.
             self._persist(group, {}, now_ms)
@@ -140,26 +141,38 @@ class GroupCoordinator(Coordinator[Shard]):
         self._classic.join(group, request, caller, now_ms, reply)
 
     def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
-        """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`Rebalancing.sync`)."""
-        group = self._group_shard(request.group_id).groups.get(request.group_id)
-        if not isinstance(group, ClassicGroup):
-            reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-        else:
-            self._classic.rebalancing.sync(group, request, now_ms, reply)
+        """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`Rebalancing.sync`,
+        `ClassicMembers.sync`), unless KafkaError is raised."""
+        shard = self._group_shard(request.group_id)
+        match shard.groups.get(request.group_id):
+            case None:
+                reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            case ConsumerGroup() as group:
+                reply(self._classic_members.sync(shard, group, request, now_ms))
+            case group:
+                self._classic.rebalancing.sync(group, request, now_ms, reply)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
-        """Keep a member alive (`ClassicProtocol.heartbeat`)."""
-        group = self._group_shard(group_id).groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return self._classic.heartbeat(group, member_id, instance_id, generation, now_ms)
+        """Keep a member alive (`ClassicProtocol.heartbeat`, `ClassicMembers.heartbeat`)."""
+        shard = self._group_shard(group_id)
+        match shard.groups.get(group_id):
+            case None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            case ConsumerGroup() as group:
+                return self._classic_members.heartbeat(shard, group, member_id, instance_id, generation, now_ms)
+            case group:
+                return self._classic.heartbeat(group, member_id, instance_id, generation, now_ms)
 
     def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
-        """Remove members (`ClassicProtocol.leave`); in a group that does not exist nobody is known."""
-        group = self._group_shard(group_id).groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
+        """Remove members (`ClassicProtocol.leave`, `ClassicMembers.leave`); in a group that does not exist nobody is
+        known."""
+        shard = self._group_shard(group_id)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.leave(shard, group, leaving, now_ms)
+        if group is None:
             return tuple(
                 MemberResponse(
                     member_id=identity.member_id,
@@ -214,10 +227,6 @@ class GroupCoordinator(Coordinator[Shard]):
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self.shard_of(group_id)
-
-    def _close_converted(self, group: ClassicGroup, now_ms: int) -> None:
-        """A classic group is a consumer group now; its members find out by joining again."""
-        self._classic.close(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
 
     def _persist(self, group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> None:
         self._store.append(group.partition, [(group_key(group.group_id), group_value(group, assignments))], now_ms)

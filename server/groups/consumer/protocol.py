@@ -43,11 +43,7 @@ _REFRESH_AFTER_MS = 2**31 - 1
 
 
 class ConsumerProtocol:
-    """The rules of consumer groups over time; the state is all in the groups.
-
-    Args:
-        close_classic: Called with a classic group that has become a consumer group.
-    """
+    """The rules of consumer groups over time; the state is all in the groups."""
 
     def __init__(
         self,
@@ -57,7 +53,6 @@ class ConsumerProtocol:
         topics: TopicView,
         migration: Migration,
         new_id: Callable[[], str],
-        close_classic: Callable[[ClassicGroup, int], None],
     ) -> None:
         self.timers = MemberTimers(settings, deadlines, self.remove)
         self._settings = settings
@@ -65,7 +60,6 @@ class ConsumerProtocol:
         self._topics = topics
         self._migration = migration
         self._new_id = new_id
-        self._close_classic = close_classic
         self._topics_version = 0
         """Grows with every new topic, beyond a restart: what regular expressions match may have changed."""
 
@@ -246,7 +240,9 @@ class ConsumerProtocol:
         for key, value in changes:
             shard.apply(key, value)
         if isinstance(before, ClassicGroup):
-            self._close_classic(before, now_ms)
+            self._migration.close(before, now_ms)
+            # Members that were in it have their session times here from now on.
+            self.loaded(shard, consumer_group(group_id, shard.groups.get(group_id)), now_ms)
 
 
 def _assignment(assigned: Owned) -> message.Assignment:

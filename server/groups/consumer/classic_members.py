@@ -1,0 +1,274 @@
+"""Members of the classic protocol in a consumer group (KIP-848): JoinGroup, SyncGroup, Heartbeat and LeaveGroup there.
+
+Called by `coordinator`. A classic member's generation is its member epoch, its JoinGroup says what a heartbeat of the
+consumer protocol would, its SyncGroup fetches what it has been assigned. Nobody leads, and nothing is ever parked: a
+member that is to give up or to get partitions is told by REBALANCE_IN_PROGRESS to join again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ....protocol.messages.consumer_group_log import ClassicMemberMetadata, ClassicProtocol
+from ....protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ....protocol.messages.leave_group import MemberIdentity, MemberResponse
+from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ..classic import KNOWN_MEMBER_ID_VERSION, Caller
+from ..settings import GroupSettings
+from ..subscription import CONSUMER_PROTOCOL_TYPE, read_subscription
+from .group import ConsumerGroup
+from .member import Member, MemberState
+from .membership import taking_over
+from .migration import Migration
+from .protocol import ConsumerProtocol
+from .transition import Transition
+
+if TYPE_CHECKING:
+    from ..shard import Shard
+
+log = logging.getLogger("ottla.groups")
+
+
+class ClassicMembers:
+    """The rules of classic members in consumer groups; the state is all in the groups."""
+
+    def __init__(
+        self, settings: GroupSettings, protocol: ConsumerProtocol, migration: Migration, new_id: Callable[[], str]
+    ) -> None:
+        self._settings = settings
+        self._protocol = protocol
+        self._migration = migration
+        self._new_id = new_id
+
+    def join(
+        self, shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
+    ) -> JoinGroupResponse:
+        """Take in a member, new or known, or the news of one that was told to join again.
+
+        Raises:
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+                UNKNOWN_SERVER_ERROR for a subscription that cannot be read, or what writing it down failed with.
+                Nothing has changed then.
+        """
+        if not self._settings.may_upgrade and not self._settings.may_downgrade:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"Cannot join the consumer group {group.group_id} with the classic protocol because the group "
+                "migration is disabled.",
+            )
+        is_new = not request.member_id
+        member_id = request.member_id or self._new_id()
+        instance_id = request.group_instance_id
+        self._protocol.check_size(group, member_id)
+        _check_protocols(group, member_id, request)
+        if is_new and instance_id is None and caller.version >= KNOWN_MEMBER_ID_VERSION:
+            return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id, protocol_name=None)
+        try:
+            subscription = read_subscription(request.protocols[0].metadata)
+        except ProtocolError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"malformed subscription: {error}") from error
+        replaced = group.static_member(instance_id) if is_new else None
+        if replaced is not None:
+            old = taking_over(replaced, member_id)
+        elif instance_id is None or is_new:
+            old = group.members.get(member_id) or Member(member_id)
+        else:
+            old = _identified(group, member_id, instance_id)
+        new = _with_news(old, request, subscription, caller)
+        if replaced is not None and replaced.classic is None:
+            staying = [new if one is replaced else one for one in group.members.values()]
+            if self._migration.may_downgrade(group, staying):
+                return self._join_downgraded(shard, group, replaced, new, now_ms)
+        log.info("group %s: member %s joins with the classic protocol", group.group_id, member_id)
+        claim = self._migration.by_id(subscription.owned_partitions)
+        stepped = self._protocol.advance(shard, Transition(group, old, new, replaced, []), claim, now_ms)
+        self._protocol.timers.unlimit(group, member_id)
+        # It is to send SyncGroup now.
+        self._protocol.timers.limit(shard, group, stepped, now_ms)
+        return _joined(member_id, stepped.epoch, request.protocols[0].name)
+
+    def _join_downgraded(
+        self, shard: Shard, group: ConsumerGroup, replaced: Member, new: Member, now_ms: int
+    ) -> JoinGroupResponse:
+        """The last member of the consumer protocol, a static one, comes back with the classic one."""
+        is_current = group.assignment_epoch == group.epoch and new.topic_names == replaced.topic_names
+        staying = [
+            (new if one is replaced else one, group.targets.get(one.member_id, {})) for one in group.members.values()
+        ]
+        classic = self._migration.downgrade(shard, group, staying, now_ms, must_rebalance=not is_current)
+        self._protocol.close(group)
+        return _joined(new.member_id, classic.generation, classic.protocol_name)
+
+    def sync(self, shard: Shard, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> SyncGroupResponse:
+        """Tell a member what it has been assigned.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+                REBALANCE_IN_PROGRESS.
+        """
+        member, classic = _classic_member(
+            group, request.member_id, request.group_instance_id, generation=request.generation_id
+        )
+        protocol = classic.supported_protocols[0]
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
+            None,
+            protocol.name,
+        ):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"member {member.member_id} was told of protocol {protocol.name} of type {CONSUMER_PROTOCOL_TYPE}",
+            )
+        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._protocol.timers.limit(shard, group, member, now_ms)
+            raise KafkaError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"A new rebalance is triggered in group {group.group_id} and member {member.member_id} should rejoin.",
+            )
+        assignment = self._migration.assignment(protocol.metadata, member.assigned)
+        self._protocol.timers.unlimit(group, member.member_id)
+        self._protocol.timers.keep_alive(shard, group, member, now_ms)
+        return SyncGroupResponse(
+            protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=assignment
+        )
+
+    def heartbeat(
+        self,
+        shard: Shard,
+        group: ConsumerGroup,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+    ) -> ErrorCode:
+        """Keep a member alive; REBALANCE_IN_PROGRESS tells it to join again, within its rebalance time-out.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+        """
+        member, _ = _classic_member(group, member_id, instance_id, generation=generation)
+        self._protocol.timers.keep_alive(shard, group, member, now_ms)
+        if (
+            member.epoch < group.assignment_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
+        ):
+            self._protocol.timers.limit(shard, group, member, now_ms)
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def leave(
+        self, shard: Shard, group: ConsumerGroup, leaving: Sequence[MemberIdentity], now_ms: int
+    ) -> tuple[MemberResponse, ...]:
+        """Remove members at their own wish, or at an administrator's, of either protocol.
+
+        Returns:
+            One answer per member: NONE, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+
+        Raises:
+            KafkaError: The partition cannot be written; nobody has left.
+        """
+        answers = []
+        gone: dict[str, Member] = {}
+        for identity in leaving:
+            instance_id = identity.group_instance_id
+            error = ErrorCode.NONE
+            try:
+                member = _identified(group, identity.member_id, instance_id, by_instance=not identity.member_id)
+                gone[member.member_id] = member
+            except KafkaError as refused:
+                error = refused.code
+            answers.append(
+                MemberResponse(member_id=identity.member_id, group_instance_id=instance_id, error_code=error)
+            )
+        if gone:
+            log.info("group %s: members leave: %s", group.group_id, ", ".join(gone))
+            self._protocol.remove(shard, group, gone.values(), now_ms)
+        return tuple(answers)
+
+
+def _check_protocols(group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> None:
+    """Raise KafkaError INCONSISTENT_GROUP_PROTOCOL unless all classic members offer one of the member's protocols."""
+    common = {one.name for one in request.protocols}
+    for classic in (member.classic for member in group.members.values()):
+        if classic is not None:
+            common.intersection_update(one.name for one in classic.supported_protocols)
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not common:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
+
+
+def _with_news(
+    member: Member, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller
+) -> Member:
+    return replace(
+        member,
+        instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=frozenset(subscription.topics),
+        topic_regex="",
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        classic=ClassicMemberMetadata(
+            session_timeout_ms=request.session_timeout_ms,
+            supported_protocols=tuple(
+                ClassicProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
+            ),
+        ),
+    )
+
+
+def _joined(member_id: str, generation: int, protocol_name: str | None) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        generation_id=generation,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=protocol_name,
+        member_id=member_id,
+    )
+
+
+def _identified(group: ConsumerGroup, member_id: str, instance_id: str | None, *, by_instance: bool = False) -> Member:
+    """The member with this id, and with this instance id if there is one, which is enough if `by_instance`.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    if instance_id is None:
+        return group.member(member_id)
+    member = group.static_member(instance_id)
+    if member is None:
+        message = f"Member with instance id {instance_id} is not a member of group {group.group_id}."
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    if member.member_id != member_id and not by_instance:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+    return member
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, *, generation: int
+) -> tuple[Member, ClassicMemberMetadata]:
+    """The classic member that sends a request, in this generation; KafkaError ILLEGAL_GENERATION, or as `_identified`."""
+    member = _identified(group, member_id, instance_id)
+    if member.classic is None:
+        message = f"Member {member_id} does not use the classic protocol."
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    if member.epoch != generation:
+        message = f"generation {generation} is not {member.epoch}, the epoch of member {member_id}"
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION, message)
+    return member, member.classic
+
+
+def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
+    """Somebody else still has a partition that it should get."""
+    return any(
+        index not in member.assigned.get(topic_id, {}) and not group.is_free(topic_id, index)
+        for topic_id, indexes in group.targets.get(member.member_id, {}).items()
+        for index in indexes
+    )
