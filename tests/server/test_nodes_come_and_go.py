@@ -17,8 +17,20 @@ from hypothesis import strategies as st
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -39,6 +51,7 @@ from support.conversation import (
     records_of,
 )
 from support.raw_client import RawClient
+from support.transactional_client import TransactionalClient
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 NOBODY = -1
@@ -95,7 +108,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes; t has one partition on all of them, led by node 0, with one record in it."""
-    with Cluster(tmp_path, 3) as running:
+    with Cluster(tmp_path, 3, transaction_state_log_num_partitions="2") as running:
         create(running[0], wanted("t", -1, -1, assignments=[(0, [0, 1, 2])]))
         assert produce(running[0], "t", ("k", "v0")).base_offset == 0
         yield running
@@ -382,6 +395,76 @@ def test_a_coordinator_is_where_its_partition_is_led_or_nowhere(tmp_path: Path) 
             assert row.node_id == (-1 if gone else 0)
         cluster.start(1)
         assert {row.key: row.node_id for row in cluster[0].ask(request).coordinators} == before
+
+
+def coordinator(cluster: Cluster, key: str, key_type: int = 0) -> int:
+    """The node that coordinates a group (0) or a transactional id (1)."""
+    (row,) = cluster.any.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=(key,))).coordinators
+    assert row.error_code == ErrorCode.NONE, row
+    node_id: int = row.node_id
+    return node_id
+
+
+def test_the_next_coordinator_knows_the_offsets_and_the_former_one_refuses(cluster: Cluster) -> None:
+    former = coordinator(cluster, "g")
+    rows = (OffsetCommitRequestPartition(partition_index=0, committed_offset=7),)
+    commit = OffsetCommitRequest(group_id="g", topics=(OffsetCommitRequestTopic(name="t", partitions=rows),))
+    assert cluster[former].ask(commit, 9).topics[0].partitions[0].error_code == ErrorCode.NONE
+    wish = OffsetFetchRequestGroup(group_id="g", topics=(OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),))
+    fetch_offsets = OffsetFetchRequest(groups=(wish,))
+    cluster.stop(former)
+    now = coordinator(cluster, "g")
+    assert now != former
+    (group,) = cluster[now].ask(fetch_offsets, 9).groups
+    assert group.topics[0].partitions[0].committed_offset == 7
+    cluster.start(former)
+    (group,) = cluster[former].ask(fetch_offsets, 9).groups
+    assert group.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_waiting_join_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 3, group_initial_rebalance_delay_ms="600000") as cluster:
+        former = coordinator(cluster, "g")
+        client = cluster[former]
+        client.send(
+            JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=60_000,
+                rebalance_timeout_ms=600_000,
+                protocol_type="consumer",
+                protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
+            ),
+            version=3,  # before member ids are asked for first
+        )
+        with RawClient(*address(cluster.broker, former)) as other:
+            while not other.ask(DescribeGroupsRequest(groups=("g",))).groups[0].members:
+                pass
+        cluster.stop(former)
+        assert client.receive().error_code == ErrorCode.NOT_COORDINATOR
+        assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_an_open_transaction_goes_on_at_the_next_coordinator(cluster: Cluster, version: int) -> None:
+    former = coordinator(cluster, "x", 1)
+    producer = TransactionalClient(cluster[former], "x", version=version)
+
+    def write(value: str) -> None:
+        if version < 2:
+            producer.client = cluster[coordinator(cluster, "x", 1)]
+            assert producer.add("t", 0) == ErrorCode.NONE
+        producer.client = cluster.leader()
+        assert producer.send("t", ("k", value)).error_code == ErrorCode.NONE
+
+    producer.begin()
+    write("v1")
+    cluster.stop(former)
+    write("v2")
+    assert [value for _, _, value in records_of(fetch(cluster.leader(), "t", 0, committed=True))] == [b"v0"]
+    producer.client = cluster[coordinator(cluster, "x", 1)]
+    producer.end(commit=True)
+    read = fetch(cluster.leader(), "t", 0, committed=True)
+    assert [value for _, key, value in records_of(read) if key == b"k"] == [b"v0", b"v1", b"v2"]
 
 
 # A restart of everything
