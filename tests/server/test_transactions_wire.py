@@ -34,9 +34,18 @@ NOT_HERE = E.NOT_COORDINATOR
 
 
 def init(
-    client: RawClient, transactional_id: str = ID, version: int = 5, timeout_ms: int = 60_000, **fields: int
+    client: RawClient,
+    transactional_id: str = ID,
+    version: int = 5,
+    timeout_ms: int = 60_000,
+    present: Producer = Producer(-1, -1),  # noqa: B008 - a value
 ) -> tuple[ErrorCode, Producer]:
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **fields)
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=present.producer_id,
+        producer_epoch=present.producer_epoch,
+    )
     answer = client.ask(request, version)
     return ErrorCode(answer.error_code), Producer(answer.producer_id, answer.producer_epoch)
 
@@ -126,14 +135,13 @@ def test_every_version_of_init_producer_id(client: RawClient, version: int) -> N
     assert init(client, version=version, timeout_ms=900_001) == (E.INVALID_TRANSACTION_TIMEOUT, Producer(-1, -1))
     assert init(client, "", version=version) == (E.INVALID_REQUEST, Producer(-1, -1))
     if version >= 3:
-        old = {"producer_id": first.producer_id, "producer_epoch": 0}
-        assert init(client, version=version, **old)[0] is (
-            E.PRODUCER_FENCED if version >= 4 else E.INVALID_PRODUCER_EPOCH
-        )
-        current = {"producer_id": first.producer_id, "producer_epoch": 1}
-        assert init(client, version=version, **current) == (E.NONE, Producer(first.producer_id, 2))
-        for one in current.items():
-            assert init(client, version=version, **dict([one]))[0] is E.INVALID_REQUEST
+        fenced, _ = init(client, version=version, present=first)
+        assert fenced is (E.PRODUCER_FENCED if version >= 4 else E.INVALID_PRODUCER_EPOCH)
+        current = first._replace(producer_epoch=1)
+        following = first._replace(producer_epoch=2)
+        assert init(client, version=version, present=current) == (E.NONE, following)
+        for half in (current._replace(producer_id=-1), current._replace(producer_epoch=-1)):
+            assert init(client, version=version, present=half)[0] is E.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -128,12 +128,12 @@ class Transactions:
     ) -> None:
         power = power or Power()
         self.version = version
-        self.settings = settings or (after.settings if after else TransactionSettings())
-        self.now_ms = after.now_ms if after else 1_000_000
-        self.store = after.store if after else TransactionStore(power)
-        self.markers = after.markers if after else Markers(power)
+        self.settings: TransactionSettings = settings or (after.settings if after else TransactionSettings())
+        self.now_ms: int = after.now_ms if after else 1_000_000
+        self.store: TransactionStore = after.store if after else TransactionStore(power)
+        self.markers: Markers = after.markers if after else Markers(power)
+        self.producer_ids: Iterator[int] = after.producer_ids if after else count(1000)
         self.store.power = self.markers.power = power
-        self.producer_ids = after.producer_ids if after else count(1000)
         self.coordinator = TransactionCoordinator(
             self.settings,
             self.store,
