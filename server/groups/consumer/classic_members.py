@@ -3,6 +3,9 @@
 Called by `coordinator`. A classic member's generation is its member epoch, its JoinGroup says what a heartbeat of the
 consumer protocol would, its SyncGroup fetches what it has been assigned. Nobody leads, and nothing is ever parked: a
 member that is to give up or to get partitions is told by REBALANCE_IN_PROGRESS to join again.
+
+Differs from Apache Kafka where only classic members are left and the group may not be downgraded: they are told to join
+again as soon as one of them leaves. There the partitions of the one that left stay without owner until somebody joins.
 """
 
 from __future__ import annotations
@@ -154,6 +157,7 @@ class ClassicMembers:
         self._protocol.timers.keep_alive(shard, group, member, now_ms)
         if (
             member.epoch < group.assignment_epoch
+            or _must_assign(group)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
         ):
@@ -263,6 +267,11 @@ def _classic_member(
         message = f"generation {generation} is not {member.epoch}, the epoch of member {member_id}"
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION, message)
     return member, member.classic
+
+
+def _must_assign(group: ConsumerGroup) -> bool:
+    """There is to be another target assignment, and no member of the consumer protocol whose heartbeat would bring it."""
+    return group.epoch > group.assignment_epoch and all(one.classic is not None for one in group.members.values())
 
 
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
