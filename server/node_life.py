@@ -2,21 +2,17 @@
 
 A node that stops hands its leaderships over before it closes anything, so its clients are told where to go on. What is
 decided is in the catalog before any client can see it: a leader epoch is never given twice, not even over a restart,
-which starts all nodes. A leader that is stopped with nobody to follow it stays in the catalog, for the next start.
+which starts all nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.catalog import TopicEntry
-from .disk import on_disk
 from .leadership import Leadership, elect
-from .topics import NO_LEADER, Partition
+from .placing import Placement, record, show
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -79,40 +75,20 @@ class NodeLife:
         broker = self._broker
         async with broker.admin.lock:
             live = {*broker.live_node_ids(), node.node_id} if is_alive else {*broker.live_node_ids()} - {node.node_id}
-            elected = {
-                partition: elect(
+            placed = {
+                partition: Placement(
                     partition.replicas,
-                    Leadership(partition.leader, partition.isr),
-                    live,
-                    unclean=partition.log.config.unclean_leader_election_enable,
+                    elect(
+                        partition.replicas,
+                        Leadership(partition.leader, partition.isr),
+                        live,
+                        unclean=partition.log.config.unclean_leader_election_enable,
+                    ),
                 )
                 for topic in broker.topics
                 for partition in topic.partitions
                 if node.node_id in partition.replicas
             }
-            moved = {partition: new for partition, new in elected.items() if new.leader != partition.leader}
-            if moved:
-                await on_disk(broker.catalog.put_topics, self._entries(moved))
+            await record(broker, placed)
             node.is_alive = is_alive
-            for partition, new in elected.items():
-                partition.leader, partition.isr = new
-                partition.leader_epoch += partition in moved
-        for partition in moved:
-            broker.leader_moved(partition)
-
-    def _entries(self, moved: Mapping[Partition, Leadership]) -> list[TopicEntry]:
-        """What the catalog shall say of the topics with partitions that are led anew."""
-        entries = []
-        for topic in {partition.topic for partition in moved}:
-            entry = self._broker.catalog.topics[topic.name]
-            partitions = list(entry.partitions)
-            for partition in topic.partitions:
-                if partition in moved:
-                    stored, leader = partitions[partition.index], moved[partition].leader
-                    partitions[partition.index] = replace(
-                        stored,
-                        leader=stored.leader if leader == NO_LEADER else leader,
-                        leader_epoch=partition.leader_epoch + 1,
-                    )
-            entries.append(replace(entry, partitions=tuple(partitions)))
-        return entries
+            show(broker, placed)

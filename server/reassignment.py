@@ -6,26 +6,17 @@ All replicas are one log, so a change is complete when it is written, and none i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, KafkaError
-from ..storage.catalog import TopicEntry
 from ..storage.paths import TopicPartition
-from .disk import on_disk
 from .leadership import Leadership, first_leadership
 from .placement import Replicas, check_assignments
+from .placing import Placement, record, show
 from .topics import NO_LEADER, Partition
 
 if TYPE_CHECKING:
     from .broker import Broker
-
-
-class Placement(NamedTuple):
-    """Who holds a partition, and who leads it."""
-
-    replicas: Replicas
-    leadership: Leadership
 
 
 Plan = Callable[["Broker", Partition], Placement]
@@ -89,8 +80,7 @@ def unclean(broker: Broker, partition: Partition) -> Placement:
 async def change(broker: Broker, wanted: Mapping[TopicPartition, Plan]) -> dict[TopicPartition, KafkaError]:
     """Carry out plans: in the catalog first, then for every node. Returns those that were refused, and why.
 
-    A leader epoch goes up where the leader changes or a replica goes. The codes are those of the plans,
-    UNKNOWN_TOPIC_OR_PARTITION, and KAFKA_STORAGE_ERROR, with which nothing has changed.
+    The codes are those of the plans, UNKNOWN_TOPIC_OR_PARTITION, and KAFKA_STORAGE_ERROR, with which nothing has changed.
     """
     refused: dict[TopicPartition, KafkaError] = {}
     placed: dict[Partition, Placement] = {}
@@ -101,43 +91,9 @@ async def change(broker: Broker, wanted: Mapping[TopicPartition, Plan]) -> dict[
                 placed[partition] = plan(broker, partition)
             except KafkaError as error:
                 refused[topic_partition] = error
-        if not placed:
-            return refused
-        epochs = {partition: _epoch(partition, placement) for partition, placement in placed.items()}
         try:
-            await on_disk(broker.catalog.put_topics, _entries(broker, placed, epochs))
+            await record(broker, placed)
         except KafkaError as error:
             return refused | {partition.topic_partition: error for partition in placed}
-        moved = [
-            partition for partition, placement in placed.items() if partition.leader != placement.leadership.leader
-        ]
-        for partition, placement in placed.items():
-            partition.replicas = placement.replicas
-            partition.leader, partition.isr = placement.leadership
-            partition.leader_epoch = epochs[partition]
-    for partition in moved:
-        broker.leader_moved(partition)
+        show(broker, placed)
     return refused
-
-
-def _epoch(partition: Partition, new: Placement) -> int:
-    is_bumped = partition.leader != new.leadership.leader or not set(partition.replicas) <= set(new.replicas)
-    return partition.leader_epoch + is_bumped
-
-
-def _entries(
-    broker: Broker, placed: Mapping[Partition, Placement], epochs: Mapping[Partition, int]
-) -> list[TopicEntry]:
-    """What the catalog shall say of the topics with these partitions."""
-    entries = []
-    for topic in {partition.topic for partition in placed}:
-        entry = broker.catalog.topics[topic.name]
-        partitions = list(entry.partitions)
-        for partition in topic.partitions:
-            if partition in placed:
-                replicas, (leader, _) = placed[partition]
-                partitions[partition.index] = replace(
-                    partitions[partition.index], replicas=replicas, leader=leader, leader_epoch=epochs[partition]
-                )
-        entries.append(replace(entry, partitions=tuple(partitions)))
-    return entries

@@ -1,0 +1,78 @@
+"""Changing who holds and who leads partitions: in the catalog first, then for every node.
+
+Under `broker.admin.lock`, in two steps, so that what changes with them (a node that stops) changes between the two:
+
+    await record(broker, placed)
+    show(broker, placed)
+
+A leader epoch goes up where the leader changes or a replica goes, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..storage.catalog import PartitionEntry
+from .disk import on_disk
+from .leadership import Leadership
+from .placement import Replicas
+from .topics import NO_LEADER, Partition
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+
+class Placement(NamedTuple):
+    """Who holds a partition, and who leads it."""
+
+    replicas: Replicas
+    leadership: Leadership
+
+
+Placed = Mapping[Partition, Placement]
+"""What shall become of partitions."""
+
+
+async def record(broker: Broker, placed: Placed) -> None:
+    """Write what a restart has to know: replicas, leaders and epochs, not the ISR, since a restart starts all nodes.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
+    """
+    topics = broker.catalog.topics
+    changed: dict[str, list[PartitionEntry]] = {}
+    for partition, new in placed.items():
+        epoch = _epoch(partition, new)
+        if epoch == partition.leader_epoch and new.replicas == partition.replicas:
+            continue
+        name, index = partition.topic_partition
+        if name not in changed:
+            changed[name] = list(topics[name].partitions)
+        stored = changed[name][index]
+        # The replicas of a start with more nodes stay stored, and where nobody leads any more, the last leader.
+        replicas = stored.replicas if new.replicas == partition.replicas else new.replicas
+        leader = stored.leader if new.leadership.leader == NO_LEADER else new.leadership.leader
+        changed[name][index] = PartitionEntry(replicas, leader, epoch)
+    if changed:
+        entries = [replace(topics[name], partitions=tuple(partitions)) for name, partitions in changed.items()]
+        await on_disk(broker.catalog.put_topics, entries)
+
+
+def show(broker: Broker, placed: Placed) -> None:
+    """Let everybody know, and have those look again who wait at a partition that is led anew."""
+    moved = []
+    for partition, new in placed.items():
+        if new.leadership.leader != partition.leader:
+            moved.append(partition)
+        partition.leader_epoch = _epoch(partition, new)
+        partition.replicas = new.replicas
+        partition.leader, partition.isr = new.leadership
+    for partition in moved:
+        broker.leader_moved(partition)
+
+
+def _epoch(partition: Partition, new: Placement) -> int:
+    is_bumped = partition.leader != new.leadership.leader or not set(partition.replicas) <= set(new.replicas)
+    return partition.leader_epoch + is_bumped
