@@ -74,17 +74,12 @@ class ClassicMember:
         return not self._must_join and self._join is None and self._sync is None and self._joined is None
 
     def act(self, groups: ConsumerGroups) -> None:
-        """One request, or the answer of one that was parked."""
+        """One request, unless it waits for the answer of the last."""
+        self.receive()
+        if self._join is not None or self._sync is not None:
+            return
         try:
-            if self._join is not None:
-                if not self._join.is_parked:
-                    join, self._join = self._join, None
-                    self._take_join(join.answer)
-            elif self._sync is not None:
-                if not self._sync.is_parked:
-                    sync, self._sync = self._sync, None
-                    self._take_sync(sync.answer)
-            elif self._joined is not None:
+            if self._joined is not None:
                 joined, self._joined = self._joined, None
                 self._sync = groups.sync(
                     self.member_id, self.generation, self._assign(groups, joined), instance=self.instance_id
@@ -95,6 +90,15 @@ class ClassicMember:
                 self._refused(groups.heartbeat(self.member_id, self.generation, instance=self.instance_id))
         except KafkaError as error:
             self._refused(ErrorCode(error.code))
+
+    def receive(self) -> None:
+        """Take the answer for which it waits, if it is there."""
+        if self._join is not None and not self._join.is_parked:
+            join, self._join = self._join, None
+            self._take_join(join.answer)
+        if self._sync is not None and not self._sync.is_parked:
+            sync, self._sync = self._sync, None
+            self._take_sync(sync.answer)
 
     def settle(self, groups: ConsumerGroups) -> None:
         """Act until there is nothing to do but heartbeats."""
