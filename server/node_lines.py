@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -53,6 +54,8 @@ async def _lines() -> AsyncIterator[str]:
 
     Read in a thread that is left alone at the end: making a terminal non-blocking would be felt by its other programs.
     """
+    if sys.stdin is None:
+        return  # closed before we started: by now the descriptor may be any file's or client's
     pending = b""
     while True:
         try:
