@@ -24,6 +24,7 @@ SUITES = (
     "aiokafka.suite",
     "confluent",
     "librdkafka",
+    "clients_groups",
     "groups_commits",
     "nodes",
     "cleaner_histories",
