@@ -40,7 +40,7 @@ class NodeLife:
             if not node.is_alive:
                 return
             await self._become(node, is_alive=False)
-            node.close()
+            node.pause()
             await self._broker.connections.drain(STOP_DEADLINE_S, [node])
             node.fetch_sessions.clear()
 
@@ -56,7 +56,7 @@ class NodeLife:
             try:
                 await self._become(node, is_alive=True)
             except BaseException:
-                node.close()
+                node.pause()
                 raise
             broker.accept_on(node)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -16,6 +17,8 @@ import trio
 
 from .fetch_sessions import FetchSessions
 from .listeners import ListenerConfig
+
+Socket = socket.socket
 
 
 @dataclass(slots=True)
@@ -31,7 +34,8 @@ class Listener:
     port: int
     advertised_host: str
     advertised_port: int
-    socket: socket.socket | None = None
+    socket: Socket | None = None
+    _reserved: Socket | None = None
 
     @classmethod
     def of(cls, config: ListenerConfig) -> Self:
@@ -44,16 +48,8 @@ class Listener:
         Raises:
             OSError: The address cannot be had; names it.
         """
+        sock, self._reserved = self._reserved or self._bound(), None
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            sock = socket.socket(family, kind, protocol)
-        except OSError as error:
-            raise self._refused(error) from error
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
             sock.listen(backlog)
         except OSError as error:
             sock.close()
@@ -65,6 +61,23 @@ class Listener:
         self.advertised_host = self.advertised_host or socket.gethostname()
         self.advertised_port = self.advertised_port or self.port
 
+    def _bound(self) -> Socket:
+        """A socket that has the address; nobody can connect to it yet."""
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            raise self._refused(error) from error
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except OSError as error:
+            sock.close()
+            raise self._refused(error) from error
+        return sock
+
     def _refused(self, error: OSError) -> OSError:
         return OSError(error.errno, f"cannot listen on {self.name}://{self.host}:{self.port}: {error.strerror}")
 
@@ -74,12 +87,24 @@ class Listener:
         host = self.host or "localhost"
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
+    def pause(self) -> None:
+        """Stop listening but keep the port from being given to a client, so that `bind` finds it free.
+
+        A client that tries a closed port of its own machine over and over may even be connected with itself.
+        """
+        self.close()
+        with suppress(OSError):
+            self._reserved = self._bound()
+
     def close(self) -> None:
         """Stop listening; a task that accepts on it ends."""
         if self.socket is not None:
             trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
             self.socket = None
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +123,7 @@ class Node:
         self.by_listener = {listener.name: listener for listener in self.listeners}
 
     def bind(self, backlog: int) -> None:
-        """Listen on every address; none is left open if one cannot be had.
+        """Listen on every address, or on none if one cannot be had.
 
         Raises:
             OSError: as `Listener.bind`.
@@ -107,13 +132,13 @@ class Node:
             for listener in self.listeners:
                 listener.bind(backlog)
         except OSError:
-            self.close()
+            self.pause()
             raise
 
-    def close(self) -> None:
-        """Stop listening. The ports that were bound are bound again by `bind`."""
+    def pause(self) -> None:
+        """Stop listening until `bind` is called again, and keep the ports for that."""
         for listener in self.listeners:
-            listener.close()
+            listener.pause()
 
     def advertised(self, listener_name: str) -> tuple[str, int]:
         """Host and port that a client of listener `listener_name` should use for this node.
@@ -127,4 +152,5 @@ class Node:
 def close_all(nodes: Iterable[Node]) -> None:
     """Stop listening on every node."""
     for node in nodes:
-        node.close()
+        for listener in node.listeners:
+            listener.close()

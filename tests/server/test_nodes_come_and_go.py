@@ -491,6 +491,12 @@ def test_there_is_no_such_node(cluster: Cluster) -> None:
         cluster.broker.start_node(7)
 
 
+def test_the_port_of_a_stopped_node_is_given_to_no_client(cluster: Cluster) -> None:
+    cluster.stop(0)
+    with socket.socket() as client, pytest.raises(OSError, match="in use"):
+        client.bind(address(cluster.broker, 0))
+
+
 def test_a_node_whose_port_was_taken_stays_stopped_until_it_is_free(cluster: Cluster) -> None:
     cluster.stop(0)
     with closing(socket.create_server(address(cluster.broker, 0))):
