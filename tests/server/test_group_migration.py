@@ -533,7 +533,7 @@ def test_several_members_leave_at_once_each_with_its_own_answer() -> None:
 # All together
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(20), 102, 644, 918])
 def test_no_partition_is_owned_twice_while_members_of_both_protocols_come_and_go(seed: int) -> None:
     rng = random.Random(seed)
     groups = ConsumerGroups(orders=6, settings={"group_consumer_session_timeout_ms": SESSION_MS})

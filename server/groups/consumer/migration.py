@@ -8,6 +8,7 @@ Called by `protocol` when a member of the consumer protocol joins a classic grou
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -80,10 +81,20 @@ class Migration:
         new.epoch = new.assignment_epoch = old.generation
         # No protocol is chosen before the first rebalance is over.
         protocol_name = old.protocol_name or old.select_protocol()
+        subscriptions = {one.member_id: read_subscription(one.metadata(protocol_name)) for one in old.members.values()}
+        owners: dict[tuple[bytes, int], str] = {}
         for member in old.members.values():
-            subscription = read_subscription(member.metadata(protocol_name))
-            target = self.by_id(read_assignment(member.assignment).assigned_partitions)
-            new.targets[member.member_id] = target
+            self._claim(owners, member.member_id, read_assignment(member.assignment).assigned_partitions)
+        targets = _by_member(owners)
+        # In the middle of a rebalance members may still have what they are not given again (KIP-429).
+        for member_id, subscription in subscriptions.items():
+            self._claim(owners, member_id, subscription.owned_partitions)
+        assigned = _by_member(owners)
+        for member in old.members.values():
+            subscription = subscriptions[member.member_id]
+            new.targets[member.member_id] = {
+                topic_id: frozenset(indexes) for topic_id, indexes in targets[member.member_id].items()
+            }
             new.put(
                 Member(
                     member.member_id,
@@ -95,7 +106,10 @@ class Migration:
                     client_id=member.client_id,
                     client_host=member.client_host,
                     topic_names=frozenset(subscription.topics),
-                    assigned={topic_id: dict.fromkeys(indexes, old.generation) for topic_id, indexes in target.items()},
+                    assigned={
+                        topic_id: dict.fromkeys(indexes, old.generation)
+                        for topic_id, indexes in assigned[member.member_id].items()
+                    },
                     classic=ClassicMemberMetadata(
                         session_timeout_ms=member.session_timeout_ms,
                         supported_protocols=tuple(
@@ -107,6 +121,12 @@ class Migration:
         new.metadata_hash = metadata_hash(new.subscribed_topics, self._topics)
         log.info("group %s: upgraded to a consumer group in epoch %d", new.group_id, new.epoch)
         return new
+
+    def _claim(self, owners: dict[tuple[bytes, int], str], member_id: str, topics: Iterable[TopicPartition]) -> None:
+        """Give a member those of these partitions that have no owner yet."""
+        for topic_id, indexes in self.by_id(topics).items():
+            for index in indexes:
+                owners.setdefault((topic_id, index), member_id)
 
     def close(self, old: ClassicGroup, now_ms: int) -> None:
         """A classic group is a consumer group now; members that wait for an answer find out by joining again."""
@@ -199,3 +219,10 @@ class Migration:
             if topic.partitions and (topic_id := self._topics.id_of(topic.topic)) is not None:
                 known[topic_id] = known.get(topic_id, frozenset()) | frozenset(topic.partitions)
         return known
+
+
+def _by_member(owners: Mapping[tuple[bytes, int], str]) -> defaultdict[str, dict[bytes, set[int]]]:
+    by_member: defaultdict[str, dict[bytes, set[int]]] = defaultdict(dict)
+    for (topic_id, index), member_id in owners.items():
+        by_member[member_id].setdefault(topic_id, set()).add(index)
+    return by_member
