@@ -1,0 +1,1 @@
+"""The transaction APIs of Ottla and Apache Kafka, answer by answer."""
