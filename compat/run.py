@@ -31,6 +31,7 @@ SUITES = (
     "crashes",
     "fuzz",
     "apache_kafka.differential",
+    "apache_kafka.transactions",
     "apache_kafka",
     "apache_kafka.suite",
     "apache_kafka.md5_keys",
