@@ -143,6 +143,7 @@ class ConsumerMember:
 
     Attributes:
         owned: (topic id, partition) of all that it consumes right now.
+        slowness: How many heartbeats go by until it has given up what it must.
     """
 
     def __init__(self, member_id: str, *, instance_id: str | None = None, topics: Iterable[str] = ("orders",)) -> None:
@@ -151,8 +152,9 @@ class ConsumerMember:
         self.topics = tuple(topics)
         self.epoch = 0
         self.owned: set[tuple[bytes, int]] = set()
-        self.is_waiting = False
-        """Its instance id is not released yet."""
+        self.slowness = 0
+        self._given: set[tuple[bytes, int]] = set()
+        self._beats_to_go = 0
         self._has_news = True
 
     def act(self, groups: ConsumerGroups, *, is_answer_lost: bool = False) -> None:
@@ -174,6 +176,7 @@ class ConsumerMember:
             return
         if not is_answer_lost:
             self._answered(answer)
+        self._reconcile()
 
     def subscribe(self, *topics: str) -> None:
         self.topics = topics
@@ -181,8 +184,11 @@ class ConsumerMember:
 
     def leave(self, groups: ConsumerGroups, epoch: int = -1) -> None:
         """Say goodbye, for good or (-2, static members) for a while; what goes wrong does not matter any more."""
-        self.owned.clear()
         raised(lambda: groups.beat(self.member_id, epoch, instance_id=self.instance_id))
+        self._abandon()
+
+    def _abandon(self) -> None:
+        self.owned, self._given = set(), set()
         self.epoch = 0
 
     def _claim(self) -> tuple[TopicPartitions, ...]:
@@ -192,10 +198,18 @@ class ConsumerMember:
         return tuple(TopicPartitions(topic_id=one, partitions=tuple(indexes)) for one, indexes in by_topic.items())
 
     def _answered(self, answer: ConsumerGroupHeartbeatResponse) -> None:
-        self.is_waiting = self._has_news = False
+        self._has_news = False
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
-            self.owned = _places(answer.assignment)
+            self._given = _places(answer.assignment)
+            self._beats_to_go = self.slowness
+
+    def _reconcile(self) -> None:
+        """Take what is new only once all that must go is gone."""
+        if self.owned <= self._given or not self._beats_to_go:
+            self.owned = set(self._given)
+        else:
+            self._beats_to_go -= 1
 
     def _fenced(self, error: ErrorCode) -> None:
         assert error in (
@@ -205,9 +219,7 @@ class ConsumerMember:
             ErrorCode.FENCED_INSTANCE_ID,
             ErrorCode.GROUP_ID_NOT_FOUND,
         ), error
-        self.is_waiting = error is ErrorCode.UNRELEASED_INSTANCE_ID
-        self.owned.clear()
-        self.epoch = 0
+        self._abandon()
 
 
 def _places(assignment: Assignment) -> set[tuple[bytes, int]]:
