@@ -24,6 +24,7 @@ from . import broker as server
 from .cleaner_status import CleanerStatus
 from .clock import Clock
 from .opening import static_config_with_stored_id
+from .properties import Properties
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ async def open_broker(
     nodes: int = 1,
     profile: str = "dev",
     overrides: Mapping[str, str] | None = None,
+    features: Mapping[str, int] | None = None,
     listener: str = "127.0.0.1:0",
     clock: Clock | None = None,
     rng: random.Random | None = None,
@@ -46,6 +48,7 @@ async def open_broker(
         nodes: How many broker ids to play, each on a port of its own.
         profile: `dev` (quick reactions) or `kafka` (Apache Kafka's defaults).
         overrides: Broker options by name, as texts.
+        features: Finalized levels by name, e.g. `{"transaction.version": 1}`.
         listener: HOST:PORT of the first node; port 0 takes a free one.
         clock: The broker's time; tests move it.
         rng: Source of ids, jitter and replica placement; a seeded one makes them repeat.
@@ -59,7 +62,12 @@ async def open_broker(
     flags = {"listeners": f"PLAINTEXT://{host}:{port}", "log.dirs": directory}
     try:
         static = static_config_with_stored_id(
-            OsFiles(), profile=profile, flags=flags, overrides=overrides or {}, nodes=nodes
+            OsFiles(),
+            profile=profile,
+            file=Properties(features=dict(features or {})),
+            flags=flags,
+            overrides=overrides or {},
+            nodes=nodes,
         )
         async with server.run_broker(static, clock=clock, rng=rng) as broker:
             yield broker

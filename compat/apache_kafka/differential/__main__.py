@@ -15,7 +15,7 @@ from ottla.storage.kernel import COMPILED
 
 from ...support.apache_kafka import jars
 from ...support.suite import NotRunError, Options, Suite, run_suite
-from . import replay_storage, replay_wire
+from . import replay_storage, replay_transactions, replay_wire
 from .compare import Findings
 from .history import History, load
 from .record import RECORDED, TRANSACTIONS_FILE, WIRE_FILE, record
@@ -55,7 +55,11 @@ def judge(suite: Suite, folder: Path, *, quick: bool) -> None:
     judge_comparison(suite, wire)
     step = QUICK_STEP if quick else 1
     judge_all(suite, "over the wire", wire[::step], replay_wire.replay)
-    judge_all(suite, "transactional", transactional[::step], replay_storage.replay)
+    judge_all(suite, "transactional, below the wire", transactional[::step], replay_storage.replay)
+    with_room = [each for each in transactional if each.map_entries is None]
+    suite.check("transactional histories over the wire", len(with_room) >= TRANSACTIONS_MIN, len(with_room))
+    judge_transactional_comparison(suite, with_room)
+    judge_all(suite, "transactional, over the wire", with_room[::step], replay_transactions.replay)
 
 
 def judge_all(suite: Suite, kind: str, histories: Sequence[History], replay: Replay) -> None:
@@ -87,6 +91,16 @@ def judge_comparison(suite: Suite, histories: Sequence[History]) -> None:
     shorter = copy.deepcopy(recorded)
     del shorter.steps[1]
     suite.check("a batch left out is told", bool(played(shorter, replay_wire.replay).differences))
+
+
+def judge_transactional_comparison(suite: Suite, histories: Sequence[History]) -> None:
+    """The same, over the wire: producers of another seed, or a broker that speaks another transaction version."""
+    other_seed = copy.deepcopy(histories[0])
+    other_seed.seed += 1
+    suite.check("other transactions are told", bool(played(other_seed, replay_transactions.replay).differences))
+    other_style = copy.deepcopy(next(each for each in histories if each.theme == "new, both"))
+    other_style.theme = "old, both"
+    suite.check("epochs that do not go up are told", bool(played(other_style, replay_transactions.replay).differences))
 
 
 if __name__ == "__main__":

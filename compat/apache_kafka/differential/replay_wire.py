@@ -5,7 +5,7 @@ the millisecond that Kafka's went by, and whatever depends on time can be compar
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -33,10 +33,13 @@ IO_BUFFERS_BYTES = (524_288, 1_024)
 class OttlaAtKafkasTime:
     """Ottla on a data directory of its own; `at` moves its clock."""
 
-    def __init__(self, recorded: History, data: Path) -> None:
+    def __init__(self, recorded: History, data: Path, features: Mapping[str, int]) -> None:
         self.now_ms = recorded.start_ms
         self.data = data
         overrides = {
+            # Nobody looks at these; the defaults would make a hundred partitions for each history.
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
             "log.cleaner.backoff.ms": str(BACKOFF_MS),
             "log.cleaner.dedupe.buffer.size": str(DEDUPE_BYTES),
             "log.cleaner.io.buffer.size": str(IO_BUFFERS_BYTES[recorded.seed % 2]),
@@ -45,7 +48,12 @@ class OttlaAtKafkasTime:
             factor = (recorded.map_entries + 0.5) / (DEDUPE_BYTES // BYTES_PER_SLOT)
             overrides["log.cleaner.io.buffer.load.factor"] = f"{factor:.9f}"
         self.broker = Broker(
-            str(data), profile="kafka", overrides=overrides, clock=Clock(lambda: recorded.start_ms), rng=Random(0)
+            str(data),
+            profile="kafka",
+            overrides=overrides,
+            features=features,
+            clock=Clock(lambda: recorded.start_ms),
+            rng=Random(0),
         )
 
     def at(self, now_ms: int) -> None:
@@ -73,9 +81,9 @@ class OttlaAtKafkasTime:
 
 
 @contextmanager
-def ottla_for(recorded: History) -> Iterator[OttlaAtKafkasTime]:
+def ottla_for(recorded: History, features: Mapping[str, int] | None = None) -> Iterator[OttlaAtKafkasTime]:
     with scratch_folder() as folder:
-        ottla = OttlaAtKafkasTime(recorded, Path(folder))
+        ottla = OttlaAtKafkasTime(recorded, Path(folder), features or {})
         with ottla.broker:
             yield ottla
 

@@ -1,8 +1,9 @@
-"""Transactional histories, played on Apache Kafka by raw requests as they are made, and what it wrote down of them.
+"""Transactional histories, played by raw requests as they are made, and what Apache Kafka wrote down of them.
 
 Producer ids, epochs and markers come from the broker, so here making and recording are one. What is recorded are files:
 before each pass what was appended since the last, and where segments begin; after it every segment, whole, with its
-transaction index. The replay (`replay_storage`) needs nothing else.
+transaction index. `replay_storage` needs nothing else. `replay_transactions` plays a history anew: the seed makes the
+same requests, and the recording tells when.
 
     style   finalized transaction.version   clients
     old     0                               AddPartitionsToTxn, Produce 8, EndTxn 2: markers in the data's epoch
@@ -13,11 +14,12 @@ transaction index. The replay (`replay_storage`) needs nothing else.
 
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from ...support.segment_files import HEADER, base_offset, segments
 from .batches import CODECS, encode
@@ -118,6 +120,8 @@ class TransactionalProducer:
     def init(self) -> None:
         had_open = self.in_txn
         end = self.player.log_end()
+        if had_open:
+            self.player.marker_comes()
         _, self.producer_id, self.epoch = retry(lambda: self.wire.init_producer_id(self.transactional_id))
         if had_open:
             self.player.wait_for_end(end + 1)
@@ -148,6 +152,7 @@ class TransactionalProducer:
     def end(self, *, commit: bool) -> None:
         """End the transaction and wait for its marker."""
         end = self.player.log_end()
+        self.player.marker_comes()
         names = (self.transactional_id, self.producer_id, self.epoch)
         if self.is_new:
             _, self.producer_id, self.epoch = retry(lambda: self.wire.end_txn_v5(*names, commit=commit))
@@ -168,21 +173,35 @@ def retry(ask: Callable[[], Any]) -> Any:
     return answer
 
 
-class Player:
-    """Plays one history on a live Apache Kafka."""
+class Live(Protocol):
+    """A broker to play on."""
 
-    def __init__(self, live: LiveKafka, topic: str, script: Script, theme: Theme, style: str) -> None:
-        self.live, self.topic, self.script, self.theme = live, topic, script, theme
-        self.folder: Path = live.process.partition_dir(topic)
-        self.configs = dict(script.history.configs)
-        self.recorded_end = 0
-        self.horizons: set[int] = set()
-        live.bound_map(theme.map_entries)
-        live.create_topic(topic, self.configs)
+    wire: Wire
+
+    def restart(self, topic: str) -> None:
+        """Let the broker go and come back, and wait until it leads the topic again."""
+
+
+class Player(ABC):
+    """Plays one history on a broker; what a pass is, and what is done about it, is for subclasses to say.
+
+    Args:
+        folder: The partition's, on the broker's disk.
+    """
+
+    def __init__(self, live: Live, topic: str, folder: Path, script: Script, style: str, theme: Theme) -> None:
+        self.live, self.topic, self.folder, self.script, self.theme = live, topic, folder, script, theme
         self.producers = [
             TransactionalProducer(self, f"{topic}-{n}", is_new=style == "new" or (style == "mixed" and n % 2 == 0))
             for n in range(theme.producers)
         ]
+
+    @abstractmethod
+    def clean(self, retention_ms: int) -> None:
+        """Let one pass come, and look at what it left."""
+
+    def marker_comes(self) -> None:  # noqa: B027 - a recorder need not know before
+        """The next request ends a transaction."""
 
     def log_end(self) -> int:
         return self.live.wire.offset_at(self.topic, -1)[1]
@@ -238,6 +257,19 @@ class Player:
         self.script.seal()
         self.produce(bytes.fromhex(self.script.history.steps.pop()["batch"]))
 
+
+class RecordingPlayer(Player):
+    """Plays one history on a live Apache Kafka, and writes down what it leaves."""
+
+    def __init__(self, live: LiveKafka, topic: str, script: Script, style: str, theme: Theme) -> None:
+        self.kafka = live
+        self.configs = dict(script.history.configs)
+        self.recorded_end = 0
+        self.horizons: set[int] = set()
+        live.bound_map(theme.map_entries)
+        live.create_topic(topic, self.configs)
+        super().__init__(live, topic, live.process.partition_dir(topic), script, style, theme)
+
     def clean(self, retention_ms: int) -> None:
         """Write down what there is, let one pass come, write down what it left."""
         changes = LET_GO | {"delete.retention.ms": str(retention_ms)}
@@ -254,12 +286,12 @@ class Player:
                 path.stem.lstrip("0") or "0": path.read_bytes().hex() for path in sorted(self.folder.glob("*.snapshot"))
             },
         )
-        before = len(self.live.passes(self.topic))
-        found = self.live.let_pass(self.topic, changes, "any" if self.theme.map_entries is None else "some")
+        before = len(self.kafka.passes(self.topic))
+        found = self.kafka.let_pass(self.topic, changes, "any" if self.theme.map_entries is None else "some")
         done.segments = [[base_offset(path), path.read_bytes().hex()] for path in segments(self.folder)]
         done.aborted = self.aborted()
         left = b"".join(bytes.fromhex(data) for _, data in done.segments)
-        times = exact_times(self.live.beginnings(self.topic)[before:], left, retention_ms, self.horizons)
+        times = exact_times(self.kafka.beginnings(self.topic)[before:], left, retention_ms, self.horizons)
         done.passes = [[*each, when] for each, when in zip(found, times, strict=True)]
         self.script.history.steps.append(asdict(done))
         self.recorded_end = end
@@ -284,9 +316,8 @@ class Player:
         return found
 
 
-def play(live: LiveKafka, seed: int, style: str, theme_name: str, topic: str) -> History:
-    """Play and record one history; its steps are `Round`s."""
-    theme = THEMES[theme_name]
+def configs_of(theme: Theme) -> dict[str, str]:
+    """What the topic is created with."""
     configs = HELD_BACK | {
         "cleanup.policy": "compact",
         "segment.ms": str(ROLL_MS),
@@ -294,8 +325,22 @@ def play(live: LiveKafka, seed: int, style: str, theme_name: str, topic: str) ->
     }
     if theme.segment_bytes is not None:
         configs["internal.segment.bytes"] = str(theme.segment_bytes)
-    made = History(f"transactions-{seed:03d}", f"{style}, {theme_name}", seed, now_ms(), configs, theme.map_entries)
-    script = Script(made, Random(seed))
-    script.now_ms = made.start_ms + HOUR_MS  # above the markers', which carry the wall clock: those roll no segment
-    Player(live, topic, script, theme, style).play()
+    return configs
+
+
+def script_of(history: History) -> Script:
+    """What makes the history's records; their time is above the markers', which carry the wall clock, so that those roll
+    no segment."""
+    script = Script(history, Random(history.seed))
+    script.now_ms = history.start_ms + HOUR_MS
+    return script
+
+
+def play(live: LiveKafka, seed: int, style: str, theme_name: str, topic: str) -> History:
+    """Play and record one history; its steps are `Round`s."""
+    theme = THEMES[theme_name]
+    made = History(
+        f"transactions-{seed:03d}", f"{style}, {theme_name}", seed, now_ms(), configs_of(theme), theme.map_entries
+    )
+    RecordingPlayer(live, topic, script_of(made), style, theme).play()
     return made

@@ -222,6 +222,12 @@ class Wire:
         answer.take("i")
         return answer.take("h"), answer.take("q"), answer.take("h")
 
+    def new_producer_id(self) -> int:
+        """InitProducerId v1 without a transactional id: a producer id never given before."""
+        answer = self._ask(22, 1, string(None) + struct.pack(">i", 0))
+        answer.take("i"), answer.take("h")
+        return answer.take("q")
+
     def add_partition(self, topic: str, transactional_id: str, producer_id: int, epoch: int) -> int:
         """AddPartitionsToTxn v2; the partition's error code."""
         body = string(transactional_id) + struct.pack(">qh", producer_id, epoch)
