@@ -12,7 +12,7 @@ from support.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups
 
 def test_the_first_member_has_everything_at_once() -> None:
     groups = ConsumerGroups(orders=3)
-    answer = groups.join("a")
+    answer = groups.enter("a")
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("a", 2, 5_000)
     assert groups.given(answer) == {"orders": {0, 1, 2}}
     assert groups.described().group_state == "Stable"
@@ -20,7 +20,7 @@ def test_the_first_member_has_everything_at_once() -> None:
 
 def test_a_heartbeat_without_news_says_nothing_and_writes_nothing() -> None:
     groups = ConsumerGroups(orders=3)
-    groups.join("a")
+    groups.enter("a")
     written = groups.store.end_offset(groups.coordinator.partition_for("g"))
     answer = groups.beat("a", 2)
     assert (answer.member_epoch, answer.assignment) == (2, None)
@@ -29,16 +29,16 @@ def test_a_heartbeat_without_news_says_nothing_and_writes_nothing() -> None:
 
 def test_a_full_request_is_answered_in_full() -> None:
     groups = ConsumerGroups(orders=3)
-    groups.join("a")
+    groups.enter("a")
     answer = groups.beat("a", 2, owns={"orders": [0, 1, 2]}, topics=["orders"], rebalance_timeout_ms=REBALANCE_MS)
     assert groups.given(answer) == {"orders": {0, 1, 2}}
 
 
 def test_partitions_are_given_away_only_after_they_were_given_up() -> None:
     groups = ConsumerGroups(orders=4)
-    groups.join("a")
+    groups.enter("a")
 
-    joined = groups.join("b")
+    joined = groups.enter("b")
     assert (joined.member_epoch, groups.given(joined)) == (3, {}), "a has everything still"
     assert groups.described().group_state == "Reconciling"
 
@@ -57,16 +57,16 @@ def test_partitions_are_given_away_only_after_they_were_given_up() -> None:
 
 def test_a_silent_heartbeat_gives_up_nothing() -> None:
     groups = ConsumerGroups(orders=4)
-    groups.join("a")
-    groups.join("b")
+    groups.enter("a")
+    groups.enter("b")
     groups.beat("a", 2)
     assert groups.beat("a", 2).member_epoch == 2
 
 
 def test_what_a_member_leaves_is_free_at_once() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
-    groups.join("b")
+    groups.enter("a")
+    groups.enter("b")
     left = groups.beat("a", -1)
     assert (left.member_id, left.member_epoch, left.heartbeat_interval_ms) == ("a", -1, 0)
     assert groups.given(groups.beat("b", 3)) == {"orders": {0, 1}}
@@ -74,8 +74,8 @@ def test_what_a_member_leaves_is_free_at_once() -> None:
 
 def test_a_member_that_falls_silent_is_out_after_its_session() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
-    groups.join("b")
+    groups.enter("a")
+    groups.enter("b")
     groups.advance(SESSION_MS - 1)
     groups.beat("b", 3)
     assert set(groups.table().members) == {"a", "b"}
@@ -87,8 +87,8 @@ def test_a_member_that_falls_silent_is_out_after_its_session() -> None:
 
 def test_a_member_that_does_not_give_up_in_time_is_out() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
-    groups.join("b")
+    groups.enter("a")
+    groups.enter("b")
     groups.beat("a", 2)
     groups.advance(REBALANCE_MS - 1)
     groups.beat("a", 2, owns={"orders": [0, 1]})
@@ -98,8 +98,8 @@ def test_a_member_that_does_not_give_up_in_time_is_out() -> None:
 
 def test_a_member_that_gave_up_in_time_stays() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
-    groups.join("b")
+    groups.enter("a")
+    groups.enter("b")
     groups.beat("a", 2)
     groups.beat("a", 2, owns={"orders": [0]})
     groups.advance(REBALANCE_MS)
@@ -108,7 +108,7 @@ def test_a_member_that_gave_up_in_time_stays() -> None:
 
 def test_a_member_that_cannot_be_removed_is_removed_later() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
+    groups.enter("a")
     groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     groups.advance(SESSION_MS + 1_000)
     assert set(groups.table().members) == {"a"}
@@ -119,9 +119,9 @@ def test_a_member_that_cannot_be_removed_is_removed_later() -> None:
 
 def test_what_cannot_be_written_has_not_happened() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
+    groups.enter("a")
     groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert groups.join_error("b") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert groups.enter_error("b") is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert groups.error("a", -1)[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
     groups.store.failure = None
     assert set(groups.table().members) == {"a"}
@@ -130,7 +130,7 @@ def test_what_cannot_be_written_has_not_happened() -> None:
 
 def test_a_member_that_subscribes_to_less_gives_it_up_before_the_next_assignment() -> None:
     groups = ConsumerGroups(orders=2, bills=2, settings={"group_consumer_assignment_interval_ms": 60_000})
-    groups.join("a", "orders", "bills")
+    groups.enter("a", "orders", "bills")
     answer = groups.beat("a", 2, topics=["orders"], owns={"orders": [0, 1], "bills": [0, 1]})
     assert (answer.member_epoch, groups.given(answer)) == (2, {"orders": {0, 1}})
     assert groups.table().assignment_epoch == 2, "the assignment is too young for another"
@@ -139,8 +139,8 @@ def test_a_member_that_subscribes_to_less_gives_it_up_before_the_next_assignment
 
 def test_a_new_assignment_waits_until_the_last_is_old_enough() -> None:
     groups = ConsumerGroups(orders=2, settings={"group_consumer_assignment_interval_ms": 1_000})
-    groups.join("a")
-    joined = groups.join("b")
+    groups.enter("a")
+    joined = groups.enter("b")
     assert (joined.member_epoch, groups.given(joined)) == (2, {}), "it is in the epoch of the last assignment"
     groups.advance(999)
     assert groups.beat("a", 2).assignment is None
@@ -151,9 +151,9 @@ def test_a_new_assignment_waits_until_the_last_is_old_enough() -> None:
 
 def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
+    groups.enter("a")
     assert groups.described().assignor_name == "uniform"
-    groups.join("b", server_assignor="range")
+    groups.enter("b", server_assignor="range")
     assert groups.described().assignor_name == "range"
     groups.beat("b", -1)
     assert groups.described().assignor_name == "uniform"
@@ -161,11 +161,11 @@ def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
 
 def test_a_member_whose_state_only_a_newer_broker_knows_begins_anew() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
+    groups.enter("a")
     key, value = current_assignment("g", groups.table().members["a"])
     newer = write_record(key, replace(value, state=99))
     groups.store.append(groups.coordinator.partition_for("g"), [newer], groups.now_ms)
     groups = groups.restarted()
     assert groups.error("a", 2, owns={"orders": [0, 1]})[0] is ErrorCode.FENCED_MEMBER_EPOCH
-    assert groups.given(groups.join("a")) == {"orders": {0, 1}}
+    assert groups.given(groups.enter("a")) == {"orders": {0, 1}}
     assert groups.described().group_state == "Stable"

@@ -47,7 +47,7 @@ def test_an_assignor_must_be_one_of_those_configured() -> None:
         E.UNSUPPORTED_ASSIGNOR,
         "ServerAssignor uniform is not supported. Supported assignors: range.",
     )
-    assert not groups.join("a", server_assignor="range").error_code
+    assert not groups.enter("a", server_assignor="range").error_code
 
 
 def test_a_regular_expression_must_be_one() -> None:
@@ -73,7 +73,7 @@ def test_only_who_joins_makes_a_group(member: str, epoch: int, expected: object)
 
 def test_who_is_no_member_is_unknown() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a")
+    groups.enter("a")
     unknown = (E.UNKNOWN_MEMBER_ID, "Member b is not a member of group g.")
     assert groups.error("b", 2) == unknown
     assert groups.error("b", -1) == unknown
@@ -81,20 +81,20 @@ def test_who_is_no_member_is_unknown() -> None:
 
 def test_in_version_0_the_broker_makes_the_member_id() -> None:
     groups = ConsumerGroups(orders=2)
-    answer = groups.join("", version=0)
+    answer = groups.enter("", version=0)
     assert answer.member_id == "1"
     assert not groups.beat("1", answer.member_epoch, version=0).error_code
 
 
 def test_a_group_has_room_for_so_many_members() -> None:
     groups = ConsumerGroups(orders=2, settings={"group_consumer_max_size": 2})
-    groups.join("a")
-    groups.join("b")
+    groups.enter("a")
+    groups.enter("b")
     assert raised_message(groups, "c") == "The consumer group has reached its maximum capacity of 2 members."
-    assert groups.join_error("c") is E.GROUP_MAX_SIZE_REACHED
-    assert groups.join_error("a") is E.NONE, "who is in may join again"
+    assert groups.enter_error("c") is E.GROUP_MAX_SIZE_REACHED
+    assert groups.enter_error("a") is E.NONE, "who is in may join again"
     groups.beat("b", -1)
-    assert groups.join_error("c") is E.NONE
+    assert groups.enter_error("c") is E.NONE
 
 
 def raised_message(groups: ConsumerGroups, member: str) -> str:
@@ -107,8 +107,8 @@ class TestEpochs:
     def groups(self) -> ConsumerGroups:
         """Member "a" went from epoch 2, where it had all four partitions, to epoch 3, where it has two."""
         groups = ConsumerGroups(orders=4)
-        groups.join("a")
-        groups.join("b")
+        groups.enter("a")
+        groups.enter("b")
         groups.beat("a", 2)
         groups.beat("a", 2, owns={"orders": [0, 1]})
         assert groups.table().members["a"].epoch == 3
@@ -143,6 +143,6 @@ class TestEpochs:
 
     def test_a_member_may_join_again_any_time(self) -> None:
         groups = self.groups()
-        answer = groups.join("a")
+        answer = groups.enter("a")
         assert answer.member_epoch == 3
         assert groups.given(answer) == {"orders": {0, 1}}

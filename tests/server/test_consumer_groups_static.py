@@ -11,8 +11,8 @@ E = ErrorCode
 def two_static() -> ConsumerGroups:
     """Members "a" and "b" with instance ids "i" and "k", in epoch 3."""
     groups = ConsumerGroups(orders=2)
-    groups.join("a", instance_id="i")
-    groups.join("b", instance_id="k")
+    groups.enter("a", instance_id="i")
+    groups.enter("b", instance_id="k")
     groups.beat("a", 2, instance_id="i")
     groups.beat("a", 2, instance_id="i", owns={"orders": [0]})
     assert groups.given(groups.beat("b", 3, instance_id="k")) == {"orders": {1}}
@@ -26,7 +26,7 @@ def test_a_static_member_comes_back_to_what_it_had_without_a_new_epoch() -> None
     assert groups.table().members["b"].epoch == -2
     assert groups.beat("a", 3, instance_id="i").assignment is None
 
-    back = groups.join("c", instance_id="k")
+    back = groups.enter("c", instance_id="k")
     assert (back.member_id, back.member_epoch) == ("c", 3)
     assert groups.given(back) == {"orders": {1}}
     assert set(groups.table().members) == {"a", "c"}
@@ -40,7 +40,7 @@ def test_a_static_member_comes_back_to_what_it_had_without_a_new_epoch() -> None
 def test_a_static_member_may_come_back_under_its_old_id() -> None:
     groups = two_static()
     groups.beat("b", -2, instance_id="k")
-    back = groups.join("b", instance_id="k")
+    back = groups.enter("b", instance_id="k")
     assert (back.member_epoch, groups.given(back)) == (3, {"orders": {1}})
     assert set(groups.table().members) == {"a", "b"}
 
@@ -67,7 +67,7 @@ def test_an_instance_id_in_use_is_not_given_to_another() -> None:
 def test_who_has_been_replaced_is_fenced() -> None:
     groups = two_static()
     groups.beat("b", -2, instance_id="k")
-    groups.join("c", instance_id="k")
+    groups.enter("c", instance_id="k")
     fenced = (E.FENCED_INSTANCE_ID, "Static member b with instance id k was fenced by member c.")
     for epoch in (3, -1, -2):
         assert groups.error("b", epoch, instance_id="k") == fenced
@@ -87,17 +87,17 @@ def test_a_static_member_that_comes_back_may_subscribe_to_something_else() -> No
     groups = two_static()
     groups.topics.put("bills", 1)
     groups.beat("b", -2, instance_id="k")
-    back = groups.join("c", "bills", instance_id="k")
+    back = groups.enter("c", "bills", instance_id="k")
     assert (back.member_epoch, groups.given(back)) == (4, {"bills": {0}})
     assert groups.given(groups.beat("a", 3, instance_id="i")) == {"orders": {0, 1}}
 
 
 def test_a_rebalance_time_that_ends_while_a_static_member_is_away_is_not_held_against_it() -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a", instance_id="i")
-    groups.join("b", instance_id="k")
+    groups.enter("a", instance_id="i")
+    groups.enter("b", instance_id="k")
     groups.beat("a", 2, instance_id="i")
     groups.beat("a", -2, instance_id="i")
     groups.advance(20_000)
     assert set(groups.table().members) == {"a", "b"}
-    assert groups.given(groups.join("a2", instance_id="i")) == {"orders": {0}}
+    assert groups.given(groups.enter("a2", instance_id="i")) == {"orders": {0}}

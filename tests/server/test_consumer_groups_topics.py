@@ -11,7 +11,7 @@ from support.groups import MemoryStore
 
 def test_partitions_that_are_added_are_assigned_by_the_next_heartbeat() -> None:
     groups = ConsumerGroups(orders=1)
-    groups.join("a")
+    groups.enter("a")
     groups.grow_topic("orders", 3)
     assert groups.table().epoch == 2, "nobody has asked yet"
     answer = groups.beat("a", 2)
@@ -20,7 +20,7 @@ def test_partitions_that_are_added_are_assigned_by_the_next_heartbeat() -> None:
 
 def test_a_topic_that_is_created_later_is_assigned_then() -> None:
     groups = ConsumerGroups()
-    assert groups.given(groups.join("a")) == {}
+    assert groups.given(groups.enter("a")) == {}
     groups.create_topic("bills", 1)
     assert groups.beat("a", 2).assignment is None, "nobody subscribes to that one"
     groups.create_topic("orders", 1)
@@ -29,7 +29,7 @@ def test_a_topic_that_is_created_later_is_assigned_then() -> None:
 
 def test_a_topic_that_is_deleted_is_given_up() -> None:
     groups = ConsumerGroups(orders=1, bills=1)
-    groups.join("a", "orders", "bills")
+    groups.enter("a", "orders", "bills")
     gone = groups.topics.id_of("bills")
     groups.delete_topic("bills")
     answer = groups.beat("a", 2)
@@ -41,7 +41,7 @@ def test_a_topic_that_is_deleted_is_given_up() -> None:
 
 def test_a_topic_that_is_deleted_and_made_again_is_another_topic() -> None:
     groups = ConsumerGroups(orders=1)
-    groups.join("a")
+    groups.enter("a")
     before = groups.topics.id_of("orders")
     groups.delete_topic("orders")
     groups.create_topic("orders", 1)
@@ -55,7 +55,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_another_topic() -> None:
 
 def test_a_change_of_topics_while_no_coordinator_was_there_is_found_afterwards() -> None:
     groups = ConsumerGroups(orders=1)
-    groups.join("a")
+    groups.enter("a")
     groups.topics.put("orders", 2)
     groups = groups.restarted()
     assert groups.given(groups.beat("a", 2)) == {"orders": {0, 1}}
@@ -64,7 +64,7 @@ def test_a_change_of_topics_while_no_coordinator_was_there_is_found_afterwards()
 
 def test_replicas_in_other_racks_are_another_assignment_too() -> None:
     groups = ConsumerGroups(orders=1)
-    groups.join("a")
+    groups.enter("a")
     groups.topics.rack_of_all = ["north"]
     groups = groups.restarted()
     assert groups.beat("a", 2).member_epoch == 3
@@ -87,27 +87,27 @@ class StoreThatFails(MemoryStore):
 class TestRegularExpressions:
     def test_a_first_expression_is_matched_after_the_heartbeat_that_brought_it(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1, other=1)
-        joined = groups.join("a", subscribed_topic_regex="orders|bills")
+        joined = groups.enter("a", subscribed_topic_regex="orders|bills")
         assert (joined.member_epoch, groups.given(joined)) == (1, {})
         answer = groups.beat("a", 1)
         assert (answer.member_epoch, groups.given(answer)) == (2, {"orders": {0}, "bills": {0}})
 
     def test_an_expression_that_is_known_counts_at_once(self) -> None:
         groups = ConsumerGroups(orders=2)
-        groups.join("a", subscribed_topic_regex="ord.*")
+        groups.enter("a", subscribed_topic_regex="ord.*")
         groups.beat("a", 1)
-        groups.join("b", subscribed_topic_regex="ord.*")
+        groups.enter("b", subscribed_topic_regex="ord.*")
         assert groups.table().epoch == 3
         assert groups.given(groups.beat("a", 2)) == {"orders": {0}}
 
     def test_names_and_an_expression_add_up(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
-        groups.join("a", topics=["bills"], subscribed_topic_regex="ord.*")
+        groups.enter("a", topics=["bills"], subscribed_topic_regex="ord.*")
         assert groups.given(groups.beat("a", 2)) == {"orders": {0}, "bills": {0}}
 
     def test_a_new_topic_that_matches_is_found_but_not_at_once(self) -> None:
         groups = ConsumerGroups(orders_a=1)
-        groups.join("a", subscribed_topic_regex="orders_.")
+        groups.enter("a", subscribed_topic_regex="orders_.")
         groups.beat("a", 1)
         groups.create_topic("orders_b", 1)
         groups.advance(10_000)
@@ -119,7 +119,7 @@ class TestRegularExpressions:
 
     def test_a_new_topic_is_found_although_the_coordinator_was_away(self) -> None:
         groups = ConsumerGroups(orders_a=1)
-        groups.join("a", subscribed_topic_regex="orders_.")
+        groups.enter("a", subscribed_topic_regex="orders_.")
         groups.beat("a", 1)
         groups.topics.put("orders_b", 1)
         groups.advance(11_000)
@@ -129,7 +129,7 @@ class TestRegularExpressions:
 
     def test_without_new_topics_expressions_are_matched_again_now_and_then(self) -> None:
         groups = ConsumerGroups(orders=1, settings={"group_consumer_session_timeout_ms": 10**9})
-        groups.join("a", subscribed_topic_regex="ord.*")
+        groups.enter("a", subscribed_topic_regex="ord.*")
         before = groups.table().regexes["ord.*"].resolved_ms
         groups.advance(600_000)
         groups.beat("a", 1)
@@ -140,7 +140,7 @@ class TestRegularExpressions:
 
     def test_an_expression_that_nobody_uses_any_more_is_forgotten(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
-        groups.join("a", subscribed_topic_regex="ord.*")
+        groups.enter("a", subscribed_topic_regex="ord.*")
         groups.beat("a", 1)
         groups.beat("a", 2, topics=["bills"], subscribed_topic_regex="", owns={"orders": [0]})
         assert groups.table().regexes == {}
@@ -149,15 +149,15 @@ class TestRegularExpressions:
 
     def test_a_member_that_leaves_takes_its_expression_along(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
-        groups.join("a", subscribed_topic_regex="ord.*")
-        groups.join("b", "bills")
+        groups.enter("a", subscribed_topic_regex="ord.*")
+        groups.enter("b", "bills")
         groups.beat("a", -1)
         assert groups.table().regexes == {}
         assert groups.restarted().table().regexes == {}
 
     def test_another_expression_in_place_of_the_last(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
-        groups.join("a", subscribed_topic_regex="ord.*")
+        groups.enter("a", subscribed_topic_regex="ord.*")
         groups.beat("a", 1)
         groups.advance(10_001)
         told = groups.beat("a", 2, subscribed_topic_regex="bil.*", owns={"orders": [0]})
@@ -166,7 +166,7 @@ class TestRegularExpressions:
 
     def test_an_expression_that_cannot_be_written_down_is_matched_again(self) -> None:
         groups = ConsumerGroups(StoreThatFails(at_append=2), orders=1)
-        groups.join("a", subscribed_topic_regex="ord.*")
+        groups.enter("a", subscribed_topic_regex="ord.*")
         assert groups.table().regexes == {}
         groups.beat("a", 1)
         assert groups.given(groups.beat("a", 1)) == {"orders": {0}}

@@ -1,7 +1,7 @@
 """Members of consumer groups: heartbeats without the arguments that rarely matter, and a client that reconciles.
 
 groups = ConsumerGroups(orders=4)
-answer = groups.join("a")
+answer = groups.enter("a")
 assert owned_by(answer) == {"orders": {0, 1, 2, 3}}
 """
 
@@ -74,7 +74,7 @@ class ConsumerGroups(Groups):
         )
         return self.coordinator.consumer_heartbeat(request, Caller(client, "/host", version), self.now_ms)
 
-    def join(self, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:  # type: ignore[override]
+    def enter(self, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """The first heartbeat of a member; it subscribes to "orders" unless told otherwise."""
         subscription = {} if "subscribed_topic_regex" in fields else {"topics": topics or ("orders",)}
         return self.beat(member, 0, owns={}, **{"rebalance_timeout_ms": REBALANCE_MS, **subscription, **fields})
@@ -83,8 +83,8 @@ class ConsumerGroups(Groups):
         """Code and message of the error that `beat` raises."""
         return raised(lambda: self.beat(*arguments, **fields))
 
-    def join_error(self, *arguments: Any, **fields: Any) -> ErrorCode:
-        return raised(lambda: self.join(*arguments, **fields))[0]
+    def enter_error(self, *arguments: Any, **fields: Any) -> ErrorCode:
+        return raised(lambda: self.enter(*arguments, **fields))[0]
 
     def topic_partitions(self, places: Places) -> tuple[TopicPartitions, ...]:
         return tuple(
