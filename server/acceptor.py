@@ -46,7 +46,8 @@ class Connections:
 
     async def accept_on(self, node: Node, listener: Listener, nursery: trio.Nursery) -> None:
         """Accept on `listener` until it is closed; connections run in `nursery`."""
-        while (listening := listener.socket) is not None:
+        listening = listener.socket
+        while listening is not None and listening is listener.socket:
             try:
                 await trio.lowlevel.wait_readable(listening)
                 sock, address = listening.accept()
@@ -59,7 +60,7 @@ class Connections:
                     log.warning("cannot accept on %s:%d: %s", listener.host, listener.port, error)
                     await trio.sleep(SCARCE_WAIT_S)
                     continue
-                if listener.socket is None:
+                if listener.socket is not listening:
                     return  # Closed after a client had been announced.
                 raise
             self._admit(sock, address, node, listener, nursery)

@@ -32,6 +32,16 @@ An option has the value of the strongest source that gives one:
 
 One line `ready HOST:PORT[,HOST:PORT...]` on standard output says that all nodes serve.
 SIGTERM and SIGINT stop the broker cleanly, with exit code 0.
+
+Lines on standard input stop and start single nodes, and are answered on standard output:
+  stop ID      hand over what node ID leads, end its connections: stopped ID
+  start ID     serve on the same ports again: started ID
+
+Comment lines of the --config file say what has no property:
+  # nodes=3                          how many broker ids to play
+  # node.1.listeners=NAME://H:PORT   listeners, advertised.listeners, broker.rack of one node
+  # cluster.id=ID                    for a new data directory
+  # feature.NAME=LEVEL               transaction.version (0 to 2) or group.version (0 or 1); the newest by default
 """
 
 TOPICS_STATUS_NOTES = """\

@@ -7,6 +7,7 @@ which starts all nodes.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,6 +18,8 @@ from .placing import Placement, record, show
 if TYPE_CHECKING:
     from .broker import Broker
     from .nodes import Node
+
+log = logging.getLogger("ottla.nodes")
 
 # Requests in progress get this long to end when their node stops.
 STOP_DEADLINE_S = 5.0
@@ -43,6 +46,7 @@ class NodeLife:
             node.pause()
             await self._broker.connections.drain(STOP_DEADLINE_S, [node])
             node.fetch_sessions.clear()
+            log.info("node %d: stopped", node_id)
 
     async def start(self, node_id: int) -> None:
         """As `Broker.start_node`."""
@@ -59,6 +63,7 @@ class NodeLife:
                 node.pause()
                 raise
             broker.accept_on(node)
+            log.info("node %d: started", node_id)
 
     def _node(self, node_id: int) -> Node:
         node = self._broker.node(node_id)

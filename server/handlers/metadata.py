@@ -6,7 +6,8 @@ Behaviour
 - A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is
   created before the answer, so the client's first try already finds its leader. Apache Kafka answers
   UNKNOWN_TOPIC_OR_PARTITION first and lets the client ask again.
-- A partition that no live node leads is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch.
+- A partition that no live node leads is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch. Version 0
+  names live replicas only, and REPLICA_NOT_AVAILABLE where that are not all.
 - Addresses are those of the listener that the request came in by.
 - The controller is the lowest live node id: clients send admin requests there, every node takes them.
 """
@@ -28,7 +29,7 @@ from ..authorization import NOT_ASKED, cluster_operations, topic_operations
 from ..connection import Context
 from ..internal_topics import INTERNAL_TOPICS
 from ..routing import endpoints, offline_replicas
-from ..topics import NO_LEADER, Topic
+from ..topics import NO_LEADER, Partition, Topic
 
 # These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
 NO_IDS_YET = (10, 11)
@@ -41,7 +42,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     everything = body.topics is None or (request.version == 0 and not body.topics)
     if everything:
         live = broker.live_node_ids()
-        topics = [_topic(topic, live, topic_operations_mask) for topic in broker.topics]
+        topics = [_topic(topic, live, request.version, topic_operations_mask) for topic in broker.topics]
     elif request.version in NO_IDS_YET and any(
         row.name is None or row.topic_id != ZERO_UUID for row in body.topics or ()
     ):
@@ -75,7 +76,7 @@ async def _wanted(
     if wanted.name is None or (version >= 10 and wanted.topic_id != ZERO_UUID):
         topic = broker.topics.by_id(wanted.topic_id)
         return (
-            _topic(topic, broker.live_node_ids(), operations)
+            _topic(topic, broker.live_node_ids(), version, operations)
             if topic
             else _missing(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID, operations)
         )
@@ -91,7 +92,7 @@ async def _wanted(
             )
         except KafkaError as error:
             return _missing(wanted.name, ZERO_UUID, error.code, operations)
-    return _topic(topic, broker.live_node_ids(), operations)
+    return _topic(topic, broker.live_node_ids(), version, operations)
 
 
 def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int) -> MetadataResponseTopic:
@@ -105,23 +106,32 @@ def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int
     )
 
 
-def _topic(topic: Topic, live: list[int], operations: int) -> MetadataResponseTopic:
+def _topic(topic: Topic, live: list[int], version: int, operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=tuple(
-            MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
-                partition_index=partition.index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                offline_replicas=offline_replicas(partition, live),
-            )
-            for partition in topic.partitions
-        ),
+        partitions=tuple(_partition(partition, live, version) for partition in topic.partitions),
         topic_authorized_operations=operations,
+    )
+
+
+def _partition(partition: Partition, live: list[int], version: int) -> MetadataResponsePartition:
+    offline = offline_replicas(partition, live)
+    replicas, isr = partition.replicas, partition.isr
+    error = ErrorCode.NONE
+    if version == 0 and offline:  # it has no field for them
+        error = ErrorCode.REPLICA_NOT_AVAILABLE
+        replicas, isr = (tuple(each for each in nodes if each not in offline) for nodes in (replicas, isr))
+    if partition.leader == NO_LEADER:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
     )

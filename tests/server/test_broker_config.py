@@ -354,6 +354,22 @@ def test_a_feature_that_means_nothing_here_is_told_of_in_one_line(line: str, tol
     assert static_config(file=file(line)).warnings == (told,)
 
 
+def test_what_a_secured_cluster_sets_does_not_hinder_a_start_on_plaintext_listeners() -> None:
+    static = static_config(
+        file=file(
+            "# nodes=2\n# node.1.listeners=EXTERNAL://localhost:19124\n# node.1.broker.rack=r1\n# node.1.log.dirs=/b1\n"
+            "# standalone=false\n# controller.listener=CONTROLLER\n# metadata.version=4.4-IV0\n"
+            "listeners=EXTERNAL://localhost:19123\ninter.broker.listener.name=EXTERNAL\n"
+            "listener.security.protocol.map=EXTERNAL:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT\nsasl.enabled.mechanisms=PLAIN\n"
+            'listener.name.controller.plain.sasl.jaas.config=Module required user_a="\\\\\\n";\nsuper.users=User:a\n'
+        )
+    )
+    assert [static.node(node_id).listener_configs[0].port for node_id in static.node_ids] == [19123, 19124]
+    assert [static.node(node_id).broker_rack for node_id in static.node_ids] == [None, "r1"]
+    name = "listener.name.controller.plain.sasl.jaas.config"
+    assert static.node(0).texts_of(ConfigSource.STATIC_BROKER)[name] == 'Module required user_a="\\\n";'
+
+
 def test_a_feature_level_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value 3 for .* feature\.transaction\.version: .* from 0 to 2"):
         static_config(file=file("# feature.transaction.version=3"))

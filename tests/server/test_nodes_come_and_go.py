@@ -280,6 +280,14 @@ def test_a_partition_that_nobody_leads_is_said_to_be_so(cluster: Cluster) -> Non
     assert list_offset(cluster[1], "alone", -1) == (NOT_LEADER, -1)
 
 
+def test_the_oldest_metadata_names_live_replicas_only(cluster: Cluster) -> None:
+    cluster.stop(0)
+    (row,) = metadata(cluster[1], "t", version=0).topics[0].partitions
+    assert (row.error_code, row.replica_nodes, row.isr_nodes) == (ErrorCode.REPLICA_NOT_AVAILABLE, (1, 2), (1, 2))
+    (row,) = metadata(cluster[1], "t", version=1).topics[0].partitions
+    assert (row.error_code, row.replica_nodes, row.isr_nodes) == (ErrorCode.NONE, (0, 1, 2), (1, 2))
+
+
 def test_records_and_epochs_tell_when_leaders_changed(cluster: Cluster) -> None:
     cluster.stop(0)
     assert produce(cluster[1], "t", ("k", "v1"), ("k", "v2")).base_offset == 1
