@@ -10,6 +10,7 @@ from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import ErrorCode
 from ottla.server.coordination.shard import ShardState
 from ottla.server.coordination.store import Producer
+from ottla.server.transactions.listing import Filter
 from ottla.server.transactions.metadata import TransactionState
 from ottla.server.transactions.records import transaction_key
 from ottla.server.transactions.settings import MARKER_RETRY_MS
@@ -149,6 +150,22 @@ def test_a_new_leader_of_a_partition_finishes_under_its_epoch() -> None:
     transactions.load(partition)
     assert transactions.markers.of(A0) == [Marker(1000, 1, commit=True, coordinator_epoch=7)]
     assert transactions.init(ID) == Producer(1000, 2)
+
+
+def test_nothing_is_listed_while_a_partition_is_loading() -> None:
+    transactions = Transactions()
+    transactions.init(ID)
+    loading = transactions.coordinator.partition_for(ID)
+    transactions.coordinator.reload(loading, ErrorCode.NOT_COORDINATOR, transactions.now_ms)
+    others = [partition for partition in range(4) if partition != loading]
+
+    def listed(partitions: list[int]) -> ErrorCode:
+        return code_of(lambda: transactions.coordinator.list_transactions(partitions, Filter(), transactions.now_ms))
+
+    assert listed([loading, *others]) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert listed(others) is ErrorCode.NONE
+    transactions.load(loading)
+    assert listed([loading, *others]) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize(

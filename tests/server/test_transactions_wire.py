@@ -18,6 +18,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, TopicData
 from ottla.protocol.messages.end_txn import EndTxnRequest
@@ -25,7 +26,8 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.server.coordination.store import Producer
-from support.conversation import address, create_topic
+from support.batches import read_batches
+from support.conversation import address, create_topic, fetch
 from support.raw_client import RawClient
 
 ID = "x"
@@ -468,6 +470,43 @@ def test_markers_wait_for_a_partition_whose_node_is_stopped(nodes: tuple[ottla.B
         pass
     assert describe(client).transaction_state == "CompleteCommit"
     assert add(client, following, (kept, 0)) == {(kept, 0): E.NONE}
+
+
+def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None:
+    def markers(client: RawClient, topic: str) -> list[tuple[int, int]]:
+        records = fetch(client, topic, 0).records
+        return [(one.producer_id, one.producer_epoch) for one in read_batches(records) if one.is_control]
+
+    overrides = {"transaction.state.log.min.isr": "1"}
+    with ExitStack() as stack:
+        broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=2, overrides=overrides))
+        clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(2)]
+        node = coordinator_of(clients[0])
+        for name in ("a", "b"):
+            create_topic(clients[node], name)
+        lost = next(name for name in ("a", "b") if broker.inner.topics.partition(name, 0).leader != node)
+        _, producer = init(clients[node])
+        add(clients[node], producer, ("a", 0), ("b", 0))
+        broker.stop_node(1 - node)
+        assert end(clients[node], producer, commit=True)[0] is E.NONE
+        assert describe(clients[node]).transaction_state == "PrepareCommit"
+    with ExitStack() as stack:
+        broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=2, overrides=overrides))
+        clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(2)]
+        assert describe(clients[coordinator_of(clients[0])]).transaction_state == "CompleteCommit"
+        leader = broker.inner.topics.partition(lost, 0).leader
+        assert markers(clients[leader], lost) == [(producer.producer_id, 1)]
+
+
+def test_a_transaction_ends_though_a_topic_of_it_was_deleted(client: RawClient) -> None:
+    for name in ("kept", "deleted"):
+        create_topic(client, name)
+    _, producer = init(client)
+    add(client, producer, ("kept", 0), ("deleted", 0))
+    deletion = DeleteTopicsRequest(topics=(DeleteTopicState(name="deleted"),), timeout_ms=5_000)
+    assert client.ask(deletion).responses[0].error_code == 0
+    assert end(client, producer, commit=True)[0] is E.NONE
+    assert describe(client).transaction_state == "CompleteCommit"
 
 
 def test_too_few_replicas_of_the_transaction_log(tmp_path: Path) -> None:

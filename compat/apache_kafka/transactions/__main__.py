@@ -139,7 +139,9 @@ def exhaust(side: Side, level: int) -> list[Answer]:
     side.ask(start("y"))
     for name in IDS:
         ask(Describe(name))
-        for present in (last[name], last[name], NEW):
+        # Of a producer that was fenced at its last epoch Apache Kafka makes an UNKNOWN_SERVER_ERROR below version 2.
+        presents = [NEW] if level < 2 and name == "y" else [last[name], last[name], NEW]
+        for present in presents:
             ask(start(name, present))
             ask(Describe(name))
     return answers
