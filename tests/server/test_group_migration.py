@@ -14,7 +14,7 @@ from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.subscription import read_assignment
 from support.classic_members import REBALANCE_MS, SESSION_MS, ClassicMember, subscription_of
 from support.consumer_groups import ConsumerGroups, ConsumerMember, raised
-from support.groups import Groups, Reply
+from support.groups import Reply
 
 E = ErrorCode
 
@@ -117,7 +117,7 @@ def test_some_groups_are_not_upgraded(settings: dict[str, Any], join: dict[str, 
     groups = ConsumerGroups(orders=4, settings=settings)
     assignment = join.pop("assignment", b"")
     arguments = {"protocols": [("range", subscription_of(["orders"]))]} | join
-    joins = [Groups.join(groups, client=name, **arguments) for name in ("one", "two")]
+    joins = [groups.join(client=name, **arguments) for name in ("one", "two")]
     groups.advance(0)
     ids, generation = [one.answer.member_id for one in joins], joins[0].answer.generation_id
     for member in reversed(ids):
@@ -134,11 +134,9 @@ def test_requests_that_are_parked_when_the_group_is_upgraded_are_answered() -> N
     groups = ConsumerGroups(orders=4)
     one, two = ClassicMember("one"), ClassicMember("two")
     classic_group(groups, one, two)
-    joining: Reply[Any] = Groups.join(
-        groups, member=one.member_id, protocols=[("range", subscription_of(["orders", "more"]))]
-    )
+    joining: Reply[Any] = groups.join(member=one.member_id, protocols=[("range", subscription_of(["orders", "more"]))])
     assert joining.is_parked
-    groups.join("three")
+    groups.enter("three")
     assert joining.answer.error_code == E.REBALANCE_IN_PROGRESS
     assert kind(groups) == "consumer"
     assert groups.heartbeat(two.member_id, two.generation) == E.REBALANCE_IN_PROGRESS
@@ -162,7 +160,7 @@ def test_a_failed_write_leaves_the_classic_group_as_it_was() -> None:
     one = ClassicMember("one")
     classic_group(groups, one)
     groups.store.failure = E.NOT_COORDINATOR
-    assert groups.join_error("two") is E.NOT_COORDINATOR
+    assert groups.enter_error("two") is E.NOT_COORDINATOR
     assert kind(groups) == "classic"
     assert groups.heartbeat(one.member_id, one.generation) == E.NONE
 
@@ -290,9 +288,9 @@ def test_a_static_member_may_change_to_the_consumer_protocol() -> None:
 
 def test_an_empty_consumer_group_becomes_a_classic_one() -> None:
     groups = ConsumerGroups(orders=4)
-    groups.join("a", subscribed_topic_regex="or.*")
+    groups.enter("a", subscribed_topic_regex="or.*")
     groups.beat("a", -1)
-    known = Groups.join(groups, member="b", protocols=[("range", subscription_of(["orders"]))])
+    known = groups.join(member="b", protocols=[("range", subscription_of(["orders"]))])
     assert known.answer.error_code == E.UNKNOWN_MEMBER_ID
     assert kind(groups) == "consumer"
     one = ClassicMember("one")
@@ -307,7 +305,7 @@ def test_an_empty_classic_group_becomes_a_consumer_group_whatever_the_policy() -
     classic_group(groups, one)
     one.leave(groups)
     groups.advance(0)
-    assert groups.given(groups.join("a")) == {"orders": {0, 1, 2, 3}}
+    assert groups.given(groups.enter("a")) == {"orders": {0, 1, 2, 3}}
     assert kind(groups) == kind(groups.restarted()) == "consumer"
 
 
@@ -315,9 +313,7 @@ def test_an_empty_classic_group_becomes_a_consumer_group_whatever_the_policy() -
 
 
 def join_error(groups: ConsumerGroups, **arguments: Any) -> ErrorCode:
-    return raised(lambda: Groups.join(groups, **{"protocols": [("range", subscription_of(["orders"]))], **arguments}))[
-        0
-    ]
+    return raised(lambda: groups.join(**{"protocols": [("range", subscription_of(["orders"]))], **arguments}))[0]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +335,7 @@ def test_a_classic_member_joins_a_consumer_group(
     settings: dict[str, Any], arguments: dict[str, Any], error: ErrorCode
 ) -> None:
     groups = ConsumerGroups(orders=4, settings=settings)
-    groups.join("a")
+    groups.enter("a")
     before = list(groups.store.records(groups.coordinator.partition_for("g")))
     assert join_error(groups, **arguments) is error
     assert (groups.store.records(groups.coordinator.partition_for("g")) == before) is bool(error)
@@ -347,7 +343,7 @@ def test_a_classic_member_joins_a_consumer_group(
 
 def test_classic_members_must_have_a_protocol_in_common() -> None:
     groups = ConsumerGroups(orders=4)
-    groups.join("a")
+    groups.enter("a")
     blob = subscription_of(["orders"])
     assert join_error(groups, protocols=[("range", blob), ("sticky", blob)]) is E.NONE
     assert join_error(groups, protocols=[("sticky", blob)]) is E.NONE
@@ -356,19 +352,19 @@ def test_classic_members_must_have_a_protocol_in_common() -> None:
 
 def test_a_new_dynamic_member_is_given_an_id_to_come_back_with() -> None:
     groups = ConsumerGroups(orders=4)
-    groups.join("a")
+    groups.enter("a")
     blob = subscription_of(["orders"])
-    answer = Groups.join(groups, protocols=[("range", blob)], version=4).answer
+    answer = groups.join(protocols=[("range", blob)], version=4).answer
     assert answer.error_code == E.MEMBER_ID_REQUIRED
     assert set(groups.table().members) == {"a"}
-    answer = Groups.join(groups, member=answer.member_id, protocols=[("range", blob)], version=4).answer
+    answer = groups.join(member=answer.member_id, protocols=[("range", blob)], version=4).answer
     assert (answer.error_code, answer.protocol_type, answer.protocol_name) == (E.NONE, "consumer", "range")
     assert (answer.leader, answer.members) == ("", ())
 
 
 def test_a_static_member_that_comes_back_fences_its_predecessor() -> None:
     groups = ConsumerGroups(orders=4)
-    groups.join("a")
+    groups.enter("a")
     one = ClassicMember("one", instance_id="i")
     one.settle(groups)
     again = ClassicMember("again", instance_id="i")
@@ -377,9 +373,7 @@ def test_a_static_member_that_comes_back_fences_its_predecessor() -> None:
     for request in (
         lambda: groups.heartbeat(one.member_id, one.generation, instance="i"),
         lambda: groups.sync(one.member_id, one.generation, instance="i"),
-        lambda: Groups.join(
-            groups, member=one.member_id, instance="i", protocols=[("range", subscription_of(["orders"]))]
-        ),
+        lambda: groups.join(member=one.member_id, instance="i", protocols=[("range", subscription_of(["orders"]))]),
     ):
         assert raised(request)[0] is E.FENCED_INSTANCE_ID
     assert groups.leave((one.member_id, "i")) == [E.FENCED_INSTANCE_ID]
@@ -436,9 +430,9 @@ def test_a_sync_must_name_the_protocol_that_was_told(
 @pytest.mark.parametrize("version", [0, 1, 3, 9])
 def test_the_assignment_has_the_version_of_the_subscription(version: int) -> None:
     groups = ConsumerGroups(orders=2)
-    groups.join("a", "bills")
+    groups.enter("a", "bills")
     blob = version.to_bytes(2, "big") + subscription_of(["orders"])[2:]
-    answer = Groups.join(groups, protocols=[("range", blob)]).answer
+    answer = groups.join(protocols=[("range", blob)]).answer
     assignment = groups.sync(answer.member_id, answer.generation_id).answer.assignment
     assert int.from_bytes(assignment[:2], "big") == min(version, 3)
     (topic,) = read_assignment(assignment).assigned_partitions
@@ -448,7 +442,7 @@ def test_the_assignment_has_the_version_of_the_subscription(version: int) -> Non
 def test_a_member_that_has_to_rejoin_is_told_so_until_it_does() -> None:
     groups = ConsumerGroups(orders=4)
     one = stable_member(groups)
-    groups.join("b")
+    groups.enter("b")
     assert groups.heartbeat(one.member_id, one.generation) == E.REBALANCE_IN_PROGRESS
     assert raised(lambda: groups.sync(one.member_id, one.generation))[0] is E.REBALANCE_IN_PROGRESS
     one.act(groups)
@@ -464,13 +458,12 @@ def test_a_member_that_does_not_do_what_it_is_told_is_out(does: str) -> None:
         groups.heartbeat(one.member_id, one.generation)
         groups.advance(SESSION_MS - 2)
     else:
-        groups.join("b")
+        groups.enter("b")
         if does == "heartbeats":
             groups.heartbeat(one.member_id, one.generation)
         else:
             blob = subscription_of(["orders"])
-            joined = Groups.join(
-                groups,
+            joined = groups.join(
                 member=one.member_id,
                 protocols=[("range", blob)],
                 session_ms=SESSION_MS,

@@ -14,7 +14,7 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.protocol.wire import Parts, codec
 from ottla.server.groups.subscription import read_assignment, read_subscription, write_assignment
 from support.consumer_groups import ConsumerGroups
-from support.groups import Groups, Reply
+from support.groups import Reply
 
 SUBSCRIPTION_VERSION = 3
 SESSION_MS = 10_000
@@ -120,9 +120,7 @@ class ClassicMember:
         if not self.is_cooperative:
             self.owned.clear()
         self._must_join = False
-        # The class that knows both protocols calls the other JoinGroup `join`.
-        self._join = Groups.join(
-            groups,
+        self._join = groups.join(
             member=self.member_id,
             instance=self.instance_id,
             client=self.name,
