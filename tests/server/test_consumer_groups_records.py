@@ -40,7 +40,7 @@ def test_a_join_is_one_batch_of_records() -> None:
     groups = ConsumerGroups(orders=2)
     log = Log(groups)
     groups.enter("a", instance_id="i", rack_id="north", server_assignor="range", client="app")
-    orders = groups.topics.id_of("orders")
+    orders = groups.topics.id_of("orders") or b""
     assert log.batches() == [
         [
             (

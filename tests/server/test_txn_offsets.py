@@ -295,8 +295,8 @@ def test_a_rebalance_does_not_hold_back_transactional_commits() -> None:
 
 def test_members_of_a_consumer_group() -> None:
     groups = ConsumerGroups(orders=2, bills=1)
-    groups.join("a")
-    epoch = groups.join("b").member_epoch
+    groups.enter("a")
+    epoch = groups.enter("b").member_epoch
     rows: list[tuple[str, int, ErrorCode]] = [
         ("b", epoch, ErrorCode.NONE),
         ("", -1, ErrorCode.NONE),

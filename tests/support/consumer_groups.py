@@ -143,7 +143,7 @@ class ConsumerMember:
 
     Attributes:
         owned: (topic id, partition) of all that it consumes right now.
-        slowness: How many heartbeats go by until it has given up what it must.
+        slowness: How many heartbeats go by until it has given up what it must; once fenced, it hurries.
     """
 
     def __init__(self, member_id: str, *, instance_id: str | None = None, topics: Iterable[str] = ("orders",)) -> None:
@@ -156,17 +156,18 @@ class ConsumerMember:
         self._given: set[tuple[bytes, int]] = set()
         self._beats_to_go = 0
         self._has_news = True
+        self._has_lost_answer = False
 
     def act(self, groups: ConsumerGroups, *, is_answer_lost: bool = False) -> None:
-        """One heartbeat; an answer may get lost on its way back."""
-        joins = self.epoch == 0
+        """One heartbeat; an answer may get lost on its way back, then the next request says everything."""
+        says_all = self.epoch == 0 or self._has_lost_answer
         request = ConsumerGroupHeartbeatRequest(
             group_id="g",
             member_id=self.member_id,
             member_epoch=self.epoch,
             instance_id=self.instance_id,
-            rebalance_timeout_ms=REBALANCE_MS if joins else -1,
-            subscribed_topic_names=self.topics if joins or self._has_news else None,
+            rebalance_timeout_ms=REBALANCE_MS if says_all else -1,
+            subscribed_topic_names=self.topics if says_all or self._has_news else None,
             topic_partitions=self._claim(),
         )
         try:
@@ -174,6 +175,7 @@ class ConsumerMember:
         except KafkaError as error:
             self._fenced(ErrorCode(error.code))
             return
+        self._has_lost_answer = is_answer_lost
         if not is_answer_lost:
             self._answered(answer)
         self._reconcile()
@@ -219,6 +221,7 @@ class ConsumerMember:
             ErrorCode.FENCED_INSTANCE_ID,
             ErrorCode.GROUP_ID_NOT_FOUND,
         ), error
+        self.slowness = 0
         self._abandon()
 
 
