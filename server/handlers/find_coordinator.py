@@ -32,6 +32,8 @@ COORDINATORS: dict[int, Callable[[Broker], CoordinatorService[Any]]] = {
 
 _NO_NODE = (-1, "", -1)
 _FIRST_BATCHED_VERSION = 4
+# A key may be as long as a string can be, and must leave room for the words around it.
+_KEY_CHARS_IN_MESSAGE = 1024
 
 
 async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
@@ -68,5 +70,5 @@ async def _coordinator(ctx: Context, key_type: int, key: str) -> tuple[int, str,
     leader = service.leader_of(service.coordinator.partition_for(key))
     node = ctx.broker.node(leader)
     if node is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no node coordinates {key}")
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no node coordinates {key[:_KEY_CHARS_IN_MESSAGE]}")
     return (leader, *node.advertised(ctx.listener.name))

@@ -349,6 +349,26 @@ def test_an_open_transaction_outlives_a_restart(tmp_path: Path) -> None:
                 assert init(client) == (E.NONE, Producer(producer.producer_id, 2))
 
 
+def test_many_transactional_ids_are_loaded_while_the_broker_serves(tmp_path: Path) -> None:
+    """More than is loaded before the first request: until the rest is, clients are told to wait."""
+    overrides = {"transaction.state.log.num.partitions": "1"}
+    names = [f"{number:0>400}" for number in range(300)]
+    given = {}
+    for turn in range(2):
+        with (
+            ottla.Broker(str(tmp_path / "data"), overrides=overrides) as broker,
+            RawClient(*address(broker)) as client,
+        ):
+            for name in names:
+                code, producer = init(client, name)
+                while code is E.COORDINATOR_LOAD_IN_PROGRESS:
+                    code, producer = init(client, name)
+                assert code is E.NONE
+                assert producer.producer_epoch == turn
+                assert given.setdefault(name, producer.producer_id) == producer.producer_id
+            assert broker.inner.topics.partition("__transaction_state", 0).log.log_end_offset == 300 * (turn + 1)
+
+
 def test_a_transaction_that_takes_too_long_is_aborted(tmp_path: Path) -> None:
     overrides = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
     with (
@@ -507,6 +527,22 @@ def test_a_transaction_ends_though_a_topic_of_it_was_deleted(client: RawClient) 
     assert client.ask(deletion).responses[0].error_code == 0
     assert end(client, producer, commit=True)[0] is E.NONE
     assert describe(client).transaction_state == "CompleteCommit"
+
+
+def test_finding_a_coordinator_that_is_away(tmp_path: Path) -> None:
+    """The longest id there can be leaves room for what is said about it."""
+    name = "x" * 32_767
+    with ExitStack() as stack:
+        overrides = {"transaction.state.log.replication.factor": "1"}
+        broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=2, overrides=overrides))
+        clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(2)]
+        node = coordinator_of(clients[0], name)
+        broker.stop_node(node)
+        request = FindCoordinatorRequest(key_type=1, coordinator_keys=(name,))
+        (found,) = clients[1 - node].ask(request).coordinators
+        assert (found.error_code, found.node_id) == (E.COORDINATOR_NOT_AVAILABLE, -1)
+        broker.start_node(node)
+        assert coordinator_of(clients[1 - node], name) == node
 
 
 def test_too_few_replicas_of_the_transaction_log(tmp_path: Path) -> None:
