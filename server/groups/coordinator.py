@@ -39,6 +39,7 @@ from .consumer.topics import TopicView
 from .descriptions import describe_classic, describe_consumer, list_groups
 from .group import ClassicGroup, JoinReply, SyncReply
 from .offsets import Place
+from .rebalance import refuse
 from .records import group_key, group_value
 from .settings import GroupSettings
 from .shard import Shard
@@ -107,8 +108,8 @@ class GroupCoordinator(Coordinator[Shard]):
         `ClassicMembers.join`).
 
         Raises:
-            KafkaError: also INVALID_SESSION_TIMEOUT, what writing down a new group failed with, or what a consumer
-                group refuses the member with. `reply` is not called then.
+            KafkaError: also INVALID_SESSION_TIMEOUT, or what writing down a new group failed with. `reply` is not
+                called then.
         """
         shard = self._group_shard(request.group_id)
         settings = self._settings
@@ -122,7 +123,10 @@ class GroupCoordinator(Coordinator[Shard]):
             )
         group = shard.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            reply(self._classic_members.join(shard, group, request, caller, now_ms))
+            try:
+                reply(self._classic_members.join(shard, group, request, caller, now_ms))
+            except KafkaError as error:
+                refuse(reply, error.code, "")
             return
         if not isinstance(group, ClassicGroup):
             if request.member_id:

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression."""
+"""Regular expressions that consumers subscribe with; what groups do with them is in test_consumer_groups_topics."""
 
 import subprocess
 import sys
@@ -25,20 +25,6 @@ TOPICS = ("orders", "orders.eu", "payments", "__consumer_offsets")
 )
 def test_a_topic_belongs_if_its_whole_name_matches(regex: str, matched: set[str]) -> None:
     assert resolve([regex], TOPICS) == {regex: matched}
-
-
-def test_topics_that_the_subscriber_may_not_see_do_not_belong() -> None:
-    asked: list[str] = []
-
-    def is_visible(topic: str) -> bool:
-        asked.append(topic)
-        return topic != "orders"
-
-    assert resolve(["orders.*", "pay.*"], TOPICS, is_visible=is_visible) == {
-        "orders.*": {"orders.eu"},
-        "pay.*": {"payments"},
-    }
-    assert sorted(asked) == ["orders", "orders.eu", "payments"]
 
 
 @pytest.mark.parametrize(

@@ -35,18 +35,11 @@ def check_regex(regex: str) -> None:
     _compile(regex)
 
 
-def resolve(
-    regexes: Iterable[str], topics: Iterable[str], *, is_visible: Callable[[str], bool] = lambda topic: True
-) -> dict[str, frozenset[str]]:
-    """The topics whose whole name each expression matches.
-
-    Args:
-        is_visible: Whether whoever subscribes may describe the topic.
-    """
+def resolve(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:
+    """The topics whose whole name each expression matches, internal ones too. Without an authorizer everybody may
+    describe every topic."""
     names = tuple(topics)
-    matched = {regex: list(filter(_matcher(regex), names)) for regex in regexes}
-    hidden = {topic for one in matched.values() for topic in one if not is_visible(topic)}
-    return {regex: frozenset(one) - hidden for regex, one in matched.items()}
+    return {regex: frozenset(filter(_matcher(regex), names)) for regex in regexes}
 
 
 def _matcher(regex: str) -> Callable[[str], object]:
