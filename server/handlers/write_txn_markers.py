@@ -31,10 +31,9 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     body: WriteTxnMarkersRequest = request.body
     results: dict[int, Results] = {}
     for marker in body.markers:
-        of_producer = results.setdefault(marker.producer_id, {})
         for topic in marker.topics:
-            of_topic = of_producer.setdefault(topic.name, {})
             for index in topic.partition_indexes:
+                of_topic = results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})
                 of_topic[index] = _write(ctx, marker, topic.name, index)
     return WriteTxnMarkersResponse(
         markers=tuple(
@@ -57,8 +56,8 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
 
 
 def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
-    if marker.producer_id < 0 or marker.producer_epoch < 0:
-        return ErrorCode.UNKNOWN_SERVER_ERROR  # Apache Kafka's answer to a batch that cannot be built.
+    if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # Apache Kafka's answer to a marker that cannot be.
     try:
         write_marker(
             ctx.broker,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ...protocol.messages.produce import ProduceRequest, TopicProduceData
+from ...protocol.messages.produce import ProduceRequest
 from ...protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
 from ...storage.paths import TopicPartition
 from ..coordination.store import Producer
@@ -85,8 +85,14 @@ def transactional_writes(broker: Broker, body: ProduceRequest, version: int) -> 
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"
         )
-    with_producer = [(topic, index, batch) for topic, index, batch in found if batch.has_producer]
-    producers = {Producer(batch.producer_id, batch.producer_epoch) for _, _, batch in with_producer}
+    producers: set[Producer] = set()
+    sequences: dict[TopicPartition, int] = {}
+    for topic, index, batch in found:
+        known = broker.topics.get(topic.name) if version < _TOPIC_IDS_SINCE else broker.topics.by_id(topic.topic_id)
+        # What goes nowhere, or comes from nobody, needs no word of the coordinator.
+        if known is not None and batch.has_producer:
+            producers.add(Producer(batch.producer_id, batch.producer_epoch))
+            sequences[TopicPartition(known.name, index)] = batch.base_sequence
     if not producers:
         return None
     if len(producers) > 1:
@@ -94,11 +100,6 @@ def transactional_writes(broker: Broker, body: ProduceRequest, version: int) -> 
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
     ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
-    sequences = {}
-    for topic, index, batch in with_producer:
-        name = _name(broker, topic, version)
-        if name is not None:
-            sequences[TopicPartition(name, index)] = batch.base_sequence
     verification = Verification(broker, body.transactional_id, producers.pop(), ability, sequences)
     return TransactionalWrites(broker, verification, waits=ability is Ability.ADDING)
 
@@ -114,10 +115,3 @@ def _transactional_batch(records: object) -> RecordBatch | None:
     except CorruptRecordError:
         return None
     return batch
-
-
-def _name(broker: Broker, topic: TopicProduceData, version: int) -> str | None:
-    if version < _TOPIC_IDS_SINCE:
-        return topic.name
-    known = broker.topics.by_id(topic.topic_id)
-    return None if known is None else known.name

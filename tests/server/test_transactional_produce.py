@@ -169,6 +169,20 @@ async def test_one_request_is_of_one_producer(tmp_path: Path) -> None:
         assert await served.ask(conversation) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
+async def test_what_goes_to_no_topic_does_not_count(tmp_path: Path) -> None:
+    def conversation(client: RawClient) -> list[int]:
+        producer = producer_of(client, NEW)
+        batches = {
+            ("t", 0): producer.records(("k", "v"), at=("t", 0)),
+            ("nowhere", 0): producer.records(("k", "v"), at=("nowhere", 0), producer_id=99),
+        }
+        answer = client.ask(producer.request(batches), 12)
+        return [row.error_code for topic in answer.responses for row in topic.partition_responses]
+
+    async with broker_with_topic(tmp_path) as served:
+        assert await served.ask(conversation) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 async def test_a_plain_batch_beside_a_transactional_one_asks_nobody(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> list[int]:
         producer = producer_of(client, OLD)

@@ -147,6 +147,7 @@ async def another_client(served: Served) -> AsyncIterator[RawClient]:
         (marker(0, epoch=LARGEST_EPOCH), ErrorCode.NONE),
         (marker(0, producer_id=-1), ErrorCode.UNKNOWN_SERVER_ERROR),
         (marker(0, epoch=-1), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (marker(0, transaction_version=-1), ErrorCode.UNKNOWN_SERVER_ERROR),
         (marker(0, producer_id=8), ErrorCode.NONE),
     ],
 )
@@ -190,6 +191,7 @@ async def test_each_partition_of_each_producer_has_its_own_answer(tmp_path: Path
         ]
 
 
-async def test_no_markers_no_answers(tmp_path: Path) -> None:
+async def test_no_partitions_no_answers(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         assert (await served.ask(write)).markers == ()
+        assert (await served.ask(write, marker(), WritableTxnMarker(producer_id=7))).markers == ()
