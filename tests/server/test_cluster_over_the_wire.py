@@ -224,7 +224,6 @@ def test_every_init_producer_id_version_is_answered(shared: RawClient, version: 
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 3}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"transactional_id": "not served yet"}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
 def test_an_id_and_its_epoch_belong_together(shared: RawClient, fields: dict[str, Any], code: ErrorCode) -> None:
