@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+import ottla
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.server.broker import run_broker
 from ottla.server.clock import Clock
@@ -74,3 +75,9 @@ async def ask(data_dir: Path, lines: str, version: int, later_ms: int = 0) -> An
             assert broker.feature_level(name) == broker.features[name].level
         with RawClient(*address(broker)) as client:
             return await trio.to_thread.run_sync(client.ask, request, version)
+
+
+def test_levels_may_be_given_to_a_broker_inside_a_program(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path), features={"transaction.version": 1}) as broker:
+        assert broker.inner.feature_level("transaction.version") == 1
+        assert broker.inner.feature_level("group.version") == 1
