@@ -44,7 +44,8 @@ def _field_values(field: Field) -> st.SearchStrategy[Any]:
         return st.sampled_from(ErrorCode).map(int)  # the other implementations know no other codes
     values = _values(field.type)
     if field.type.name == "q" and field.name.endswith("time_ms"):
-        values = st.integers(-1, 1 << 42)  # kio shows these as dates or durations, which end in the year 9999
+        # kio shows these as dates or durations, which end in the year 9999, and knows -1 where it is the default.
+        values = st.integers(min(field.default, 0), 1 << 42)
     if field.nullable_from is not None:
         values = st.none() | values
     # Tagged fields behave differently at their default, so that case must be frequent.
