@@ -22,6 +22,7 @@ from .cleaning import judge_cleaning
 from .compaction_tester import judge_compaction
 from .contents import Contents, read_contents
 from .dump_log import judge_files
+from .hanging_transaction import judge_hanging_transaction
 from .own_files import judge_own_files
 
 CLEANER = {"log.cleaner.backoff.ms": "300"}
@@ -35,6 +36,7 @@ def body(suite: Suite, options: Options) -> None:
     if options.against == "ottla":
         if not options.quick:
             judge_own_files(suite, options)
+        judge_hanging_transaction(suite, options)
         judge_cleaned_files(suite, options)
         judge_compaction(suite, options)
 

@@ -35,9 +35,13 @@ def judge_files(suite: Suite, what: str, data_dir: Path) -> None:
     judge(suite, f"{what}: kafka-dump-log reads every record", files, "--deep-iteration")
     judge(suite, f"{what}: kafka-dump-log verifies the indexes", times, "--verify-index-only")
     judge(suite, f"{what}: kafka-dump-log's index sanity check", times, "--index-sanity-check")
-    offsets = [path for path in files if path.parent.name.startswith("__consumer_offsets-") and path.suffix == ".log"]
-    if offsets:
-        judge(suite, f"{what}: kafka-dump-log decodes group offsets", offsets, "--offsets-decoder")
+    for topic, mode in (
+        ("__consumer_offsets", "--offsets-decoder"),
+        ("__transaction_state", "--transaction-log-decoder"),
+    ):
+        logs = [path for path in files if path.parent.name.startswith(f"{topic}-") and path.suffix == ".log"]
+        if logs:
+            judge(suite, f"{what}: kafka-dump-log decodes {topic}", logs, mode)
 
 
 def judge(suite: Suite, what: str, files: list[Path], mode: str) -> None:

@@ -42,7 +42,7 @@ def partitions() -> list[tuple[str, int]]:
     ]
 
 
-def fill(broker: BrokerProcess, *, transactional: bool = True) -> None:
+def fill(broker: BrokerProcess) -> None:
     """Write all of it; returns when the cleaner has done its part."""
     for topic in plain_topics():
         create_topic(broker.bootstrap, topic, partitions=2, segment_bytes="1048576", retention_ms="-1")
@@ -57,8 +57,7 @@ def fill(broker: BrokerProcess, *, transactional: bool = True) -> None:
     for number, codec in enumerate(CODECS):
         with_confluent(broker.bootstrap, codec, f"plain-{codec}", 2_000)
         with_kafka_python(broker.bootstrap, codec, f"plain-{codec}", 500 + number)
-    if transactional:
-        transactions(broker.bootstrap)
+    transactions(broker.bootstrap)
     commit_offsets(broker.bootstrap)
     compacted(broker)
 

@@ -7,9 +7,9 @@ from .dump_log import judge_files
 
 
 def judge_own_files(suite: Suite, options: Options) -> None:
-    """Codecs, a group, a compacted topic cleaned twice; files after a clean stop, and after kill -9 and a restart."""
+    """Codecs, transactions, a group, a compacted topic cleaned twice; files after a clean stop, and after kill -9 and a restart."""
     with OttlaProcess(overrides={"log.cleaner.backoff.ms": "300"}, keep=options.keep) as broker:
-        fill.fill(broker, transactional=False)
+        fill.fill(broker)
         broker.stop()
         judge_files(suite, "Ottla's own, clean stop", broker.data)
         broker.start()
