@@ -353,7 +353,7 @@ def test_many_transactional_ids_are_loaded_while_the_broker_serves(tmp_path: Pat
     """More than is loaded before the first request: until the rest is, clients are told to wait."""
     overrides = {"transaction.state.log.num.partitions": "1"}
     names = [f"{number:0>400}" for number in range(300)]
-    given = {}
+    given: dict[str, int] = {}
     for turn in range(2):
         with (
             ottla.Broker(str(tmp_path / "data"), overrides=overrides) as broker,
@@ -495,6 +495,7 @@ def test_markers_wait_for_a_partition_whose_node_is_stopped(nodes: tuple[ottla.B
 def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None:
     def markers(client: RawClient, topic: str) -> list[tuple[int, int]]:
         records = fetch(client, topic, 0).records
+        assert isinstance(records, memoryview)
         return [(one.producer_id, one.producer_epoch) for one in read_batches(records) if one.is_control]
 
     overrides = {"transaction.state.log.min.isr": "1"}
