@@ -1,7 +1,7 @@
 """librdkafka's own tests, from its sources, against a running broker: once with classic groups, once with KIP-848's.
 
 `tests.txt` says which are run and how, `not_run.txt` which are not and why; together they name every test of the runner
-that wants a broker. A test that fails is run once more. `expected_failures.txt` lists what may fail.
+that wants a broker. A test that fails is run once more, on a new broker. `expected_failures.txt` lists what may fail.
 """
 
 import argparse
@@ -81,7 +81,7 @@ class Result(NamedTuple):
 
 @dataclass
 class Brokers:
-    """The brokers of BROKERS, each started when it is first asked for."""
+    """The brokers of one round, each started when it is first asked for: some tests stumble over topics of others."""
 
     options: Options
     stack: ExitStack
@@ -93,6 +93,11 @@ class Brokers:
             self.running[name] = self.stack.enter_context(process)
         return self.running[name]
 
+    def renew(self, name: str) -> None:
+        """The next one asked for is a new one; what the old one holds stays until the round ends."""
+        if not self.options.broker:
+            del self.running[name]
+
 
 def body(suite: Suite, options: Options) -> None:
     if options.quick and not build.is_built():
@@ -102,15 +107,16 @@ def body(suite: Suite, options: Options) -> None:
     if not options.rest.tests:
         every_test_is_named(suite, tests)
     expected = entries_of("expected_failures.txt")
-    with ExitStack() as stack:
-        home = kafka_home.make(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compat-librdkafka-"))))
-        brokers = Brokers(options, stack)
-        if options.broker:
-            brokers.running["default"] = RunningBroker(options.broker)
+    with tempfile.TemporaryDirectory(prefix="compat-librdkafka-") as folder:
+        home = kafka_home.make(Path(folder))
         for protocol in rounds(options):
-            for line in lines:
-                if protocol in line.rounds:
-                    judge_line(suite, line, protocol, brokers, tests, home, expected, quick=options.quick)
+            with ExitStack() as started:
+                brokers = Brokers(options, started)
+                if options.broker:
+                    brokers.running["default"] = RunningBroker(options.broker)
+                for line in lines:
+                    if protocol in line.rounds:
+                        judge_line(suite, line, protocol, brokers, tests, home, expected, quick=options.quick)
 
 
 def rounds(options: Options) -> tuple[str, ...]:
@@ -192,15 +198,15 @@ def judge_line(
     if brokers.options.broker and line.broker != "default":
         suite.skip(f"{line.name}@{protocol}", f"needs a broker of its own: {BROKERS[line.broker]}")
         return
-    bootstrap = brokers[line.broker].bootstrap
-    results = run(line, protocol, bootstrap, tests, home, quick=quick)
+    results = run(line, protocol, brokers[line.broker].bootstrap, tests, home, quick=quick)
     log = log_of(line, protocol)
     if any(judged(result, protocol, expected) is False for result in results):
         for result in results:
             if result.state != "PASSED":
                 suite.note(f"{result.name}@{protocol} {result.state}, {result.message}; once more")
         log.rename(log.with_suffix(".first.log"))
-        results = run(line, protocol, bootstrap, tests, home, quick=quick)
+        brokers.renew(line.broker)
+        results = run(line, protocol, brokers[line.broker].bootstrap, tests, home, quick=quick)
     for result in results:
         what = f"{result.name}{'/' + line.subtest if line.subtest else ''}@{protocol}"
         outcome = judged(result, protocol, expected)
