@@ -32,6 +32,7 @@ SUITES = (
     "fuzz",
     "apache_kafka.differential",
     "apache_kafka.transactions",
+    "apache_kafka.consumer_groups",
     "apache_kafka",
     "apache_kafka.suite",
     "apache_kafka.md5_keys",

@@ -61,8 +61,8 @@ def test_a_regular_expression_must_be_one() -> None:
 @pytest.mark.parametrize(
     "member, epoch, expected",
     [
-        ("a", 1, (E.GROUP_ID_NOT_FOUND, "Consumer group g not found.")),
-        ("a", -1, (E.GROUP_ID_NOT_FOUND, "Consumer group g not found.")),
+        ("a", 1, (E.GROUP_ID_NOT_FOUND, "Group g not found.")),
+        ("a", -1, (E.GROUP_ID_NOT_FOUND, "Group g not found.")),
     ],
 )
 def test_only_who_joins_makes_a_group(member: str, epoch: int, expected: object) -> None:

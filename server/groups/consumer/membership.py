@@ -20,7 +20,7 @@ def consumer_group(group_id: str, group: object) -> ConsumerGroup:
     """The group, if there is one and it is a consumer group; else raises KafkaError GROUP_ID_NOT_FOUND."""
     if isinstance(group, ConsumerGroup):
         return group
-    message = f"Consumer group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+    message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 

@@ -1,0 +1,1 @@
+"""Consumer groups of Ottla and Apache Kafka, heartbeat by heartbeat."""

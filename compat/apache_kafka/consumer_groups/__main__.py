@@ -1,0 +1,201 @@
+"""Consumer groups of Ottla and of Apache Kafka 4.3.1, asked the same: random lives of groups.
+
+Both brokers get each request and their answers are compared: ConsumerGroupHeartbeat of dynamic and static members that
+join, stay, give up partitions, leave, come back, name wrong epochs or own what is not theirs; subscriptions by name and
+by regular expression; topics that come, grow and go; ConsumerGroupDescribe, DescribeGroups, ListGroups, DeleteGroups;
+OffsetCommit, OffsetFetch and OffsetDelete. The assignor is `range`, as for `uniform` the two break ties otherwise.
+"""
+
+import random
+import sys
+import time
+from contextlib import ExitStack
+
+from ...support.apache_kafka import ApacheKafkaProcess
+from ...support.ottla_process import OttlaProcess
+from ...support.suite import NotRunError, Options, Suite, run_suite
+from .asking import (
+    TOPICS_CHANGE_S,
+    Answer,
+    Beat,
+    Commit,
+    DeleteGroup,
+    DeleteOffsets,
+    FetchOffsets,
+    Look,
+    Places,
+    Side,
+    Step,
+    Topic,
+)
+
+LIVES, LIVES_QUICK = 150, 15
+STEPS = 60
+OVERRIDES = {
+    "group.consumer.assignors": "range,uniform",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.max.size": "4",
+    "offsets.topic.num.partitions": "2",
+}
+TOPICS = ("alpha", "beta", "gamma")
+REGEXES = ("a.*", "(alpha|gamma)", "[ab].*a", ".*", "(", "")
+# How long a regular expression takes at most until Apache Kafka, which matches it in another thread, is done with it.
+REGEX_S = 0.1
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker or options.against != "ottla":
+        raise NotRunError("to start both brokers itself")
+    with ExitStack() as stack:
+        ottla = stack.enter_context(OttlaProcess(overrides=OVERRIDES))
+        kafka = stack.enter_context(ApacheKafkaProcess(overrides=OVERRIDES))
+        sides = Side(ottla.bootstrap), Side(kafka.bootstrap)
+        count = LIVES_QUICK if options.quick else LIVES
+        for side in sides:
+            side.prepare("g0")
+        counts = dict.fromkeys(TOPICS, 0)
+        alike = sum(life(suite, number, counts, *sides) for number in range(count))
+        suite.check(f"{count} lives of {STEPS} requests", alike == count, f"{count - alike} differ")
+
+
+def life(suite: Suite, number: int, counts: dict[str, int], ottla: Side, kafka: Side) -> bool:
+    """One group from its first member on; ends at the first difference."""
+    world = World(random.Random(number), f"g{number}", counts)
+    done: list[Step] = []
+    for _ in range(STEPS):
+        step = world.next_step()
+        done.append(step)
+        ours, theirs = ottla.ask(step), kafka.ask(step)
+        if isinstance(step, Topic):
+            time.sleep(TOPICS_CHANGE_S)
+        elif world.uses_regexes:
+            time.sleep(REGEX_S)
+        if ours != theirs:
+            for one in done:
+                suite.note(str(one))
+            return suite.check(f"life {number}, request {len(done)}: {step}", False, f"{theirs} became {ours}")
+        world.answered(step, ours)
+    return True
+
+
+class Known:
+    """A member as the world knows it."""
+
+    def __init__(self, member: str, instance: str | None) -> None:
+        self.member = member
+        self.instance = instance
+        self.epoch = 0
+        self.given: Places = ()
+
+
+class World:
+    """Chooses requests that make sense, mostly."""
+
+    def __init__(self, rng: random.Random, group: str, counts: dict[str, int]) -> None:
+        self.rng = rng
+        self.group = group
+        self.counts = counts
+        self.members: list[Known] = []
+        self.names = 0
+        self.uses_regexes = False
+        self._may_use_regexes = rng.random() < 0.3
+
+    def next_step(self) -> Step:
+        rng = self.rng
+        kind = rng.choices(
+            ["join", "beat", "leave", "commit", "fetch", "delete offsets", "look", "delete", "topic"],
+            (14 if self.members else 200, 50, 6, 6, 3, 1, 12, 1, 2 if self.counts["alpha"] else 100),
+        )[0]
+        known = rng.choice(self.members) if self.members and rng.random() < 0.97 else Known("stranger", None)
+        topic = rng.choice(TOPICS)
+        match kind:
+            case "join":
+                return self._join(known)
+            case "beat":
+                return self._beat(known)
+            case "leave":
+                epoch = -2 if known.instance is not None and rng.random() < 0.7 else -1
+                return Beat(self.group, known.member, epoch, 1, instance=known.instance)
+            case "commit":
+                version = rng.choice([9, 10] if self.counts[topic] else [9])
+                epoch = self._some_epoch(known)
+                return Commit(self.group, known.member, epoch, version, topic, rng.randrange(3))
+            case "fetch":
+                member, epoch = rng.choice([(None, -1), (known.member, self._some_epoch(known))])
+                return FetchOffsets(self.group, member, epoch, topic, rng.randrange(3))
+            case "delete offsets":
+                return DeleteOffsets(self.group, topic, rng.randrange(3))
+            case "look":
+                return Look(self.group)
+            case "delete":
+                return DeleteGroup(self.group)
+        count = self.counts[topic]
+        return Topic(topic, count, 0 if count and rng.random() < 0.3 else count + rng.randint(1, 3))
+
+    def _join(self, known: Known) -> Beat:
+        rng = self.rng
+        if self.members and rng.random() < 0.3:
+            member, instance = known.member, known.instance
+        else:
+            self.names += 1
+            member, instance = f"m{self.names}", rng.choice([None, None, "i", "k"])
+        return Beat(
+            self.group,
+            member,
+            0,
+            rng.randrange(2),
+            instance=instance,
+            rack=rng.choice([None, None, "north"]),
+            rebalance_ms=rng.choice([60_000] * 9 + [-1]),
+            assignor=rng.choice([None] * 8 + ["range", "other"]),
+            owns=rng.choice([(), (), (), (), (), (), (), (), None, (("alpha", (0,)),)]),
+            **self._subscription(),
+        )._replace(version=1 if self._may_use_regexes else rng.randrange(2))
+
+    def _subscription(self) -> dict[str, object]:
+        rng = self.rng
+        topics = tuple(rng.sample(TOPICS, rng.randint(0, 3)))
+        if self._may_use_regexes and rng.random() < 0.5:
+            return {"topics": rng.choice([None, topics]), "regex": rng.choice(REGEXES)}
+        return {"topics": topics}
+
+    def _beat(self, known: Known) -> Beat:
+        rng = self.rng
+        owns = rng.choice([None, known.given, known.given, known.given, (), known.given[:1], (("beta", (0, 1, 2)),)])
+        news = self._subscription() if rng.random() < 0.08 else {}
+        rebalance_ms = rng.choice([-1] * 6 + [60_000])
+        instance = known.instance if rng.random() < 0.95 else rng.choice(["i", None])
+        epoch = self._some_epoch(known)
+        return Beat(self.group, known.member, epoch, 1, instance=instance, rebalance_ms=rebalance_ms, owns=owns, **news)
+
+    def _some_epoch(self, known: Known) -> int:
+        rng = self.rng
+        return known.epoch if rng.random() < 0.9 else known.epoch + rng.choice([-2, -1, -1, 1])
+
+    def answered(self, step: Step, answer: Answer) -> None:
+        match step:
+            case Topic(name, _, after) if answer[0] == "NONE":
+                self.counts[name] = after
+            case Beat():
+                self._beat_answered(step, answer)
+
+    def _beat_answered(self, step: Beat, answer: Answer) -> None:
+        error, _, member, epoch, _, assignment = answer
+        if error != "NONE":
+            return
+        self.uses_regexes = self.uses_regexes or bool(step.regex)
+        known = next((one for one in self.members if one.member == member), None)
+        if epoch == -1:
+            self.members = [one for one in self.members if one is not known]
+        elif known is None:
+            self.members = [one for one in self.members if one.instance is None or one.instance != step.instance]
+            known = Known(member, step.instance)
+            self.members.append(known)
+        if known is not None:
+            known.epoch = max(epoch, 0)
+            if assignment is not None:
+                known.given = assignment
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("apache_kafka.consumer_groups", body, doc=__doc__))
