@@ -36,7 +36,7 @@ from .batch_chunks import unreadable
 from .clean_output import CleanOutput
 from .kernel import RecordFilter, Stop
 from .map_builder import DirtyMap
-from .producers import LastRecord
+from .producer_state import LastRecord
 from .segment import LogSegment
 from .transaction_state import TransactionState
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from .log import Log
-from .producers import LastRecord
+from .producer_state import LastRecord
 from .segment import LogSegment
 
 

@@ -70,3 +70,23 @@ class ProducerState:
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction with data in this partition, just ended by its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """The marker's offset."""
+    last_stable_offset: int
+    """The last stable offset after it, as the transaction index wants it."""
+    aborted: bool
+
+
+class LastRecord(NamedTuple):
+    """What the cleaner must keep of a producer, so that a reload finds its last batch or its epoch."""
+
+    last_data_offset: int | None
+    """None if only a marker was written since the epoch changed."""
+    producer_epoch: int

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.records import RecordBatch, sequence_after
-from .producer_state import BatchMetadata, ProducerState
+from .producer_state import BatchMetadata, CompletedTxn, LastRecord, ProducerState
 from .txn_markers import ABORT_MARKER, read_marker
 from .validation import AppendOrigin
 from .verifications import Verifications
@@ -35,26 +35,6 @@ class Duplicate(NamedTuple):
     last_offset: int
     timestamp: int
     """The batch's max timestamp."""
-
-
-class CompletedTxn(NamedTuple):
-    """A transaction with data in this partition, just ended by its marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    """The marker's offset."""
-    last_stable_offset: int
-    """The last stable offset after it, as the transaction index wants it."""
-    aborted: bool
-
-
-class LastRecord(NamedTuple):
-    """What the cleaner must keep of a producer, so that a reload finds its last batch or its epoch."""
-
-    last_data_offset: int | None
-    """None if only a marker was written since the epoch changed."""
-    producer_epoch: int
 
 
 class ProducerStates:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ottla.protocol.records import RecordBatch
+from ottla.storage.producer_state import CompletedTxn, LastRecord
 from ottla.storage.producers import (
     LARGEST_EPOCH,
     PRODUCER_ID_EXPIRATION_MS_DEFAULT,
-    CompletedTxn,
     Duplicate,
-    LastRecord,
     ProducerStates,
 )
 from ottla.storage.txn_markers import Marker, build_marker, read_marker
