@@ -36,8 +36,7 @@ def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
         if not may_change_factor and len(replicas) != len(partition.replicas):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The replication factor of {partition.topic_partition} is {len(partition.replicas)}; the reassignment"
-                f" has {len(replicas)} replica(s), and the request allows no change.",
+                f"The replication factor is changed from {len(partition.replicas)} to {len(replicas)}",
             )
         leader, isr = first_leadership(replicas, broker.live_node_ids())
         return Placement(replicas, Leadership(partition.leader if partition.leader in isr else leader, isr))

@@ -106,7 +106,7 @@ def test_what_was_reassigned_stays_so_after_a_restart(tmp_path: Path) -> None:
         (
             {"replicas": (0, 1), "allow_replication_factor_change": False},
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            "the reassignment has 2",
+            "from 1 to 2",
         ),
     ],
 )
