@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from ..protocol.compression import Codec
 from ..protocol.errors import ProtocolError
 from ..protocol.records import Record, RecordBatch
-from .groups.records import GroupRecord, OffsetRecord, read_record
+from .groups.records import ConsumerGroupRecord, GroupRecord, OffsetRecord, read_record
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
 _CONTROL_KEY = struct.Struct(">hh")
@@ -87,5 +89,21 @@ def group_record(record: Record) -> str:
             return (
                 f"group {key_.group!r} generation {group.generation}  protocol {group.protocol!r}  members [{members}]"
             )
+        case ConsumerGroupRecord(key=key_, value=value_):
+            what = type(key_).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
+            return f"consumer group {what} {_fields(key_)} {'is gone' if value_ is None else _fields(value_)}"
         case _:
             return plain_record(record)
+
+
+def _fields(message: Any) -> str:
+    """A message's fields, each with what it holds; ids in hexadecimal."""
+    return "{" + ", ".join(f"{one.name}: {_field(getattr(message, one.name))}" for one in fields(message)) + "}"
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_field, value)) + "]"
+    return _fields(value) if is_dataclass(value) else repr(value)

@@ -119,13 +119,18 @@ class OffsetRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """Key and value are those of a classic group, or a pair of `consumer_group_log.RECORD_TYPES`."""
+    key: GroupMetadataKey
+    value: GroupMetadataValue | None
+
+
+class ConsumerGroupRecord(NamedTuple):
+    """Key and value are a pair of `consumer_group_log.RECORD_TYPES`."""
 
     key: Any
     value: Any
 
 
-def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord | None:
+def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord | ConsumerGroupRecord | None:
     """What one record says; None for a type that this broker does not know.
 
     Raises:
@@ -140,7 +145,7 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
         return GroupRecord(_read(_GROUP_KEY, key), _read_value(GroupMetadataValue, value))
     if kind in RECORD_TYPES:
         key_class, value_class = RECORD_TYPES[kind]
-        return GroupRecord(
+        return ConsumerGroupRecord(
             _read(codec(key_class, 0, False), key), _read_value(value_class, value, newest=0, flexible_since=0)
         )
     return None

@@ -23,7 +23,7 @@ from .consumer.group import ConsumerGroup
 from .consumer.replay import apply
 from .group import ClassicGroup, GroupState, Member
 from .offsets import Offsets
-from .records import OFFSET_KEY_START, CommittedOffset, GroupRecord, OffsetRecord, read_record
+from .records import OFFSET_KEY_START, CommittedOffset, ConsumerGroupRecord, GroupRecord, OffsetRecord, read_record
 
 log = logging.getLogger("ottla.groups")
 
@@ -87,7 +87,7 @@ class Shard(coordination.Shard):
         match content:
             case OffsetRecord():
                 self._apply_offset(content, record.offset, transaction_of)
-            case GroupRecord(key, value):
+            case GroupRecord(key, value) | ConsumerGroupRecord(key, value):
                 self.apply(key, value)
             case None:
                 log.warning("%s-%d: unknown type of record at %d", OFFSETS_TOPIC, self.partition, record.offset)

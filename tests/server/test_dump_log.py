@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from ottla.protocol.batch_builder import build_batch
 from ottla.server.dump_log import PROBLEM, Dump, run
-from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
+from ottla.server.groups.consumer.member import Member
+from ottla.server.groups.consumer.records import current_assignment, member_tombstones
+from ottla.server.groups.records import CommittedOffset, offset_key, offset_value, write_record
 from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.checkpoints import (
     MetaProperties,
@@ -114,6 +116,20 @@ def test_committed_offsets_are_read(tmp_path: Path) -> None:
     assert lines[2].endswith("group 'g' forgets 't' partition 1")
     assert lines[3].endswith("= 'x'")
     assert lines[4].endswith("null = 'x'")
+
+
+def test_records_of_consumer_groups_are_read(tmp_path: Path) -> None:
+    member = Member("m", epoch=3, assigned={b"\xab" * 16: {0: 2, 1: 3}})
+    changes = [current_assignment("g", member), *member_tombstones("g", "m")]
+    batch = build_batch([(at, 0, *write_record(*change), ()) for at, change in enumerate(changes)])
+    path = written(tmp_path / "__consumer_offsets-3", "00000000000000000000.log", bytes(batch))
+    lines = dumped(path, print_data=True)
+    assert lines[1].endswith(
+        "consumer group CurrentMemberAssignment {group_id: 'g', member_id: 'm'} {member_epoch: 3, "
+        f"previous_member_epoch: -1, state: 0, assigned_partitions: [{{topic_id: {'ab' * 16}, partitions: [0, 1], "
+        "assignment_epochs: [2, 3]}], partitions_pending_revocation: []}"
+    )
+    assert lines[4].endswith("consumer group MemberMetadata {group_id: 'g', member_id: 'm'} is gone")
 
 
 def test_a_wrong_checksum_a_torn_end_and_offsets_that_go_back_are_problems(tmp_path: Path) -> None:

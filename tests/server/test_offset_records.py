@@ -146,12 +146,16 @@ def test_a_null_value_deletes() -> None:
     assert read_record(GROUP_KEY, None) == GroupRecord(GroupMetadataKey(group="grüße"), None)
 
 
-@pytest.mark.parametrize("kind", [3, 5, 16, 23, 99, -1])
+@pytest.mark.parametrize("kind", [9, 15, 17, 23, 99, -1])
 def test_other_types_are_left_alone(kind: int) -> None:
     assert read_record(kind.to_bytes(2, "big", signed=True) + b"anything", b"at all") is None
 
 
+CONSUMER_GROUP_KEY = b"\0\3\0\1g"
 DAMAGED = [
+    (CONSUMER_GROUP_KEY + b"!", None),
+    (CONSUMER_GROUP_KEY, b"\0\0\0\0"),
+    (CONSUMER_GROUP_KEY, b"\0\1\0\0\0\0\0"),
     (None, b""),
     (b"", b""),
     (b"\0", b""),
@@ -175,7 +179,7 @@ def test_a_damaged_record_is_refused(key: bytes | None, value: bytes | None) -> 
 @given(st.binary(max_size=60), st.none() | st.binary(max_size=100))
 def test_any_bytes_are_a_record_or_refused(key: bytes, value: bytes | None) -> None:
     """Never another exception: a damaged partition must not take the broker down."""
-    for kind in (b"\0\1", b"\0\2"):
+    for kind in (b"\0\1", b"\0\2", b"\0\3", b"\0\5", b"\0\7", b"\0\x08", b"\0\x10"):
         try:
             read_record(kind + key, value)
         except ProtocolError:
