@@ -193,6 +193,11 @@ class Broker:
                 self._groups.close()
         return self._groups
 
+    @property
+    def loaded_groups(self) -> GroupService | None:
+        """The group coordinator if anybody has asked for it; until then there are no groups to tell anything."""
+        return self._groups
+
     def _make_groups(self) -> GroupService:
         from .groups.service import GroupService
 

@@ -163,7 +163,8 @@ class TopicAdmin:
             await self._undo(topic, 0, catalog.remove_topics, [topic.name])
             raise
         self._broker.topics.add(topic)
-        self._broker.groups.topic_created(topic.name)
+        if (groups := self._broker.loaded_groups) is not None:
+            groups.topic_created(topic.name)
         return topic
 
     async def auto_create(self, name: str) -> Topic:
@@ -218,7 +219,8 @@ class TopicAdmin:
                 await self._undo(topic, present, catalog.put_topics, [before])
                 raise
             topic.partitions.extend(added)
-        self._broker.groups.topic_grew(topic.name)
+        if (groups := self._broker.loaded_groups) is not None:
+            groups.topic_grew(topic.name)
 
     async def delete(self, topic: Topic) -> None:
         """Make `topic` unknown at once; its files follow after `file.delete.delay.ms`.
@@ -244,7 +246,8 @@ class TopicAdmin:
             for partition in topic.partitions:
                 broker.waits.changed(partition.topic_partition)
             await self._delete_logs([partition.topic_partition for partition in topic.partitions])
-        broker.groups.topic_deleted(topic.name, topic.id)
+        if (groups := broker.loaded_groups) is not None:
+            groups.topic_deleted(topic.name, topic.id)
 
     async def _undo(
         self, topic: Topic, first: int, restore: Callable[[list[Stored]], None], stored: list[Stored]

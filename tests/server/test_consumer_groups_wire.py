@@ -142,3 +142,11 @@ def test_a_group_is_there_again_after_a_restart(tmp_path: Path) -> None:
             else:
                 assert partitions(beat(client, "a", epoch)) is None
                 assert beat(client, "a", epoch).member_epoch == 2
+
+
+def test_topics_come_and_go_without_a_group_coordinator(tmp_path: Path) -> None:
+    """Many short-lived brokers never see a group, and need none of its code."""
+    with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "orders")
+        client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="orders"),), timeout_ms=5_000))
+        assert broker.inner.loaded_groups is None
