@@ -6,7 +6,6 @@ the `ottla` of this environment. Tests may be named (CLASS, or CLASS#METHOD; the
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,7 +20,8 @@ FLOOR = 0.95
 """The part of the tests that must pass, known failures or not."""
 AGAIN = 5
 """So many tests may fail once: they wait seconds for what takes longer on a machine with other work."""
-QUICK_CLASS_TIMEOUT_S = 150
+QUICK_TIMEOUT_S = 150
+"""What the slice may take, without second tries."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -36,7 +36,7 @@ def body(suite: Suite, options: Options) -> None:
         kafka_command() if kafka else ottla_command(),
         ports=rest.ports,
         test_timeout_s=rest.test_timeout_s,
-        class_timeout_s=QUICK_CLASS_TIMEOUT_S if options.quick else rest.class_timeout_s,
+        class_timeout_s=QUICK_TIMEOUT_S if options.quick else rest.class_timeout_s,
     )
     passed, again = 0, AGAIN
     for classes in batches(tests, together=options.quick):
@@ -106,7 +106,7 @@ def is_named(test: str, pattern: str) -> bool:
 
 def batches(tests: Iterable[str], *, together: bool) -> list[list[str]]:
     """Which classes share a JVM: all, which saves their starts, or each its own, which keeps what hangs apart."""
-    classes = list(Counter(map(class_of, tests)))
+    classes = list(dict.fromkeys(map(class_of, tests)))
     return [classes] if together else [[name] for name in classes]
 
 
