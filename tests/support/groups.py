@@ -89,6 +89,7 @@ class MemoryStore:
 
     def __init__(self, partition_count: int = 4) -> None:
         self.partitions = [bytearray() for _ in range(partition_count)]
+        self.end_offsets = [0] * partition_count
         self.failure: ErrorCode | None = None
         self.leader_epochs: dict[int, int] = {}
         self.member_numbers = itertools.count(1)
@@ -114,13 +115,14 @@ class MemoryStore:
         base_offset = self.end_offset(partition)
         assign_in_place(batch, base_offset, 0)
         self.partitions[partition] += batch
+        self.end_offsets[partition] = RecordBatch(memoryview(batch)).next_offset
         return base_offset
 
     def start_offset(self, partition: int) -> int:
         return 0
 
     def end_offset(self, partition: int) -> int:
-        return max((batch.next_offset for batch in self.batches(partition)), default=0)
+        return self.end_offsets[partition]
 
     def read(self, partition: int, offset: int) -> MemoryChunk:
         later = (batch for batch in self.batches(partition) if batch.next_offset > offset)
