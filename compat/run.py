@@ -25,6 +25,7 @@ SUITES = (
     "confluent",
     "librdkafka",
     "clients_groups",
+    "exactly_once",
     "groups_commits",
     "nodes",
     "cleaner_histories",
