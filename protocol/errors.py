@@ -148,10 +148,17 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+# A message may name an id that is as long as a string can be, and goes into a string itself: 32 767 bytes, of which a
+# character takes four at most.
+MAX_MESSAGE_CHARS = 8191
+
+
 class KafkaError(Exception):
-    """A refusal that travels to the client as an error code, with a message for those responses that carry one."""
+    """A refusal that travels to the client as an error code, with a message for those responses that carry one; a
+    message too long for a response is cut."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        message = message[:MAX_MESSAGE_CHARS]
         super().__init__(code, message)
         self.code = code
         self.message = message

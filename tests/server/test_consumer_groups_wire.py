@@ -92,6 +92,27 @@ def test_an_error_has_a_message_and_nothing_else(start: Callable[..., RawClient]
     assert (answer.error_code, answer.error_message) == (E.INVALID_REQUEST, "MemberId can't be empty.")
 
 
+def test_ids_as_long_as_can_be_are_answered(start: Callable[..., RawClient]) -> None:
+    client = start()
+    create_topic(client, "orders")
+    long = "\N{GRINNING FACE}" * 8_191
+    assert join(client, long, "orders", group=long, instance_id=long).member_id == long
+    errors = [
+        join(client, "b", "orders", group=long, instance_id=long),
+        join(client, "b", "orders", server_assignor=long),
+        join(client, "b", "orders", subscribed_topic_regex="(" * 32_767),
+        beat(client, long, 5, group="none" * 8_000),
+        beat(client, "b" * 32_767, 5, group=long),
+    ]
+    assert [(one.error_code, len(one.error_message) > 8_000) for one in errors] == [
+        (E.UNRELEASED_INSTANCE_ID, True),
+        (E.UNSUPPORTED_ASSIGNOR, True),
+        (E.INVALID_REGULAR_EXPRESSION, True),
+        (E.GROUP_ID_NOT_FOUND, True),
+        (E.UNKNOWN_MEMBER_ID, True),
+    ]
+
+
 @pytest.mark.parametrize(
     "options",
     [
