@@ -1,6 +1,8 @@
 """Consumer groups of the new protocol (KIP-848): the broker assigns, members reconcile one heartbeat at a time.
 
-Read in this order: `topics` (what is asked of the broker's topics), `member` and `group` (the tables), `assignors` and
-`regexes` (pure functions), `reconciliation` (how a member gets from what it has to what it should have), `records` (how
-all is written down and applied), `protocol` (what a heartbeat and the time-outs do).
+Read in this order: `member` and `group` (the tables), `records` and `replay` (how they are written down and changed),
+`protocol` (what heartbeats, leaves and time-outs do) with `membership` (who sends this?), `transition` (what a
+heartbeat changes), `targets` (what all should have) with the `assignors`, `reconciliation` (how one gets there) and
+`timers`; `regexes`, `metadata_hash` and `topics` (what is asked of the broker's topics); `migration` and
+`classic_members` (members of the classic protocol in these groups).
 """
