@@ -79,7 +79,7 @@ class NodeLife:
         """
         broker = self._broker
         async with broker.admin.lock:
-            live = {*broker.live_node_ids(), node.node_id} if is_alive else {*broker.live_node_ids()} - {node.node_id}
+            live = {*broker.live_node_ids()} ^ {node.node_id}
             placed = {
                 partition: Placement(
                     partition.replicas,
