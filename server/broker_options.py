@@ -46,7 +46,7 @@ def _per_ip_overrides(text: object) -> bool:
 
 
 def _assignors(names: tuple[str, ...]) -> bool:
-    return bool(names) and len(set(names)) == len(names) and {"uniform", "range"}.issuperset(names)
+    return bool(names) and {"uniform", "range"}.issuperset(names)
 
 
 def _is_migration_policy(text: str) -> bool:
@@ -102,7 +102,7 @@ class BrokerOptions:
     group_consumer_assignors: tuple[str, ...] = option(
         _LIST,
         ("uniform", "range"),
-        Check("must be a list of uniform and range, each at most once", _assignors),
+        Check("must be a list of uniform and range", _assignors),
         "Server-side assignors of consumer groups; the first is for members that name none.",
         update=_FIXED,
     )

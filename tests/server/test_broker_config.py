@@ -185,7 +185,6 @@ def test_the_migration_policy_says_which_way_groups_may_change(
             ["group.consumer.max.assignment.interval.ms", "group.consumer.assignment.interval.ms=15001"],
         ),
         ({"group.consumer.assignors": ""}, ["group.consumer.assignors", "uniform and range"]),
-        ({"group.consumer.assignors": "range,range"}, ["range,range", "group.consumer.assignors"]),
         ({"group.consumer.assignors": "sticky"}, ["sticky", "group.consumer.assignors"]),
         ({"group.consumer.migration.policy": "both"}, ["both", "group.consumer.migration.policy", "bidirectional"]),
         ({"group.coordinator.rebalance.protocols": "consumer"}, ["consumer", "'classic' protocol is not supported"]),

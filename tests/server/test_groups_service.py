@@ -19,6 +19,7 @@ from ottla.server.coordination.service import INLINE_LOAD_BYTES, Parked
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic import Caller
 from ottla.server.groups.commits import TopicCommit
+from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.service import GroupService
 from support.group_broker import OFFSETS_TOPIC, GroupBroker
 
@@ -118,7 +119,9 @@ async def test_a_deadline_that_fails_is_logged_and_the_others_go_on(
         await join(service, broker, group_id="bad")
         await join(service, broker)
         # A bug of our own, as far as a test can make one.
-        service.coordinator.shard_of("bad").groups["bad"].pending_sync = cast(Any, None)
+        group = service.coordinator.shard_of("bad").groups["bad"]
+        assert isinstance(group, ClassicGroup)
+        group.pending_sync = cast(Any, None)
         await trio.sleep(30)
         assert "a deadline of the coordinator of __consumer_offsets failed" in caplog.text
         assert service.coordinator.describe_group("g", 6).group_state == "Empty"

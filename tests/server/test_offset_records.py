@@ -15,6 +15,7 @@ from ottla.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ottla.server.coordination.partitions import java_hash, partition_of
+from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.records import (
     CommittedOffset,
     GroupRecord,
@@ -125,7 +126,7 @@ def test_a_group_is_written_as_kafka_writes_it() -> None:
     partition = groups.coordinator.partition_for("grüße")
     groups.store.append(partition, [(GROUP_KEY, bytes.fromhex(GROUP_VALUES[3]))], 0)
     group = groups.restarted().coordinator.shards[partition].groups["grüße"]
-
+    assert isinstance(group, ClassicGroup)
     assignments = {member.member_id: member.assignment for member in group.members.values()}
 
     assert group_value(group, assignments) == bytes.fromhex(GROUP_VALUES[3])
