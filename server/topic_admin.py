@@ -69,9 +69,7 @@ class TopicAdmin:
         elif name in (".", ".."):
             problem = f"'{name}' is not allowed"
         elif len(name) > MAX_NAME_CHARACTERS:
-            # A name may fill a string, and the message must fit into one too.
-            shown = f"{name[:MAX_NAME_CHARACTERS]}…"
-            problem = f"the length of '{shown}' is longer than the max allowed length {MAX_NAME_CHARACTERS}"
+            problem = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_CHARACTERS}"
         elif not _NAME.fullmatch(name):
             problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
         if problem:
