@@ -16,22 +16,8 @@ from dataclasses import dataclass, field
 from ...support.apache_kafka import ApacheKafkaProcess
 from ...support.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
-from .asking import (
-    TIMEOUT_MS,
-    Alive,
-    Answer,
-    Beat,
-    Commit,
-    Delete,
-    Describe,
-    Fetch,
-    Join,
-    Leave,
-    Places,
-    Side,
-    Step,
-    Sync,
-)
+from .asking import TIMEOUT_MS, Answer, Side
+from .steps import Alive, Beat, Commit, Delete, Describe, Fetch, Join, Leave, Places, Step, Sync
 
 STEPS, STEPS_QUICK = 8_000, 1_000
 STEPS_PER_LIFE = 200

@@ -1,4 +1,4 @@
-"""Requests to one group as plain tuples, and one broker that is asked them.
+"""One broker that is asked `steps`, and its answers as plain tuples.
 
 Member ids that a broker makes differ between brokers, so in steps and answers they are numbered in the order in which
 each broker first gave them: `#0`, `#1`, …
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -41,6 +41,8 @@ from ottla.protocol.wire import ZERO_UUID, Parts, codec
 from ottla.server.client import Client
 from ottla.server.groups.subscription import read_assignment, write_assignment
 
+from .steps import Alive, Beat, Commit, Delete, Describe, Fetch, Join, Leave, Place, Places, Step, Sync
+
 GROUP = "g"
 TIMEOUT_MS = 600_000
 """Session and rebalance time-outs: nobody is given up while the requests run."""
@@ -48,75 +50,7 @@ PATIENCE_S = 20.0
 PAUSE_S = 0.05
 SUBSCRIPTION_VERSION = 3
 
-Place = tuple[str, int]
-Places = tuple[Place, ...]
 Answer = tuple[Any, ...]
-
-
-class Beat(NamedTuple):
-    """ConsumerGroupHeartbeat; None where it says nothing."""
-
-    member: str
-    epoch: int
-    instance: str | None = None
-    topics: tuple[str, ...] | None = None
-    owns: Places | None = None
-    is_full: bool = False
-    """It names its rebalance time-out."""
-
-
-class Join(NamedTuple):
-    member: str
-    instance: str | None
-    topics: tuple[str, ...]
-    owns: Places
-    protocols: tuple[str, ...] = ("range",)
-    version: int = 9
-
-
-class Sync(NamedTuple):
-    member: str
-    generation: int
-    instance: str | None
-    protocol: str | None = "range"
-    gives: Places = ()
-    """What the leader, its only member, gives itself."""
-
-
-class Alive(NamedTuple):
-    """Heartbeat of the classic protocol."""
-
-    member: str
-    generation: int
-    instance: str | None
-
-
-class Leave(NamedTuple):
-    members: tuple[tuple[str, str | None], ...]
-
-
-class Commit(NamedTuple):
-    member: str
-    epoch: int
-    instance: str | None
-    places: Places
-    version: int
-
-
-class Fetch(NamedTuple):
-    member: str | None
-    epoch: int
-
-
-class Delete(NamedTuple):
-    places: Places
-
-
-class Describe(NamedTuple):
-    """All that administrators see."""
-
-
-Step = Beat | Join | Sync | Alive | Leave | Commit | Fetch | Delete | Describe
 
 
 class Side:

@@ -1,0 +1,74 @@
+"""Requests to one group, as plain tuples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Place = tuple[str, int]
+Places = tuple[Place, ...]
+
+
+class Beat(NamedTuple):
+    """ConsumerGroupHeartbeat; None where it says nothing."""
+
+    member: str
+    epoch: int
+    instance: str | None = None
+    topics: tuple[str, ...] | None = None
+    owns: Places | None = None
+    is_full: bool = False
+    """It names its rebalance time-out."""
+
+
+class Join(NamedTuple):
+    member: str
+    instance: str | None
+    topics: tuple[str, ...]
+    owns: Places
+    protocols: tuple[str, ...] = ("range",)
+    version: int = 9
+
+
+class Sync(NamedTuple):
+    member: str
+    generation: int
+    instance: str | None
+    protocol: str | None = "range"
+    gives: Places = ()
+    """What the leader, its only member, gives itself."""
+
+
+class Alive(NamedTuple):
+    """Heartbeat of the classic protocol."""
+
+    member: str
+    generation: int
+    instance: str | None
+
+
+class Leave(NamedTuple):
+    members: tuple[tuple[str, str | None], ...]
+
+
+class Commit(NamedTuple):
+    member: str
+    epoch: int
+    instance: str | None
+    places: Places
+    version: int
+
+
+class Fetch(NamedTuple):
+    member: str | None
+    epoch: int
+
+
+class Delete(NamedTuple):
+    places: Places
+
+
+class Describe(NamedTuple):
+    """All that administrators see."""
+
+
+Step = Beat | Join | Sync | Alive | Leave | Commit | Fetch | Delete | Describe
