@@ -73,7 +73,7 @@ class Chaos:
                 self.kill(self.chance.choice(list(self.workers)))
                 time.sleep(self.chance.uniform(0, 2))
                 self.start()
-            return Ownership(self.events, self.kills, time.time())
+            return Ownership(self.events, list(self.kills), time.time())
         finally:
             for name in list(self.workers):
                 self.kill(name)
