@@ -137,6 +137,25 @@ def test_a_member_that_subscribes_to_less_gives_it_up_before_the_next_assignment
     assert groups.described().group_state == "Assigning"
 
 
+def test_what_a_member_has_already_let_go_is_free_before_the_next_assignment() -> None:
+    groups = ConsumerGroups(orders=2, bills=2, settings={"group_consumer_assignment_interval_ms": 60_000})
+    groups.enter("a", "orders", "bills")
+    answer = groups.beat("a", 2, topics=["orders"], owns={"orders": [0, 1]})
+    assert (answer.member_epoch, groups.given(answer)) == (2, {"orders": {0, 1}})
+    bills = groups.topics.id_of("bills") or b""
+    assert groups.table().is_free(bills, 0)
+
+
+def test_a_member_that_subscribes_to_more_waits_for_the_next_assignment() -> None:
+    groups = ConsumerGroups(orders=2, bills=2, settings={"group_consumer_assignment_interval_ms": 60_000})
+    groups.enter("a")
+    assert groups.beat("a", 2, topics=["orders", "bills"], owns={"orders": [0, 1]}).assignment is None
+    groups.advance(30_000)
+    groups.beat("a", 2)
+    groups.advance(30_000)
+    assert groups.given(groups.beat("a", 2)) == {"orders": {0, 1}, "bills": {0, 1}}
+
+
 def test_a_new_assignment_waits_until_the_last_is_old_enough() -> None:
     groups = ConsumerGroups(orders=2, settings={"group_consumer_assignment_interval_ms": 1_000})
     groups.enter("a")
