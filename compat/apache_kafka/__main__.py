@@ -87,6 +87,7 @@ def judge_directory(suite: Suite, options: Options, when: str, data: Path, expec
         judge_cleaning(suite, when, broker)
         for codec in ("gzip", "snappy"):
             fill.with_confluent(broker.bootstrap, codec, f"plain-{codec}", 500)
+        fill.transactions(broker.bootstrap)  # under the transactional id that Apache Kafka knows
         fill.commit_offsets(broker.bootstrap)
         written = read_contents(broker.bootstrap)
         code = broker.stop()
@@ -97,6 +98,10 @@ def judge_directory(suite: Suite, options: Options, when: str, data: Path, expec
         return
     with ApacheKafkaProcess(data=data, overrides=CLEANER, keep=options.keep) as kafka:
         again = read_contents(kafka.bootstrap)
+        fill.transactions(kafka.bootstrap)
+        more = read_contents(kafka.bootstrap).committed
+    grown = sum(len(more[place]) - len(again.committed[place]) for place in more if place[0] == fill.TRANSACTIONAL)
+    suite.equal(f"{when}: Apache Kafka goes on with Ottla's transactional ids", fill.READABLE, grown)
     again.configs, written.configs = {}, {}  # configs set since then are in Ottla's catalog, not in Kafka's metadata
     compare(suite, f"{when}, Apache Kafka again", written, again)
 

@@ -86,14 +86,21 @@ def with_kafka_python(bootstrap: str, codec: str, topic: str, count: int) -> Non
     producer.close()
 
 
+IN_A_TRANSACTION = 100
+ENDINGS = (True, False, True, False)
+READABLE = sum(IN_A_TRANSACTION * commit + 1 for commit in ENDINGS)
+"""Records of `transactions` that read_committed shows."""
+
+
 def transactions(bootstrap: str) -> None:
-    """Committed, aborted, plain, committed, aborted: over both partitions, so that markers lie between the data."""
+    """Committed, aborted, committed, aborted, a plain record in each: over both partitions, so that markers lie between
+    the data."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "filler", "linger.ms": 5})
     producer.init_transactions(30)
     plain = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
-    for round_number, commit in enumerate((True, False, True, False)):
+    for round_number, commit in enumerate(ENDINGS):
         producer.begin_transaction()
-        for n in range(100):
+        for n in range(IN_A_TRANSACTION):
             word = b"committed" if commit else b"aborted"
             producer.produce(TRANSACTIONAL, b"%s %d-%d" % (word, round_number, n), b"k%d" % n, partition=n % 2)
         producer.flush(30)
