@@ -5,7 +5,7 @@
     producer.produce("orders", ("k", "v"))
     producer.end(commit=True)
 
-It counts sequences and follows the epochs that the broker gives it, as clients do; it tries nothing twice.
+It counts sequences and follows the epochs that the broker gives it, as clients do; it tries nothing else twice.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class TransactionalClient:
         self.sequences: Counter[tuple[str, int]] = Counter()
 
     def begin(self) -> None:
-        """InitProducerId, which fences whoever was before."""
+        """InitProducerId, which fences whoever was before; asked again where that had a transaction open."""
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms)
         answer = self.client.ask(request, 4)
-        while answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            # The open transaction of whoever was before is aborted now.
             answer = self.client.ask(request, 4)
         assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code)
         self._follow(answer.producer_id, answer.producer_epoch)
