@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 import trio
 
@@ -22,13 +24,13 @@ class Blocks:
 
 async def test_ids_come_from_one_block_after_the_other() -> None:
     blocks = Blocks()
-    ids = ProducerIds(blocks)  # type: ignore[arg-type] - what it asks of a catalog
+    ids = ProducerIds(cast(Any, blocks))
     assert [await ids.take() for _ in range(5)] == [0, 1, 2, 3, 4]
     assert blocks.taken == 3
 
 
 async def test_many_who_wait_for_a_block_get_different_ids() -> None:
-    ids = ProducerIds(Blocks())  # type: ignore[arg-type] - what it asks of a catalog
+    ids = ProducerIds(cast(Any, Blocks()))
     taken: list[int] = []
 
     async def take() -> None:
@@ -41,7 +43,7 @@ async def test_many_who_wait_for_a_block_get_different_ids() -> None:
 
 
 async def test_at_once_there_are_only_ids_of_the_block_in_hand() -> None:
-    ids = ProducerIds(Blocks())  # type: ignore[arg-type] - what it asks of a catalog
+    ids = ProducerIds(cast(Any, Blocks()))
     with pytest.raises(KafkaError) as refusal:
         ids.take_now()
     assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
