@@ -32,7 +32,14 @@ from ..storage.files import File, Files, OsFiles
 from ..storage.index import AbortedTxn
 from ..storage.producer_snapshots import CorruptSnapshotError
 from ..storage.producer_snapshots import decode as decode_snapshot
-from .dump_records import batch_line, control_record, group_record, plain_record, size
+from .dump_records import batch_line, control_record, group_record, plain_record, size, transaction_record
+from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+
+RECORD_LINES: dict[str | None, Callable[[Record], str]] = {
+    OFFSETS_TOPIC: group_record,
+    TRANSACTIONS_TOPIC: transaction_record,
+}
+"""How records of a topic are told; those of others as they are."""
 
 WHOLE_BATCH_BYTES_MAX = 128 << 20
 """Larger batches are checked without being read whole; their records are not shown."""
@@ -110,7 +117,7 @@ class Dump:
     # Logs
 
     def _log(self, path: str, base_offset: int) -> Iterator[str]:
-        describe = group_record if _is_offsets_topic(path) else plain_record
+        describe = RECORD_LINES.get(_topic_of(path), plain_record)
         file = self._files.open(path)
         try:
             last_offset = base_offset - 1
@@ -267,6 +274,7 @@ def _check_entry(log: File, offset: int, position: int) -> None:
         raise _DamageError(f"offset {offset}: the batch at {position} begins later, at {batch.base_offset}")
 
 
-def _is_offsets_topic(path: str) -> bool:
+def _topic_of(path: str) -> str | None:
+    """The topic whose directory the file lies in, as far as the directory's name tells."""
     directory = paths.parse_partition_dir(os.path.basename(os.path.dirname(os.path.abspath(path))))
-    return isinstance(directory, paths.TopicPartition) and directory.topic == "__consumer_offsets"
+    return directory.topic if isinstance(directory, paths.TopicPartition) else None

@@ -10,6 +10,7 @@ from ..protocol.compression import Codec
 from ..protocol.errors import ProtocolError
 from ..protocol.records import Record, RecordBatch
 from .groups.records import ConsumerGroupRecord, GroupRecord, OffsetRecord, read_record
+from .transactions import records as transactions
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
 _CONTROL_KEY = struct.Struct(">hh")
@@ -94,6 +95,25 @@ def group_record(record: Record) -> str:
             return f"consumer group {what} {_fields(key_)} {'is gone' if value_ is None else _fields(value_)}"
         case _:
             return plain_record(record)
+
+
+def transaction_record(record: Record) -> str:
+    """What a record of `__transaction_state` says; its bytes where nobody knows."""
+    key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
+    try:
+        found = transactions.read_record(key, value)
+    except ProtocolError:
+        found = None
+    if found is None:
+        return plain_record(record)
+    if found.metadata is None:
+        return f"transactional id {found.transactional_id!r} is gone"
+    one = found.metadata
+    line = (
+        f"transactional id {found.transactional_id!r} {one.state.title}  producer {one.producer_id}"
+        f" epoch {one.producer_epoch}  timeout {one.timeout_ms} ms"
+    )
+    return line + (f"  partitions {', '.join(map(str, sorted(one.partitions)))}" if one.partitions else "")
 
 
 def _fields(message: Any) -> str:

@@ -12,7 +12,6 @@ A null value deletes the key. Unknown types are skipped, as they may be left ove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ProtocolError
@@ -24,15 +23,15 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.wire import Codec, Parts, codec
+from ...protocol.wire import Codec, codec
+from ..coordination.blobs import NUMBER, read_message, read_number, write_blob
 from ..coordination.store import Pair
 
 if TYPE_CHECKING:
     from .group import ClassicGroup
 
-_NUMBER = Struct(">h")
 _OFFSET_KEY_TYPES = (0, 1)
-OFFSET_KEY_START = _NUMBER.pack(1)
+OFFSET_KEY_START = NUMBER.pack(1)
 """How the key of a committed offset begins; type 0 comes from very old brokers only."""
 _GROUP_KEY_TYPE = 2
 _OFFSET_VALUE_VERSION = 4
@@ -66,7 +65,7 @@ class CommittedOffset(NamedTuple):
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return _write(1, _OFFSET_KEY, OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    return write_blob(1, _OFFSET_KEY, OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
@@ -80,11 +79,11 @@ def offset_value(committed: CommittedOffset) -> bytes:
         expire_timestamp=committed.expire_ms,
         topic_id=committed.topic_id,
     )
-    return _write(version, _value_codec(OffsetCommitValue, version), value)
+    return write_blob(version, _value_codec(OffsetCommitValue, version), value)
 
 
 def group_key(group_id: str) -> bytes:
-    return _write(_GROUP_KEY_TYPE, _GROUP_KEY, GroupMetadataKey(group=group_id))
+    return write_blob(_GROUP_KEY_TYPE, _GROUP_KEY, GroupMetadataKey(group=group_id))
 
 
 def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
@@ -110,7 +109,7 @@ def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
         current_state_timestamp=group.state_since_ms,
         members=members,
     )
-    return _write(_GROUP_VALUE_VERSION, _value_codec(GroupMetadataValue, _GROUP_VALUE_VERSION), value)
+    return write_blob(_GROUP_VALUE_VERSION, _value_codec(GroupMetadataValue, _GROUP_VALUE_VERSION), value)
 
 
 class OffsetRecord(NamedTuple):
@@ -138,15 +137,15 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
     """
     if key is None:
         raise ProtocolError("a record without a key")
-    kind = _read_number(key)
+    kind = read_number(key)
     if kind in _OFFSET_KEY_TYPES:
-        return OffsetRecord(_read(_OFFSET_KEY, key), _read_value(OffsetCommitValue, value))
+        return OffsetRecord(read_message(_OFFSET_KEY, key), _read_value(OffsetCommitValue, value))
     if kind == _GROUP_KEY_TYPE:
-        return GroupRecord(_read(_GROUP_KEY, key), _read_value(GroupMetadataValue, value))
+        return GroupRecord(read_message(_GROUP_KEY, key), _read_value(GroupMetadataValue, value))
     if kind in RECORD_TYPES:
         key_class, value_class = RECORD_TYPES[kind]
         return ConsumerGroupRecord(
-            _read(codec(key_class, 0, False), key), _read_value(value_class, value, newest=0, flexible_since=0)
+            read_message(codec(key_class, 0, False), key), _read_value(value_class, value, newest=0, flexible_since=0)
         )
     return None
 
@@ -156,33 +155,12 @@ def write_record(key: object, value: object | None) -> Pair:
     written = None
     if value is not None:
         version = _GROUP_VALUE_VERSION if isinstance(value, GroupMetadataValue) else 0
-        written = _write(version, codec(type(value), version, not isinstance(value, GroupMetadataValue)), value)
-    return _write(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
+        written = write_blob(version, codec(type(value), version, not isinstance(value, GroupMetadataValue)), value)
+    return write_blob(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
 
 
 def _value_codec(cls: type[Any], version: int) -> Codec:
     return codec(cls, version, version >= _FIRST_FLEXIBLE_VERSION)
-
-
-def _write(number: int, with_codec: Codec, value: object) -> bytes:
-    parts = Parts()
-    parts.tail += _NUMBER.pack(number)
-    with_codec.write(value, parts)
-    return bytes(parts.tail)
-
-
-def _read_number(blob: bytes) -> int:
-    if len(blob) < _NUMBER.size:
-        raise ProtocolError(f"{len(blob)} bytes where a type or version should be")
-    number: int = _NUMBER.unpack_from(blob)[0]
-    return number
-
-
-def _read(with_codec: Codec, blob: bytes) -> Any:
-    value, end = with_codec.read(memoryview(blob), _NUMBER.size)
-    if end != len(blob):
-        raise ProtocolError(f"{len(blob) - end} bytes follow {with_codec.cls.__name__}")
-    return value
 
 
 def _read_value(
@@ -193,7 +171,7 @@ def _read_value(
 ) -> Any:
     if blob is None:
         return None
-    version = _read_number(blob)
+    version = read_number(blob)
     if not 0 <= version <= newest:
         raise ProtocolError(f"version {version} of {cls.__name__}")
-    return _read(codec(cls, version, version >= flexible_since), blob)
+    return read_message(codec(cls, version, version >= flexible_since), blob)

@@ -10,16 +10,15 @@ be left over from a newer broker.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from ...protocol.wire import Codec, Parts, codec
+from ...protocol.wire import codec
 from ...storage.paths import TopicPartition
+from ..coordination.blobs import read_message, read_number, write_blob
 from .metadata import FOLLOWS, TransactionMetadata, TransactionState
 
-_NUMBER = Struct(">h")
 _KEY_TYPE = 0
 _KEY = codec(TransactionLogKey, 0, False)
 _VALUES = (codec(TransactionLogValue, 0, False), codec(TransactionLogValue, 1, True))
@@ -28,7 +27,7 @@ _FIRST_TAGGED_VERSION = 1
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    return _write(_KEY_TYPE, _KEY, TransactionLogKey(transactional_id=transactional_id))
+    return write_blob(_KEY_TYPE, _KEY, TransactionLogKey(transactional_id=transactional_id))
 
 
 def transaction_value(metadata: TransactionMetadata, transaction_version: int) -> bytes:
@@ -47,7 +46,7 @@ def transaction_value(metadata: TransactionMetadata, transaction_version: int) -
         transaction_start_timestamp_ms=metadata.start_ms,
         client_transaction_version=metadata.client_version,
     )
-    return _write(version, _VALUES[version], value)
+    return write_blob(version, _VALUES[version], value)
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
@@ -73,15 +72,15 @@ def read_record(key: bytes | None, value: bytes | None) -> TransactionRecord | N
     """
     if key is None:
         raise ProtocolError("a record without a key")
-    if _number(key) != _KEY_TYPE:
+    if read_number(key) != _KEY_TYPE:
         return None
-    transactional_id = _read(_KEY, key).transactional_id
+    transactional_id = read_message(_KEY, key).transactional_id
     if value is None:
         return TransactionRecord(transactional_id, None)
-    version = _number(value)
+    version = read_number(value)
     if not 0 <= version < len(_VALUES):
         return None
-    return TransactionRecord(transactional_id, _metadata(transactional_id, _read(_VALUES[version], value)))
+    return TransactionRecord(transactional_id, _metadata(transactional_id, read_message(_VALUES[version], value)))
 
 
 def _metadata(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
@@ -104,24 +103,3 @@ def _metadata(transactional_id: str, value: TransactionLogValue) -> TransactionM
         updated_ms=value.transaction_last_update_timestamp_ms,
         client_version=value.client_transaction_version,
     )
-
-
-def _write(number: int, with_codec: Codec, value: object) -> bytes:
-    parts = Parts()
-    parts.tail += _NUMBER.pack(number)
-    with_codec.write(value, parts)
-    return bytes(parts.tail)
-
-
-def _number(blob: bytes) -> int:
-    if len(blob) < _NUMBER.size:
-        raise ProtocolError(f"{len(blob)} bytes where a type or version should be")
-    number: int = _NUMBER.unpack_from(blob)[0]
-    return number
-
-
-def _read(with_codec: Codec, blob: bytes) -> Any:
-    value, end = with_codec.read(memoryview(blob), _NUMBER.size)
-    if end != len(blob):
-        raise ProtocolError(f"{len(blob) - end} bytes follow {with_codec.cls.__name__}")
-    return value

@@ -13,6 +13,8 @@ from ottla.server.dump_log import PROBLEM, Dump, run
 from ottla.server.groups.consumer.member import Member
 from ottla.server.groups.consumer.records import current_assignment, member_tombstones
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value, write_record
+from ottla.server.transactions.metadata import TransactionMetadata, TransactionState
+from ottla.server.transactions.records import transaction_key, transaction_value
 from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.checkpoints import (
     MetaProperties,
@@ -103,6 +105,27 @@ def test_data_shows_as_text_where_it_is_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["", ".cleaned", ".swap", ".deleted"])
 def test_files_on_their_way_are_logs_too(tmp_path: Path, suffix: str) -> None:
     assert len(dumped(written(tmp_path, LOG + suffix, WHOLE_LOG))) == 3
+
+
+def test_transactional_ids_are_read(tmp_path: Path) -> None:
+    partitions = frozenset({TopicPartition("u", 0), TopicPartition("t", 1)})
+    ongoing = TransactionMetadata(
+        transactional_id="x",
+        producer_id=7,
+        producer_epoch=2,
+        timeout_ms=60_000,
+        state=TransactionState.ONGOING,
+        partitions=partitions,
+        updated_ms=5,
+    )
+    key = transaction_key("x")
+    contents = [(key, transaction_value(ongoing, 2)), (key, None), (b"\x00\x63odd", b"x")]
+    batch = build_batch([(offset, 0, *content, ()) for offset, content in enumerate(contents)])
+    path = written(tmp_path / "__transaction_state-3", "00000000000000000000.log", bytes(batch))
+    lines = dumped(path, print_data=True)
+    assert lines[1].endswith("transactional id 'x' Ongoing  producer 7 epoch 2  timeout 60000 ms  partitions t-1, u-0")
+    assert lines[2].endswith("transactional id 'x' is gone")
+    assert lines[3].endswith("= 'x'")
 
 
 def test_committed_offsets_are_read(tmp_path: Path) -> None:
