@@ -15,7 +15,7 @@ from ..support.suite import NotRunError
 
 PACKAGE, VERSION = "@confluentinc/kafka-javascript", "1.10.1"
 INSIDE = "package/deps/librdkafka/"
-TOOLS = ("npm", "gcc", "g++", "make")
+TOOLS = ("npm", "gcc", "g++", "make", "stdbuf")
 # Left out: what the tests do not need of a broker without SASL, and what would depend on libraries of this machine.
 CONFIGURE = ("--disable-gssapi", "--disable-curl", "--disable-lz4-ext", "--disable-debug-symbols")
 STEPS = (

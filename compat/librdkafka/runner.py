@@ -1,0 +1,104 @@
+"""Starts librdkafka's test runner for one line of `tests.txt` and reads the table that it ends with."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from .lists import Line
+
+LOGS = Path(__file__).parents[2] / "build" / "compat" / "librdkafka"
+# The tests' own patience, for machines that do other things as well.
+PATIENCE = 2
+ROW = re.compile(r"^\|\s*(\d{4}_\w+)\s*\|\s*(\w+)\s*\|\s*([\d.]+)s\s*\|\s*(.*)$")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m|\x1b\(B")
+NOT_MEANT = ("Filtered due to negative test flags", "")  # needs no broker; belongs to another scenario
+
+
+class Result(NamedTuple):
+    """`name` is the test's, `state` the runner's word: PASSED, FAILED, SKIPPED."""
+
+    name: str
+    state: str
+    seconds: float
+    message: str
+
+
+@dataclass(frozen=True)
+class Runner:
+    """`test-runner` in the folder `tests`; `home` is the stand-in for a Kafka installation."""
+
+    tests: Path
+    home: Path
+    protocol: str
+    quick: bool
+
+    def run(self, line: Line, bootstrap: str) -> list[Result]:
+        """One start. Its output is kept in `log(line)`."""
+        LOGS.mkdir(parents=True, exist_ok=True)
+        log = self.log(line)
+        started_s = time.monotonic()
+        with open(log, "w") as output:
+            # Unbuffered: a runner that found a failure aborts, and its table would be lost.
+            process = subprocess.Popen(
+                ["stdbuf", "-oL", "./test-runner", "-p1", "-L", *(["-Q"] if self.quick else [])],
+                cwd=self.tests,
+                env=os.environ | self._environment(line, bootstrap),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            try:
+                process.wait(line.limit_s)
+                ended = f"exit code {process.returncode}"
+            except subprocess.TimeoutExpired:
+                ended = f"did not end within {line.limit_s} s"
+            finally:
+                # The runner, and the Java clients that it may have started.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        said = log.read_text(errors="replace")
+        results = results_of(said, line.subtest)
+        if line.subtest and results and f"{line.subtest}:" not in said:
+            ended = "ran no subtest of this name"
+        elif results and (not process.returncode or any(result.state == "FAILED" for result in results)):
+            return results
+        return [Result(line.name, "FAILED", time.monotonic() - started_s, f"{ended}, see {log}")]
+
+    def log(self, line: Line) -> Path:
+        return LOGS / f"{line.name.replace('/', '-')}.{line.broker}.{self.protocol}.log"
+
+    def _environment(self, line: Line, bootstrap: str) -> dict[str, str]:
+        conf = self.home / "test.conf"
+        conf.write_text(f"bootstrap.servers={bootstrap}\ntest.topic.random=true\ntest.timeout.multiplier={PATIENCE}\n")
+        environment = {
+            "RDKAFKA_TEST_CONF": str(conf),
+            "BROKERS": bootstrap,
+            "KAFKA_PATH": str(self.home),
+            "TEST_KAFKA_VERSION": line.version,
+            "TEST_SCENARIO": "noautocreate" if line.broker == "noautocreate" else "default",
+            "TEST_CONSUMER_GROUP_PROTOCOL": self.protocol,
+            "TESTS": line.number,
+            "LD_LIBRARY_PATH": "../src:../src-cpp",
+        }
+        return environment | ({"SUBTESTS": line.subtest} if line.subtest else {})
+
+
+def results_of(output: str, subtest: str) -> list[Result]:
+    """The rows of the table; of tests run in part, the part is in the name."""
+    found = []
+    for text in COLOUR.sub("", output).splitlines():
+        if row := ROW.match(text):
+            name, state, seconds, message = row.groups()
+            if state == "SKIPPED" and message.strip() in NOT_MEANT:
+                continue
+            name += f"/{subtest}" if subtest else ""
+            found.append(Result(name, "FAILED" if state == "RUNNING" else state, float(seconds), message.strip()))
+    return found
