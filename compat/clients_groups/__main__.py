@@ -1,12 +1,18 @@
 """Groups and transactions with confluent-kafka, kafka-python and aiokafka: what their own suites cover, step by step.
 
 Groups: both protocols, members that come and go, incremental rebalancing, static members that return or are fenced.
-Transactions: commit, abort, fencing, read_committed, offsets in a transaction, time-out.
+Transactions: commit, abort, fencing, read_committed, offsets in a transaction, time-out; once more with the finalized feature
+transaction.version at 0, as on brokers before 4.0.
 """
 
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from ..support.apache_kafka import ApacheKafkaProcess
 from ..support.brokers import any_broker
+from ..support.ottla_process import OttlaProcess
+from ..support.process import BrokerProcess
 from ..support.suite import Options, Suite, run_suite
 from .groups import judge_groups
 from .members import SESSION_MS
@@ -28,6 +34,19 @@ def body(suite: Suite, options: Options) -> None:
     with any_broker(options, BROKER) as broker:
         judge_transactions(suite, broker)
         judge_groups(suite, broker, quick=options.quick)
+    if not options.quick and not options.broker:
+        with TemporaryDirectory(prefix="compat-clients-groups-") as folder, old_broker(options, Path(folder)) as broker:
+            suite.note("transaction.version 0")
+            judge_transactions(suite, broker)
+
+
+def old_broker(options: Options, folder: Path) -> BrokerProcess:
+    """A broker with transaction.version 0."""
+    if options.against == "apache-kafka":
+        return ApacheKafkaProcess(overrides=BROKER, keep=options.keep, features={"transaction.version": 0})
+    config = folder / "server.properties"
+    config.write_text("# feature.transaction.version=0\n")
+    return OttlaProcess(overrides=BROKER, keep=options.keep, arguments=("--config", str(config)))
 
 
 if __name__ == "__main__":

@@ -113,6 +113,7 @@ def fenced(on: Scenario) -> None:
     newer.send(on.place, b"newer")
     on.raises("the older one cannot commit", FENCED, older.commit)
     newer.commit()
+    older.close()
     newer.close()
     on.equal("only the newer one's record is seen", [b"newer"], on.values())
 
@@ -164,6 +165,7 @@ def timed_out(on: Scenario) -> None:
     seen = eventually(lambda: on.values() == [b"behind"])
     on.suite.check(f"{on.what}: aborted by the broker", seen, on.values())
     on.raises("the producer cannot commit any more", TIMED_OUT, producer.commit)
+    producer.close()
 
 
 def aborted_by_an_admin(on: Scenario) -> None:
