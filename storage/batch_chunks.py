@@ -19,8 +19,8 @@ class ChunkReader:
         self.view = memoryview(bytearray(self._chunk_bytes))
         self._taken_bytes = 0
 
-    def chunks(self, segment: LogSegment, position: int) -> Iterator[int]:
-        """Read a segment from `position`, where a batch begins, to its end.
+    def chunks(self, segment: LogSegment, position: int, end: int | None = None) -> Iterator[int]:
+        """Read a segment from `position`, where a batch begins, to `end`, where one ends, or to its own end.
 
         Yields the size of each chunk in `view`. It begins with a whole batch; how much of it is whole batches must be
         told with `taken` before the next one.
@@ -29,7 +29,7 @@ class ChunkReader:
             CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
             OSError: The disk refused.
         """
-        file, end = segment.log_file, segment.size_bytes
+        file, end = segment.log_file, segment.size_bytes if end is None else end
         if len(self.view) > self._chunk_bytes:
             self.view = memoryview(bytearray(self._chunk_bytes))
         while position < end:

@@ -34,8 +34,8 @@ from ..protocol.errors import CorruptRecordError
 from ..protocol.records import DELETE_HORIZON_BIT, HEADER_BYTES, NO_TIMESTAMP, RecordBatch, packed_block
 from .batch_chunks import unreadable
 from .clean_output import CleanOutput
+from .dead_bits import DeadBits
 from .kernel import RecordFilter, Stop
-from .map_builder import DirtyMap
 from .producer_state import LastRecord
 from .segment import LogSegment
 from .transaction_state import TransactionState
@@ -65,7 +65,7 @@ class BatchFilter:
 
     def __init__(
         self,
-        dirty: DirtyMap,
+        bits: DeadBits,
         output: CleanOutput,
         *,
         last_records: Mapping[int, LastRecord],
@@ -80,7 +80,7 @@ class BatchFilter:
             now_ms: The pass's time, the same for all batches.
         """
         self.transactions = TransactionState()
-        self._dirty = dirty
+        self._bits = bits
         self._output = output
         self._last_records = last_records
         self._upper_offset = upper_offset
@@ -91,16 +91,15 @@ class BatchFilter:
         self._producers = array("q", bytes(8 * _PRODUCERS_MAX))
         # These batches may be wanted without their records.
         pinned = {last.last_data_offset for last in last_records.values() if last.last_data_offset is not None}
-        offsets = dirty.offsets
         self._kernel = output.kernel = RecordFilter(
-            offsets.dead,
-            offsets.tombstones,
-            offsets.keys.records,
-            dirty.first_dirty_offset,
-            offsets.latest_offset,
-            offsets.table,
-            offsets.slots,
-            offsets.secret,
+            bits.dead,
+            bits.tombstones,
+            bits.count,
+            bits.start,
+            bits.latest,
+            bits.table,
+            bits.slots,
+            bits.secret,
             now_ms,
             now_ms + delete_retention_ms,
             array("q", sorted(pinned | {upper_offset - 1})),
@@ -114,7 +113,7 @@ class BatchFilter:
     @property
     def removed(self) -> RemovedRecords:
         """So far, by reason."""
-        kernel, mapped_keyless = self._kernel, self._dirty.offsets.keys.keyless
+        kernel, mapped_keyless = self._kernel, self._bits.keyless
         return RemovedRecords(
             superseded=kernel.superseded - mapped_keyless,
             keyless=kernel.keyless + mapped_keyless,
@@ -177,7 +176,7 @@ class BatchFilter:
             CorruptRecordError: The map knows other records by these numbers, so nothing here can be trusted. Only a
                 transaction index that contradicts itself brings that about.
         """
-        expected = self._dirty.ordinal_ends.get(base_offset, self._kernel.ordinal)
+        expected = self._bits.ordinal_ends.get(base_offset, self._kernel.ordinal)
         if self._kernel.ordinal != expected:
             raise CorruptRecordError(
                 f"segment {base_offset}: its records end at number {self._kernel.ordinal}, at {expected} for the map"

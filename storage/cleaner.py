@@ -22,8 +22,9 @@ from .batch_chunks import ChunkReader
 from .clean_output import CleanOutput
 from .clean_rules import BatchFilter, RemovedRecords
 from .config import LogConfig
+from .copy_group import copy_group, set_mtime
 from .dirtiness import LogToClean
-from .index import RELATIVE_OFFSET_MAX
+from .index import RELATIVE_OFFSET_MAX, AbortedTxn
 from .map_builder import DirtyMap, build_map
 from .offset_map import BYTES_PER_SLOT, OffsetMap, TableMemory, entries_max
 from .segment import LogSegment
@@ -174,7 +175,7 @@ class _Pass:
         dirty = self._build_map()
         self._on_map_built()
         rules = BatchFilter(
-            dirty,
+            dirty.dead_bits(),
             self._output,
             last_records=last_records,
             upper_offset=self._to_clean.upper_offset,
@@ -222,37 +223,26 @@ class _Pass:
             files, self._log.directory, group[0].base_offset, self._config, self._now_ms, suffix=paths.CLEANED
         )
         try:
-            rules.transactions.keep_aborted = cleaned.txn_index.append
-            self._output.begin(cleaned)
-            for segment in group:
-                self._copy(segment, rules)
-            self._checkpoint(0)
+            self._stats.bytes_read += copy_group(
+                group,
+                cleaned,
+                rules,
+                reader=self._reader,
+                output=self._output,
+                aborted_in=self._aborted_in,
+                checkpoint=self._checkpoint,
+            )
         except CleaningAbortedError:
             cleaned.log_file.close()
             cleaned.delete_files()
             raise
-        cleaned.on_roll()
-        # Age counts from the data, not from this pass: retention looks at it where records have no timestamps.
-        mtime_ms = files.mtime_ms(group[-1].file_paths()[0])
-        for path in cleaned.file_paths():
-            if files.exists(path):
-                files.set_mtime_ms(path, mtime_ms)
+        set_mtime(cleaned, files.mtime_ms(group[-1].file_paths()[0]))
         self._swap([cleaned], group)
         self._stats.segments_before += len(group)
         self._stats.segments_after += 1
 
-    def _copy(self, segment: LogSegment, rules: BatchFilter) -> None:
-        """Write what stays of one segment."""
-        base_offset = segment.base_offset
-        rules.transactions.add_aborted(self._log.aborted_transactions(base_offset, self._ends[base_offset]))
-        rules.begin_segment()
-        for size_bytes in self._reader.chunks(segment, 0):
-            self._checkpoint(size_bytes)
-            taken_bytes = rules.take(segment, self._reader.view, size_bytes)
-            self._stats.bytes_read += taken_bytes
-            self._reader.taken(taken_bytes)
-            self._output.flush()
-        rules.finish_segment(base_offset)
+    def _aborted_in(self, segment: LogSegment) -> list[AbortedTxn]:
+        return self._log.aborted_transactions(segment.base_offset, self._ends[segment.base_offset])
 
     def _written(self, size_bytes: int) -> None:
         self._stats.bytes_written += size_bytes

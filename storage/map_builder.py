@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ..protocol.compression import decompress
 from ..protocol.records import HEADER_BYTES, RecordBatch, packed_block
 from .batch_chunks import ChunkReader, unreadable
+from .dead_bits import DeadBits
 from .index import AbortedTxn
 from .kernel import Stop
 from .offset_map import OffsetMap
@@ -19,14 +20,29 @@ class DirtyMap(NamedTuple):
     offsets: OffsetMap
     first_dirty_offset: int
     ordinal_ends: dict[int, int]
-    """Segment base offset -> ordinal after the segment's last record that the map knows. The second half numbers
-    records for itself; these tell it that both halves mean the same records."""
+    """As in DeadBits."""
     bytes_read: int
 
     @property
     def end_offset(self) -> int:
         """The first offset that the map does not cover: the next pass's first dirty offset."""
         return self.offsets.latest_offset + 1
+
+    def dead_bits(self) -> DeadBits:
+        """What the map has found out; good until its memory is used again."""
+        offsets, keys = self.offsets, self.offsets.keys
+        return DeadBits(
+            offsets.dead,
+            offsets.tombstones,
+            keys.records,
+            keys.keyless,
+            self.first_dirty_offset,
+            offsets.latest_offset,
+            offsets.table,
+            offsets.slots,
+            offsets.secret,
+            self.ordinal_ends,
+        )
 
 
 def build_map(
@@ -52,7 +68,7 @@ def build_map(
         CorruptRecordError: A batch or a record cannot be read.
         OSError: The disk refused.
     """
-    builder = _MapBuilder(offsets, start_offset, aborted, reader)
+    builder = MapBuilder(offsets, start_offset, aborted, reader)
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     ordinal_ends: dict[int, int] = {}
     bytes_read = 0
@@ -73,19 +89,30 @@ def build_map(
     return DirtyMap(offsets, start_offset, ordinal_ends, bytes_read)
 
 
-class _MapBuilder:
+class MapBuilder:
+    """Puts batches into a map, in order. `transactions` is to know the aborted ones."""
+
     def __init__(
         self, offsets: OffsetMap, start_offset: int, aborted: Iterable[AbortedTxn], reader: ChunkReader
     ) -> None:
+        """
+        Args:
+            start_offset: Records below it get numbers where their batch reaches it, but are not put.
+            aborted: Transactions that overlap what is to come; their records get no numbers.
+        """
+        self.transactions = TransactionState()
         self._offsets = offsets
         self._start_offset = start_offset
         self._reader = reader
-        self._transactions = TransactionState()
-        self._transactions.add_aborted(aborted)
-        offsets.keys.wary_from = self._transactions.wary_from
+        self.transactions.add_aborted(aborted)
+        offsets.keys.wary_from = self.transactions.wary_from
 
     def take(self, segment: LogSegment, size_bytes: int) -> bool:
-        """Put the whole batches of the reader's chunk into the map; False if it became full."""
+        """Put the whole batches of the reader's chunk into the map; False if it became full.
+
+        Raises:
+            CorruptRecordError: A batch or a record cannot be read.
+        """
         view, keys = self._reader.view, self._offsets.keys
         at = 0
         while True:
@@ -112,7 +139,7 @@ class _MapBuilder:
 
     def _take_transactional(self, batch: RecordBatch) -> int:
         """A batch that may belong to an aborted transaction; returns the bytes to go on by."""
-        transactions, keys = self._transactions, self._offsets.keys
+        transactions, keys = self.transactions, self._offsets.keys
         if batch.is_control:
             transactions.on_control(batch)
         elif not transactions.on_data(batch):

@@ -120,23 +120,26 @@ def load_newest(
     log_start_offset: int,
     log_end_offset: int,
     now_ms: int,
+    tidies: bool = True,
 ) -> None:
     """Set `producers` to the newest usable snapshot, or to nothing known at the log start.
 
     The log is to be replayed from `producers.end_offset` on. Removed are snapshots beyond `log_end_offset` or not above
-    `log_start_offset`, and damaged ones newer than the one used. Producers that have expired by `now_ms` are left out.
+    `log_start_offset`, and damaged ones newer than the one used, unless `tidies` is False. Producers that have expired
+    by `now_ms` are left out.
     """
     usable = []
     for offset in offsets(files, directory):
         if log_start_offset < offset <= log_end_offset:
             usable.append(offset)
-        else:
+        elif tidies:
             _remove(files, directory, offset)
     for offset in reversed(usable):
         try:
             states = decode(_read(files, paths.snapshot_path(directory, offset)))
         except CorruptSnapshotError:
-            _remove(files, directory, offset)
+            if tidies:
+                _remove(files, directory, offset)
             continue
         producers.reset(offset, states, now_ms=now_ms)
         return

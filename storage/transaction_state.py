@@ -14,6 +14,7 @@ Source: KIP-98 and Apache Kafka's cleaner (KAFKA-5196, KAFKA-8351).
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from ..protocol.records import RecordBatch
 from .index import AbortedTxn
@@ -25,6 +26,15 @@ from .txn_markers import ABORT_MARKER, read_marker
 class _Aborting:
     txn: AbortedTxn
     has_data: bool = False
+
+
+class CarriedTransactions(NamedTuple):
+    """A state between two batches, to go on from elsewhere."""
+
+    pending: tuple[AbortedTxn, ...] = ()
+    aborting: tuple[tuple[AbortedTxn, bool], ...] = ()
+    """(the transaction, whether data of it was seen), one a producer."""
+    committing: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -40,6 +50,20 @@ class TransactionState:
         """Announce aborted transactions; one that was announced before does no harm."""
         for txn in txns:
             heappush(self._pending, (txn.first_offset, txn.last_offset, txn))
+
+    def carry(self) -> CarriedTransactions:
+        """All that is known now; equal states give equal results."""
+        return CarriedTransactions(
+            tuple(txn for _, _, txn in sorted(set(self._pending))),
+            tuple((each.txn, each.has_data) for _, each in sorted(self._aborting.items())),
+            tuple(sorted(self._committing)),
+        )
+
+    def go_on_from(self, carried: CarriedTransactions) -> None:
+        """Know this, and nothing of before."""
+        self._pending = [(txn.first_offset, txn.last_offset, txn) for txn in carried.pending]  # sorted, so a heap
+        self._aborting = {txn.producer_id: _Aborting(txn, has_data) for txn, has_data in carried.aborting}
+        self._committing = set(carried.committing)
 
     @property
     def wary_from(self) -> int:
