@@ -29,7 +29,7 @@ from .asking import (
     Topic,
 )
 
-LIVES, LIVES_QUICK = 150, 15
+LIVES, LIVES_QUICK = 100, 15
 STEPS = 60
 OVERRIDES = {
     "group.consumer.assignors": "range,uniform",
@@ -154,7 +154,7 @@ class World:
 
     def _subscription(self) -> dict[str, object]:
         rng = self.rng
-        topics = tuple(rng.sample(TOPICS, rng.randint(0, 3)))
+        topics = tuple(rng.sample(TOPICS, rng.randint(1, 3)))
         if self._may_use_regexes and rng.random() < 0.5:
             return {"topics": rng.choice([None, topics]), "regex": rng.choice(REGEXES)}
         return {"topics": topics}
