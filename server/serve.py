@@ -28,7 +28,7 @@ log = logging.getLogger("ottla")
 
 SWITCH_INTERVAL_S = 0.0005
 
-WARM_UP_AFTER_S = 0.5
+WARM_UP_AFTER_S = 0.2
 
 
 HELLO = """
