@@ -1,4 +1,5 @@
-"""librdkafka's own tests, from its sources, against a running broker: once with classic groups, once with KIP-848's.
+"""librdkafka's own tests, from its sources, against a running broker: with classic groups, with KIP-848's, and those of
+producers with idempotence too.
 
 `tests.txt` says which are run and how, `not_run.txt` which are not and why; together they name every test of the runner
 that wants a broker. A test that fails is run once more, on a new broker. `expected_failures.txt` lists what may fail.
@@ -34,7 +35,7 @@ BROKERS = {
 
 @dataclass
 class Round:
-    """All lines with one group protocol.
+    """All lines of one round.
 
     Its brokers are its own, and each is started when it is first asked for: some tests stumble over topics of others.
     """
@@ -83,7 +84,7 @@ class Round:
         return self.runner.run(line, self.broker(line.broker).bootstrap)
 
     def _what(self, name: str) -> str:
-        return f"{name}@{self.runner.protocol}"
+        return f"{name}@{self.runner.round}"
 
     def _judged(self, result: Result) -> bool | None:
         """Whether a test did what it should; None when there is nothing to judge. One on the list must fail."""
@@ -104,14 +105,14 @@ def body(suite: Suite, options: Options) -> None:
     expected = {} if options.against == "apache-kafka" else expected_failures()
     with tempfile.TemporaryDirectory(prefix="compat-librdkafka-") as folder:
         home = kafka_home.make(Path(folder))
-        for protocol in rounds(options):
+        for name in rounds(options):
             with ExitStack() as started:
-                runner = Runner(tests, home, protocol, options.quick)
+                runner = Runner(tests, home, name, options.quick)
                 one = Round(suite, options, runner, expected, started)
                 if options.broker:
                     one.brokers["default"] = RunningBroker(options.broker)
                 for line in lines:
-                    if protocol in line.rounds:
+                    if name in line.rounds:
                         one.judge(line)
 
 
@@ -136,7 +137,7 @@ def every_test_is_named(suite: Suite, tests: Path) -> None:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tests", metavar="NUMBERS", help="only these, with commas between them, as in tests.txt")
-    parser.add_argument("--round", choices=ROUNDS, help="only this group protocol")
+    parser.add_argument("--round", choices=ROUNDS, help="only this round")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ROUNDS = ("classic", "consumer")
+ROUNDS = ("classic", "consumer", "idempotent")
 LIMIT_S = 300
 
 
@@ -15,7 +15,7 @@ class Line:
     """A line of `tests.txt`: one start of the runner in each round.
 
     number: Four digits; several tests may share them.
-    rounds: Group protocols to try.
+    rounds: Which of ROUNDS; without any, those of the two group protocols.
     broker: The kind of broker; its name is also the runner's scenario where the runner knows one of that name.
     version: What the tests take the broker for.
     subtest: Only the subtests with this in their name.
@@ -25,7 +25,7 @@ class Line:
     """
 
     number: str
-    rounds: tuple[str, ...] = ROUNDS
+    rounds: tuple[str, ...] = ROUNDS[:2]
     broker: str = "default"
     version: str = "4.3.1"
     subtest: str = ""
@@ -66,11 +66,13 @@ def wanting_a_broker(runner_source: str) -> set[str]:
 def _parse(name: str, *words: str) -> Line:
     number, _, subtest = name.partition("/")
     values: dict[str, object] = {"number": number, "subtest": subtest}
+    if rounds := tuple(word for word in words if word in ROUNDS):
+        values["rounds"] = rounds
     for word in words:
         key, separator, value = word.partition("=")
         if key in ROUNDS:
-            values["rounds"] = (key,)
-        elif key == "limit_s":
+            continue
+        if key == "limit_s":
             values[key] = int(value)
         else:
             values[key] = value if separator else True

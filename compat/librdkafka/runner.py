@@ -35,7 +35,7 @@ class Runner:
 
     tests: Path
     home: Path
-    protocol: str
+    round: str
     quick: bool
 
     def run(self, line: Line, bootstrap: str) -> list[Result]:
@@ -46,7 +46,7 @@ class Runner:
         with open(log, "w") as output:
             # Unbuffered: a runner that found a failure aborts, and its table would be lost.
             process = subprocess.Popen(
-                ["stdbuf", "-oL", "./test-runner", "-p1", "-L", *(["-Q"] if self.quick else [])],
+                ["stdbuf", "-oL", "./test-runner", "-p1", "-L", *self._switches()],
                 cwd=self.tests,
                 env=os.environ | self._environment(line, bootstrap),
                 stdin=subprocess.DEVNULL,
@@ -73,7 +73,10 @@ class Runner:
         return [Result(line.name, "FAILED", time.monotonic() - started_s, f"{ended}, see {log}")]
 
     def log(self, line: Line) -> Path:
-        return LOGS / f"{line.name.replace('/', '-')}.{line.broker}.{self.protocol}.log"
+        return LOGS / f"{line.name.replace('/', '-')}.{line.broker}.{self.round}.log"
+
+    def _switches(self) -> list[str]:
+        return [*(["-Q"] if self.quick else []), *(["-P"] if self.round == "idempotent" else [])]
 
     def _environment(self, line: Line, bootstrap: str) -> dict[str, str]:
         conf = self.home / "test.conf"
@@ -84,7 +87,7 @@ class Runner:
             "KAFKA_PATH": str(self.home),
             "TEST_KAFKA_VERSION": line.version,
             "TEST_SCENARIO": "noautocreate" if line.broker == "noautocreate" else "default",
-            "TEST_CONSUMER_GROUP_PROTOCOL": self.protocol,
+            "TEST_CONSUMER_GROUP_PROTOCOL": "consumer" if self.round == "consumer" else "classic",
             "TESTS": line.number,
             "LD_LIBRARY_PATH": "../src:../src-cpp",
         }
