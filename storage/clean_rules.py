@@ -94,7 +94,7 @@ class BatchFilter:
         self._kernel = output.kernel = RecordFilter(
             bits.dead,
             bits.tombstones,
-            bits.count,
+            bits.numbered,
             bits.start,
             bits.latest,
             bits.table,

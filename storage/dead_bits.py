@@ -20,7 +20,7 @@ class DeadBits(NamedTuple):
 
     dead: array[int]
     tombstones: array[int]
-    count: int
+    numbered: int
     """Numbers given."""
     keyless: int
     """Of the dead ones, those without a key."""
@@ -41,13 +41,13 @@ class DeadBits(NamedTuple):
         dead: array[int],
         tombstones: array[int],
         *,
-        count: int,
+        numbered: int,
         keyless: int,
         latest: int,
         ordinal_ends: Mapping[int, int],
     ) -> DeadBits:
         """For batches of which none begins above `latest`: every record has a number."""
-        return cls(dead, tombstones, count, keyless, 0, latest, _NO_KEYS, 1, _NO_SECRET, ordinal_ends)
+        return cls(dead, tombstones, numbered, keyless, 0, latest, _NO_KEYS, 1, _NO_SECRET, ordinal_ends)
 
 
 _NO_KEYS = memoryview(bytes(32)).cast("Q")

@@ -68,9 +68,9 @@ class History:
         config = "".join(f"    {name}={value!r},\n" for name, value in self.config.items())
         return f"History(\n    [\n{steps}    ],\n{config})"
 
-    def run(self) -> Pair:
+    def run(self, pair_type: type[Pair] = Pair) -> Pair:
         """Raises AssertionError where the two differ, and whatever the real log raises."""
-        pair = Pair(**self.config)
+        pair = pair_type(**self.config)
         pair.met.update(self.config.keys())
         for step in self.steps:
             step.take(pair)

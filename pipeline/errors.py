@@ -1,0 +1,60 @@
+"""What can go wrong in a job, as exceptions: each carries the exit code that `ottla-spark` ends with.
+
+The text is one line that says everything: Spark shows the user no more than the last line of what a task raised.
+"""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """A job cannot go on. `exit_code` tells scripts why."""
+
+    exit_code = 1
+
+
+class UsageError(PipelineError):
+    """What was asked for makes no sense: no such topic, a topic that is not compacted, a directory that is no store."""
+
+
+class StoreLockedError(PipelineError):
+    """A live server holds the data directory."""
+
+    exit_code = 2
+
+
+class CorruptSourceError(PipelineError):
+    """Bytes on disk that cannot be what a server wrote. Nothing is dropped because of it; nothing was changed."""
+
+    exit_code = 3
+
+    @classmethod
+    def at(
+        cls, file: str, position: int | None, offset: int | None, *, expected: object, actual: object
+    ) -> CorruptSourceError:
+        """Name the place.
+
+        Args:
+            position: Byte in the file where it begins; None for the file as a whole.
+            offset: The record offset that stands there, or would.
+        """
+        where = file + ("" if position is None else f", byte {position}")
+        where += "" if offset is None else f", offset {offset}"
+        return cls(f"{where}: expected {expected}, found {actual}")
+
+
+class SourceChangedError(PipelineError):
+    """The segments are no longer those that the plan was made for: plan anew."""
+
+    exit_code = 4
+
+
+class VerifyFailedError(PipelineError):
+    """The result does not hold what compaction promises."""
+
+    exit_code = 5
+
+
+class SparkFailedError(PipelineError):
+    """A Spark job failed for a reason of its own; what it staged stays, and `--resume` goes on from there."""
+
+    exit_code = 6

@@ -1,0 +1,95 @@
+"""The directory beside a data directory where plans and their results lie until they are installed.
+
+    /data                                   the data directory
+    /data.ottla-pipeline/<plan id>/         beside it, never inside: Apache Kafka refuses to start on a strange folder
+        plan.json
+        00000000000000000000/               a finished group, see `rewrite`
+
+Everything here lies on the data directory's file system, so that installing is renaming.
+"""
+
+from __future__ import annotations
+
+from ..storage import paths
+from ..storage.checkpoints import read_text
+from ..storage.files import Files
+from ..storage.paths import TopicPartition
+from .errors import SourceChangedError, UsageError
+from .plan import CompactionPlan, staging_root
+from .survey import survey_segment
+
+PLAN_FILE = "plan.json"
+
+
+def save_plan(files: Files, plan: CompactionPlan) -> None:
+    """Put the plan into its staging directory, on disk on return.
+
+    Raises:
+        FileExistsError: It is there.
+        OSError: The disk refused.
+    """
+    root = staging_root(plan.data_dir)
+    files.make_dir(plan.staging)
+    path = paths.join(plan.staging, PLAN_FILE)
+    file = files.open(path + paths.TEMPORARY, create=True, truncate=True)
+    try:
+        file.append(plan.to_json().encode())
+        file.sync()
+    finally:
+        file.close()
+    try:
+        files.link(path + paths.TEMPORARY, path)  # of two that come at once, one fails here
+    finally:
+        files.remove(path + paths.TEMPORARY)
+    for directory in (plan.staging, root, paths.parent(root)):
+        files.sync_dir(directory)
+
+
+def load_plan(files: Files, staging: str) -> CompactionPlan:
+    """The plan in a staging directory.
+
+    Raises:
+        UsageError: There is none, or it is not what its name says.
+    """
+    path = paths.join(staging, PLAN_FILE)
+    if not files.exists(path):
+        raise UsageError(f"{path}: no plan is there")
+    plan = CompactionPlan.from_json(read_text(files, path))
+    if plan.plan_id != staging.rpartition("/")[2]:
+        raise UsageError(f"{path}: expected the plan {staging.rpartition('/')[2]}, found {plan.plan_id}")
+    return plan
+
+
+def pending_plans(files: Files, data_dir: str, tp: TopicPartition | None = None) -> list[CompactionPlan]:
+    """The plans that lie beside a data directory, for one log or all, the oldest clock first.
+
+    Raises:
+        UsageError: One cannot be read.
+    """
+    root = staging_root(data_dir)
+    if not files.is_dir(root):
+        return []
+    directories = [paths.join(root, name) for name in files.list(root)]
+    plans = [load_plan(files, each) for each in directories if files.exists(paths.join(each, PLAN_FILE))]
+    return sorted(
+        (plan for plan in plans if tp in (None, plan.topic_partition)), key=lambda plan: (plan.now_ms, plan.plan_id)
+    )
+
+
+def check_sources(files: Files, plan: CompactionPlan, group: int | None = None) -> None:
+    """See that the segments (of one group) are those that the plan was made for; reads all their headers.
+
+    Raises:
+        SourceChangedError: One is gone or another.
+        CorruptSourceError: One cannot be read.
+    """
+    for number in range(len(plan.sources)) if group is None else plan.groups[group]:
+        source = plan.sources[number]
+        path = paths.log_path(plan.directory, source.base_offset)
+        if not files.exists(path):
+            raise SourceChangedError(f"{path}: expected a segment of plan {plan.plan_id}, found no file")
+        if (size_bytes := files.size(path)) != source.size_bytes:
+            raise SourceChangedError(f"{path}: expected {source.size_bytes} bytes as planned, found {size_bytes}")
+        crc = survey_segment(files, plan.directory, source.base_offset).headers_crc
+        if crc != source.headers_crc:
+            raise SourceChangedError(f"{path}: expected batch headers of CRC {source.headers_crc:#x}, found {crc:#x}")

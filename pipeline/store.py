@@ -1,0 +1,304 @@
+"""A data directory, opened for reading: Ottla's or Apache Kafka's, stopped or under a live server.
+
+    store = Store("/data")
+    store.topic_partitions()                      every <topic>-<partition> in it
+    with store.open_log(tp, now_ms=…) as log:     the log as the server would load it, but nothing on disk is touched
+        log.segments, log.config, log.cleaner_checkpoint, measure(log, …)
+
+What a log may be cleaned up to is computed by the server's own `storage.dirtiness`. Three things bound it besides, as
+no server vouches for what lies beyond:
+
+    the recovery point      unless the directory was stopped cleanly, segments above it may be damaged, and their
+                            transaction indexes missing
+    the high watermark      in Apache Kafka's directories, where a replica may lose what lies above
+    the active segment      always, and only its end may be torn
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+
+from ..protocol.errors import CorruptRecordError
+from ..storage import paths
+from ..storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogError, CatalogState
+from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from ..storage.cluster_metadata import read_cluster_metadata
+from ..storage.config import TOPIC_OPTIONS, ConfigError, LogConfig
+from ..storage.files import Files, OsFile, OsFiles
+from ..storage.index import CorruptIndexError
+from ..storage.leader_epochs import LeaderEpochs
+from ..storage.log import Log
+from ..storage.log_reader import Health
+from ..storage.paths import TopicPartition
+from ..storage.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
+from ..storage.replay import load_producers
+from ..storage.segment import LogSegment
+from .errors import CorruptSourceError, SourceChangedError, UsageError
+
+
+class ReadingFiles(OsFiles):
+    """The operating system's files, none of which can be changed through it."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        if create or truncate:
+            self._refuse(path)
+        return OsFile(os.open(path, os.O_RDONLY))
+
+    def rename(self, old: str, new: str) -> None:
+        self._refuse(old)
+
+    def remove(self, path: str) -> None:
+        self._refuse(path)
+
+    def link(self, old: str, new: str) -> None:
+        self._refuse(new)
+
+    def make_dir(self, path: str) -> None:
+        self._refuse(path)
+
+    def remove_dir(self, path: str) -> None:
+        self._refuse(path)
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        self._refuse(path)
+
+    def _refuse(self, path: str) -> None:
+        raise OSError(errno.EROFS, "opened for reading only", path)
+
+
+class StoredLog(Log):
+    """A log that was opened for reading."""
+
+    cleaner_checkpoint: int | None = None
+    """Up to where it was clean; None if nothing is known."""
+    vouched_end: int = paths.OFFSET_MAX
+    """No server vouches for what lies from here on; see the module."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        return min(super().last_stable_offset, max(self.vouched_end, self.log_start_offset))
+
+    def close_files(self) -> None:
+        """Give the descriptors back."""
+        for segment in self.segments:
+            segment.log_file.close()
+
+
+class Store:
+    """See the module."""
+
+    def __init__(self, data_dir: str, files: Files | None = None) -> None:
+        """
+        Raises:
+            UsageError: There is no such directory.
+        """
+        self.data_dir = os.path.abspath(data_dir)
+        self.files: Files = ReadingFiles() if files is None else files
+        if not self.files.is_dir(self.data_dir):
+            raise UsageError(f"{data_dir} is not a directory")
+
+    def topic_partitions(self, topic: str | None = None, partition: int | None = None) -> list[TopicPartition]:
+        """Those that have a log here, in order.
+
+        Raises:
+            UsageError: None was found, though one was asked for.
+        """
+        found = [
+            parsed
+            for name in self.files.list(self.data_dir)
+            if isinstance(parsed := paths.parse_partition_dir(name), TopicPartition)
+            and parsed.topic != paths.CLUSTER_METADATA_TOPIC
+            and topic in (None, parsed.topic)
+            and partition in (None, parsed.partition)
+        ]
+        if not found and topic is not None:
+            which = topic if partition is None else str(TopicPartition(topic, partition))
+            raise UsageError(f"{self.data_dir} has no log of {which}")
+        return sorted(found)
+
+    def directory_of(self, tp: TopicPartition) -> str:
+        return paths.join(self.data_dir, paths.partition_dir_name(*tp))
+
+    @cached_property
+    def _is_clean(self) -> bool:
+        return self.files.exists(paths.join(self.data_dir, paths.CLEAN_SHUTDOWN_FILE))
+
+    @cached_property
+    def _is_ottlas(self) -> bool:
+        return self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE))
+
+    @cached_property
+    def catalog(self) -> CatalogState | None:
+        """Topics and their configs, from `ottla.json`, else from Apache Kafka's metadata log; None if there is neither.
+
+        Raises:
+            CorruptSourceError: It is damaged, or of a newer version.
+        """
+        try:
+            found = Catalog.load(self.files, self.data_dir)
+            return read_cluster_metadata(self.files, self.data_dir, cluster_id="") if found is None else found.state
+        except CatalogError as error:
+            raise CorruptSourceError(str(error)) from error
+
+    def config_of(self, topic: str, overrides: Mapping[str, str] | None = None) -> LogConfig:
+        """The topic's configuration: broker defaults that were set while the broker ran, the topic's own, `overrides`.
+
+        What stands in a server's own properties file is not in the store; it must be among the overrides.
+
+        Raises:
+            UsageError: An override that is no topic config, or not a possible value of it.
+        """
+        stored: dict[str, str] = {}
+        if (catalog := self.catalog) is not None:
+            stored |= _topic_defaults(catalog.broker_configs.get(CLUSTER_DEFAULT, {}))
+            if (entry := catalog.topics.get(topic)) is not None:
+                stored |= entry.configs
+        config, _ = LogConfig.from_stored(stored)
+        try:
+            return LogConfig.from_texts(overrides or {}, config)
+        except ConfigError as error:
+            raise UsageError(str(error)) from error
+
+    def checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """What a checkpoint file says.
+
+        Raises:
+            CorruptSourceError: It cannot be read.
+        """
+        try:
+            return OffsetCheckpoint(self.files, paths.join(self.data_dir, name)).read()
+        except CorruptCheckpointError as error:
+            raise CorruptSourceError(str(error)) from error
+
+    @contextmanager
+    def open_log(
+        self,
+        tp: TopicPartition,
+        *,
+        now_ms: int,
+        config: LogConfig | None = None,
+        producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+    ) -> Iterator[StoredLog]:
+        """One log as it is now. The descriptors are given back at the end.
+
+        Args:
+            now_ms: Producers that have expired by then are forgotten, as at a start of the server.
+            config: `config_of` the topic unless given.
+
+        Raises:
+            UsageError: There is no such log, or it has no segments.
+            CorruptSourceError: A segment or an index is damaged, or the server has recovery to do first.
+            SourceChangedError: Files went away meanwhile: a server is at work there.
+        """
+        directory = self.directory_of(tp)
+        if not self.files.is_dir(directory):
+            raise UsageError(f"{self.data_dir} has no log of {tp}")
+        config = self.config_of(tp.topic) if config is None else config
+        try:
+            segments = self._open_segments(directory, config, now_ms)
+            log = self._open(tp, directory, config, segments, now_ms, producer_expiration_ms)
+        except FileNotFoundError as error:
+            raise SourceChangedError(
+                f"{error.filename} went away while {tp} was opened: a server is at work"
+            ) from error
+        try:
+            yield log
+        finally:
+            log.close_files()
+
+    def _open_segments(self, directory: str, config: LogConfig, now_ms: int) -> list[LogSegment]:
+        found = [parsed for name in self.files.list(directory) if (parsed := paths.parse_segment_name(name))]
+        for file in found:
+            if file.suffix in (paths.CLEANED, paths.SWAP):
+                raise CorruptSourceError.at(
+                    paths.segment_path(directory, *file),
+                    None,
+                    None,
+                    expected="no unfinished swap (starting and stopping the server finishes it)",
+                    actual=f"a {file.suffix} file",
+                )
+        bases = sorted(file.base_offset for file in found if file.kind == paths.LOG and not file.suffix)
+        if not bases:
+            raise UsageError(f"{directory} has no segments")
+        return [LogSegment.open(self.files, directory, base, config, now_ms) for base in bases]
+
+    def _open(
+        self,
+        tp: TopicPartition,
+        directory: str,
+        config: LogConfig,
+        segments: list[LogSegment],
+        now_ms: int,
+        producer_expiration_ms: int,
+    ) -> StoredLog:
+        producers = ProducerStates(expiration_ms=producer_expiration_ms)
+        log_start_offset = max(self.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0), segments[0].base_offset)
+        log_end_offset = max(_end_of_active(segments[-1]), log_start_offset)
+        try:
+            for segment in segments[:-1]:
+                segment.sanity_check()
+            load_producers(
+                self.files,
+                directory,
+                producers,
+                segments,
+                log_start_offset=log_start_offset,
+                log_end_offset=log_end_offset,
+                now_ms=now_ms,
+                tidies=False,
+            )
+        except CorruptIndexError as error:
+            raise CorruptSourceError(str(error)) from error
+        except CorruptRecordError as error:
+            if self._is_clean:
+                raise CorruptSourceError(error.message) from error
+            # What is torn lies at the end of the active segment, and what its last batches say of producers is lost.
+        log = StoredLog(
+            files=self.files,
+            directory=directory,
+            topic_partition=tp,
+            topic_id=None,
+            config=config,
+            segments=segments,
+            producers=producers,
+            leader_epochs=LeaderEpochs(self.files, paths.join(directory, paths.LEADER_EPOCH_CHECKPOINT)),
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=log_end_offset,
+            now_ms=now_ms,
+            rng=random.Random(0),
+            health=Health(),
+        )
+        log.cleaner_checkpoint = self.checkpoint(paths.CLEANER_CHECKPOINT).get(tp)
+        if not self._is_clean:
+            log.vouched_end = self.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp, 0)
+        if not self._is_ottlas:
+            high_watermark = self.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0)
+            log.vouched_end = min(log.vouched_end, high_watermark)
+        return log
+
+
+def _end_of_active(segment: LogSegment) -> int:
+    """The offset after its last whole batch; a torn end does not count."""
+    end = segment.base_offset
+    try:
+        for _, batch in segment.headers():
+            end = batch.next_offset
+    except CorruptRecordError:
+        pass
+    return end
+
+
+def _topic_defaults(broker_configs: Mapping[str, str]) -> dict[str, str]:
+    """What broker options say about topics that say nothing themselves, by the topics' names."""
+    found: dict[str, str] = {}
+    for option in TOPIC_OPTIONS.values():
+        for synonym in reversed(option.synonyms):
+            if (text := broker_configs.get(synonym.name)) is not None:
+                found[option.name] = text if synonym.factor == 1 else str(int(text) * synonym.factor)
+    return found
