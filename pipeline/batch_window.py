@@ -17,8 +17,8 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from ..protocol.errors import CorruptRecordError
 from ..protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from .errors import CorruptSourceError
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -64,13 +64,11 @@ class Damage(NamedTuple):
     """How many records the batch announces; 0 where no header can be read."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.file}, byte {self.position}, offset {self.offset}: expected {self.expected}, actual {self.actual}"
-        )
+        return str(self.error())
 
-    def error(self) -> CorruptRecordError:
+    def error(self) -> CorruptSourceError:
         """What FAILFAST raises."""
-        return CorruptRecordError(str(self))
+        return CorruptSourceError.at(self.file, self.position, self.offset, expected=self.expected, actual=self.actual)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def test_offsets_must_rise_from_batch_to_batch() -> None:
     data = batch(("a", "1"), base_offset=5) + batch(("b", "2"), base_offset=5) + batch(("c", "3"), base_offset=9)
     window = window_of(memoryview(data), file="5.log", position=1_000)
     (damage,) = header_damage(window, 4)
-    assert str(damage) == f"5.log, byte {1_000 + window.starts[1]}, offset 5: expected a base offset above 5, actual 5"
+    assert str(damage) == f"5.log, byte {1_000 + window.starts[1]}, offset 5: expected a base offset above 5, found 5"
     assert [each.offset for each in header_damage(window, 5)] == [5, 5]
 
 

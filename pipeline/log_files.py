@@ -1,0 +1,312 @@
+"""One partition's directory, opened for reading: its segments, how far they may be read, and how to share the work.
+
+Nothing is locked and nothing written, so it may belong to a running broker. Indexes are storage's own; where an index
+file is missing, stale or preallocated, it is made anew in memory.
+
+    log start          offsets wanted                    readable end: high watermark, whole batches
+        |          from |           | up to                 |
+    [segment 0     ][segment 50       ][segment 100    ][ ba|tch][torn
+                    [split][split]
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..protocol.errors import CorruptRecordError
+from ..protocol.records import HEADER_BYTES, RecordBatch
+from ..storage import paths, producer_snapshots
+from ..storage.batch_scan import batch_steps
+from ..storage.config import LogConfig
+from ..storage.files import OsFile
+from ..storage.index import AbortedTxn, CorruptIndexError
+from ..storage.paths import OFFSET_MAX, TopicPartition
+from ..storage.producer_state import ProducerState
+from ..storage.producers import ProducerStates
+from ..storage.replay import update_producers
+from ..storage.segment import LogSegment
+from .errors import CorruptSourceError, SourceChangedError, UsageError
+from .store import ReadingFiles
+
+SWAP_PATIENCE_S = 3.0
+"""A broker renames the files of a swap within a few disk syncs; what takes longer was left by one that died."""
+
+_SWAP_PAUSE_S = 0.02
+
+
+class LogFile(OsFile):
+    """A file opened for reading. It shows the size that it had then, less when it was "truncated": the disk keeps all."""
+
+    @property
+    def inode(self) -> int:
+        """Tells this file from one that took its name later."""
+        return os.fstat(self.fileno()).st_ino
+
+    def truncate(self, size_bytes: int) -> None:
+        self._size = min(self._size, size_bytes)
+
+
+class LogFiles(ReadingFiles):
+    """`ReadingFiles` that open `LogFile`s."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> LogFile:
+        if create or truncate:
+            self._refuse(path)
+        return LogFile(os.open(path, os.O_RDONLY))
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of one segment, between places where batches begin: what one task reads."""
+
+    of: TopicPartition
+    directory: str
+    segment_base_offset: int
+    inode: int
+    """Of the log file when the split was made."""
+    start: int
+    end: int
+    """Bytes of the log file: from inclusive, to exclusive."""
+    from_offset: int
+    up_to_offset: int
+    """Only these offsets, from inclusive, to exclusive: this part's share of what is wanted."""
+
+    @property
+    def log_path(self) -> str:
+        return paths.log_path(self.directory, self.segment_base_offset)
+
+
+class PartitionLog:
+    """See the module. A snapshot: what is appended later does not show."""
+
+    def __init__(
+        self,
+        directory: str,
+        of: TopicPartition,
+        *,
+        log_start_offset: int = 0,
+        high_watermark: int | None = None,
+        durable_end_offset: int = 0,
+        files: LogFiles | None = None,
+        pause: Callable[[], None] = lambda: time.sleep(_SWAP_PAUSE_S),
+    ) -> None:
+        """Open the segments and find the end of what can be read.
+
+        Args:
+            log_start_offset: From the checkpoint; the first segment's base if that is higher.
+            high_watermark: What lies above must not be read yet; None where whatever is whole is committed.
+            durable_end_offset: Known to have been whole: a last segment that breaks off before it is damaged, not torn.
+            pause: Between looks at a directory in which a swap is under way.
+
+        Raises:
+            UsageError: There is no log file at all.
+            CorruptSourceError: A swap that nobody finishes.
+            SourceChangedError: Files go away faster than they can be opened.
+        """
+        self.directory = directory
+        self.of = of
+        self._files = files or LogFiles()
+        self.segments = _open_segments(self._files, directory, pause)
+        self.torn_bytes = 0
+        """At the end of the last segment, of a batch that was never wholly written."""
+        self.log_end_offset = self._find_end(durable_end_offset)
+        """Behind the last whole batch."""
+        self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
+        self.readable_end_offset = self.log_end_offset
+        """How far `read_uncommitted` goes (exclusive)."""
+        if high_watermark is not None:
+            self.readable_end_offset = max(self.log_start_offset, min(high_watermark, self.log_end_offset))
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        for segment in self.segments:
+            segment.log_file.close()
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        """The first offset, from the log start on, whose record is not earlier; None if there is none. As ListOffsets.
+
+        Raises:
+            CorruptSourceError: A batch on the way cannot be read.
+        """
+        with _as_source_error():
+            for segment in self.segments:
+                if segment.largest_timestamp_ms >= timestamp_ms:
+                    found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
+                    return None if found is None else found[1]
+        return None
+
+    def transactions(self) -> tuple[int, list[AbortedTxn]]:
+        """The last stable offset, and every aborted transaction of which records may be left.
+
+        Index entries of the last segment may be in a broker's memory only, so what follows the newest producer snapshot
+        is found out from the batches' headers.
+
+        Raises:
+            CorruptSourceError: Behind that snapshot there is something that is no batch, or an index is damaged.
+        """
+        with _as_source_error():
+            return self._transactions()
+
+    def _transactions(self) -> tuple[int, list[AbortedTxn]]:
+        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
+        producers = ProducerStates()
+        producers.reset(*self._newest_snapshot())
+        known_up_to = producers.end_offset
+        for segment, following in pairwise((*self.segments, None)):
+            assert segment is not None
+            if following is not None and following.base_offset <= known_up_to:
+                continue
+            for position, header in segment.headers(segment.floor_position(known_up_to)):
+                if header.last_offset < known_up_to or not header.has_producer:
+                    continue
+                batch = header
+                if header.is_control and not header.is_whole:
+                    batch = RecordBatch(segment.log_file.read_at(position, header.size_bytes))
+                if (txn := update_producers(producers, batch)) is not None:
+                    aborted[txn.last_offset] = txn
+        unstable = producers.first_unstable_offset
+        stable_end = self.readable_end_offset if unstable is None else min(unstable, self.readable_end_offset)
+        return max(stable_end, self.log_start_offset), [aborted[offset] for offset in sorted(aborted)]
+
+    def splits(
+        self, from_offset: int, up_to_offset: int, *, max_bytes: int, since_ms: int | None = None
+    ) -> Iterator[Split]:
+        """The parts in which an offset range lies, each of about `max_bytes` at most.
+
+        Costs the indexes and one header a split. Damage inside is met by who reads the split.
+
+        Args:
+            since_ms: Segments whose largest timestamp is below may be left out.
+        """
+        for segment, following in pairwise((*self.segments, None)):
+            assert segment is not None
+            segment_end = OFFSET_MAX if following is None else following.base_offset
+            first, stop = max(from_offset, segment.base_offset), min(up_to_offset, segment_end)
+            if first >= stop or segment.size_bytes == 0:
+                continue
+            if since_ms is not None and _is_earlier(segment, since_ms):
+                continue
+            yield from self._segment_splits(segment, first, stop, max_bytes)
+
+    def _segment_splits(self, segment: LogSegment, first: int, stop: int, max_bytes: int) -> Iterator[Split]:
+        file = segment.log_file
+        assert isinstance(file, LogFile)
+        start = 0
+        with suppress(CorruptRecordError):
+            start = segment.floor_position(first)
+        entries = [(offset, at) for offset, at in segment.offset_index.entries() if at > start]
+        # The batch at the first entry that reaches `stop` may begin below it; the one at the next entry cannot.
+        beyond = [at for offset, at in entries if offset >= stop]
+        end = beyond[1] if len(beyond) > 1 else segment.size_bytes
+        edges = [(start, first)]
+        for (offset, at), following in pairwise((*entries, None)):  # type: ignore[misc]
+            next_at = end if following is None else following[1]
+            if at >= end or next_at - edges[-1][0] <= max_bytes:
+                continue
+            base_offset = _base_offset(file, at, last_offset=offset)
+            if base_offset is not None and edges[-1][1] < base_offset < stop:
+                edges.append((at, base_offset))
+        for (at, from_offset), (until, up_to_offset) in pairwise((*edges, (end, stop))):
+            yield Split(self.of, self.directory, segment.base_offset, file.inode, at, until, from_offset, up_to_offset)
+
+    def _find_end(self, durable_end_offset: int) -> int:
+        segment = self.segments[-1]
+        end, last_offset = _whole(segment)
+        left_bytes = segment.size_bytes - end
+        if left_bytes and last_offset + 1 >= durable_end_offset and _may_be_torn(segment, end):
+            self.torn_bytes = left_bytes
+            segment.log_file.truncate(end)
+        return last_offset + 1
+
+    def _newest_snapshot(self) -> tuple[int, list[ProducerState]]:
+        for offset in reversed(producer_snapshots.offsets(self._files, self.directory)):
+            if self.log_start_offset < offset <= self.log_end_offset:
+                with suppress(producer_snapshots.CorruptSnapshotError, FileNotFoundError):
+                    file = self._files.open(paths.snapshot_path(self.directory, offset))
+                    return offset, producer_snapshots.decode(file.read_at(0, file.size()))
+        return self.log_start_offset, []
+
+
+@contextmanager
+def _as_source_error() -> Iterator[None]:
+    try:
+        yield
+    except CorruptRecordError as error:
+        raise CorruptSourceError(error.message) from error
+    except CorruptIndexError as error:
+        raise CorruptSourceError(str(error)) from error
+
+
+def _open_segments(files: LogFiles, directory: str, pause: Callable[[], None]) -> list[LogSegment]:
+    """All segments, in order. A list that a swap changes while it is read is read again."""
+    trouble: Exception = UsageError(f"{directory} has no segments")
+    for _ in range(int(SWAP_PATIENCE_S / _SWAP_PAUSE_S)):
+        names = [name for each in files.list(directory) if (name := paths.parse_segment_name(each)) is not None]
+        swap = next((name for name in names if name.suffix == paths.SWAP and name.kind == paths.LOG), None)
+        bases = sorted(name.base_offset for name in names if name.kind == paths.LOG and not name.suffix)
+        if swap is not None:
+            trouble = CorruptSourceError.at(
+                paths.segment_path(directory, *swap),
+                None,
+                None,
+                expected="no unfinished swap (starting and stopping the server finishes it)",
+                actual="a file of one",
+            )
+        elif not bases:
+            break
+        else:
+            try:
+                return [LogSegment.open(files, directory, base, LogConfig(), now_ms=0) for base in bases]
+            except FileNotFoundError as error:
+                trouble = SourceChangedError(f"{error.filename} went away while {directory} was opened")
+        pause()
+    raise trouble
+
+
+def _whole(segment: LogSegment) -> tuple[int, int]:
+    """Where the whole batches of a segment end, and their last offset; one below the base offset if there is none."""
+    position = 0
+    with suppress(CorruptRecordError):
+        position = segment.floor_position(OFFSET_MAX)
+    for start in dict.fromkeys((position, 0)):  # an index entry that points to no batch is not believed
+        end, last_offset = start, segment.base_offset - 1
+        with suppress(CorruptRecordError):
+            for _, end, last_offset in batch_steps(segment.log_file, start, ""):  # noqa: B007 - the last one counts
+                pass
+        if end > start:
+            return end, last_offset
+    return 0, segment.base_offset - 1
+
+
+def _may_be_torn(segment: LogSegment, position: int) -> bool:
+    """Whether the bytes from `position` on can be what an unfinished write leaves, or a file that was made larger."""
+    head = segment.log_file.read_at(position, HEADER_BYTES)
+    if len(head) < HEADER_BYTES:
+        return True
+    if not any(head):
+        return True
+    try:
+        return RecordBatch(head).size_bytes > segment.size_bytes - position
+    except CorruptRecordError:
+        return False
+
+
+def _is_earlier(segment: LogSegment, timestamp_ms: int) -> bool:
+    try:
+        return segment.max_timestamp_ms < timestamp_ms
+    except CorruptRecordError:
+        return False
+
+
+def _base_offset(file: LogFile, position: int, *, last_offset: int) -> int | None:
+    """The base offset of the batch with this last offset, if it does begin at `position`."""
+    with suppress(CorruptRecordError):
+        batch = RecordBatch(file.read_at(position, HEADER_BYTES))
+        if batch.last_offset == last_offset:
+            return batch.base_offset
+    return None

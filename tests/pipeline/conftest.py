@@ -1,0 +1,35 @@
+"""One Spark session for all tests of the pipeline: it takes seconds to start, and a JVM has only one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two worker threads that knows our formats."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
+    from ottla.pipeline.errors import UsageError
+    from ottla.pipeline.session import builder
+    from ottla.pipeline.source import register
+
+    try:
+        made = builder("tests", master="local[2]")
+    except UsageError as error:
+        pytest.skip(str(error))
+    spark = (
+        made.config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    yield spark
+    spark.stop()
