@@ -66,7 +66,7 @@ class Chaos:
         try:
             for _ in range(self.worker_count):
                 self.start()
-            time.sleep(2 * SESSION_MS / 1000)
+            time.sleep(SESSION_MS / 1000)
             self.begin_s = time.time()
             while time.time() < self.begin_s + seconds:
                 time.sleep(self.chance.uniform(0.5, 4) * SESSION_MS / 1000)
