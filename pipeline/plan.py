@@ -12,7 +12,7 @@ reads it (`staging`). The same plan gives the same bytes, however often its task
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -22,6 +22,7 @@ from ..storage import paths
 from ..storage.cleaner import group_segments
 from ..storage.config import LogConfig
 from ..storage.dirtiness import first_dirty_offset, measure
+from ..storage.files import Files
 from ..storage.index import AbortedTxn
 from ..storage.kernel import COMPILED
 from ..storage.log import Log
@@ -31,7 +32,7 @@ from ..storage.producer_state import LastRecord
 from ..storage.split import overflows
 from ..storage.transaction_state import CarriedTransactions
 from .errors import CorruptSourceError, UsageError
-from .survey import Survey, fold_transactions, survey_segment
+from .survey import Survey, fold_transactions, survey_segments
 
 VERSION = 1
 
@@ -169,7 +170,7 @@ def make_plan(
     checkpoint: int | None,
     now_ms: int,
     secret: bytes,
-    surveys: Iterable[Survey] | None = None,
+    survey: Callable[[Files, str, Sequence[int]], Iterable[Survey]] = survey_segments,
 ) -> CompactionPlan:
     """Plan what a pass of the server's cleaner would do now, if its map held any number of keys.
 
@@ -177,7 +178,7 @@ def make_plan(
         log: Open for reading, or the server's own.
         checkpoint: Up to where it was clean; None if nothing is known.
         secret: `SECRET_BYTES` random bytes.
-        surveys: Of the segments below the upper offset, in order; made here, one after the other, unless given.
+        survey: Surveys the segments of a directory with these base offsets, in order.
 
     A plan without sources is one with nothing to do.
 
@@ -202,10 +203,10 @@ def make_plan(
                 expected="offsets at most 31 bits above the base (starting the server splits such segments)",
                 actual=f"offsets up to {segment.next_offset() - 1}",
             )
-    if surveys is None:
-        surveys = (survey_segment(log.files, log.directory, segment.base_offset) for segment in segments)
+    base_offsets = [segment.base_offset for segment in segments]
+    surveys = survey(log.files, log.directory, base_offsets)
     aborted = [log.aborted_transactions(segment.base_offset, end) for segment, end in zip(segments, ends, strict=False)]
-    surveyed = list(zip((segment.base_offset for segment in segments), surveys, aborted, strict=True))
+    surveyed = list(zip(base_offsets, surveys, aborted, strict=True))
     sources = tuple(
         Source(
             base_offset=segment.base_offset,

@@ -72,6 +72,11 @@ def survey_segment(files: Files, directory: str, base_offset: int) -> Survey:
     return Survey(crc, record_count, bytes(transactional))
 
 
+def survey_segments(files: Files, directory: str, base_offsets: Sequence[int]) -> list[Survey]:
+    """One after the other; errors as of `survey_segment`."""
+    return [survey_segment(files, directory, base_offset) for base_offset in base_offsets]
+
+
 def fold_transactions(
     directory: str, found: Iterable[tuple[int, Survey, Sequence[AbortedTxn]]]
 ) -> Iterator[CarriedTransactions]:

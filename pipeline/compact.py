@@ -1,0 +1,168 @@
+"""A compaction on Spark: the stages of `exchange` and `rewrite` as the tasks of one job.
+
+    segments  --scan-->  blobs by bucket  --merge-->  blobs by group  --rewrite-->  a line for each group
+              stage 1    repartitionById  stage 2     repartitionById  stage 3
+
+Rows are blobs: as many as segments and buckets multiply to, however many records there are. Both exchanges name their
+partitions by number (`repartitionById`), for anything else would be coalesced to a task or two: the blobs are small
+where the work they stand for is not.
+
+Tasks read the plan from its staging directory and the segments from the data directory, so both must have the same path
+on every worker. What a worker needs of memory is what the stages say of one segment, one bucket or one group, times
+the tasks that it runs at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ..storage.files import Files, OsFiles
+from . import errors
+from .errors import PipelineError, SparkFailedError
+from .exchange import Blob, bucket_count, merge_buckets, scan_source
+from .plan import CompactionPlan
+from .rewrite import GroupResult, finished_group, rewrite_groups
+from .staging import load_plan
+from .store import ReadingFiles
+from .survey import Survey, survey_segment
+
+Batches = Iterator[pa.RecordBatch]
+Task = Callable[[Batches], Batches]
+
+_BLOBS = pa.schema([("task", pa.int32()), ("source", pa.int32()), ("kind", pa.int32()), ("data", pa.binary())])
+_BLOBS_DDL = "task int, source int, kind int, data binary"
+_RESULTS = pa.schema([("manifest", pa.string())])
+_RESULTS_DDL = "manifest string"
+_SURVEYS = pa.schema([("id", pa.int32()), ("crc", pa.int64()), ("records", pa.int64()), ("transactional", pa.binary())])
+_SURVEYS_DDL = "id int, crc bigint, records bigint, transactional binary"
+
+_RAISED = re.compile(r"ottla\.pipeline\.errors\.(\w+): (.*)")
+
+
+def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupResult]:
+    """Run a plan that lies in its staging directory; returns what became of each group, in order.
+
+    Args:
+        buckets: How many parts the keys are merged in; unless given, as many as the cluster runs tasks at once, and
+            enough that none has more than `exchange.BUCKET_BYTES`.
+
+    Groups that are finished already are left as they are, so calling again after an error goes on where it stopped.
+
+    Raises:
+        CorruptSourceError, SourceChangedError: As the stages do.
+        SparkFailedError: The job failed for another reason.
+    """
+    files = OsFiles()
+    results = {group: finished_group(plan, group, files) for group in range(len(plan.groups))}
+    missing = frozenset(group for group, result in results.items() if result is None)
+    if missing:
+        if buckets is None:
+            buckets = bucket_count(plan, at_least=spark.sparkContext.defaultParallelism)
+        segments = spark.range(0, len(plan.sources), 1, len(plan.sources))
+        blobs = segments.mapInArrow(_scan(plan.staging, buckets), _BLOBS_DDL).repartitionById(buckets, "task")
+        dead = blobs.mapInArrow(_merge(plan.staging, missing), _BLOBS_DDL).repartitionById(len(plan.groups), "task")
+        made = dead.mapInArrow(_rewrite(plan.staging, spark.sparkContext.applicationId), _RESULTS_DDL)
+        with _failures_translated():
+            rows = made.collect()
+        for row in rows:
+            result = GroupResult.from_json(row.manifest)
+            results[result.group] = result
+    return [result for _, result in sorted(results.items()) if result is not None]
+
+
+def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list[Survey]]:
+    """The `survey` of `make_plan` as a Spark job, for logs whose headers alone take the driver too long."""
+
+    def survey(_files: Files, directory: str, base_offsets: Sequence[int]) -> list[Survey]:
+        bases = list(base_offsets)
+
+        def task(batches: Batches) -> Batches:
+            for number in _numbers(batches):
+                yield _row(_SURVEYS, number, *survey_segment(ReadingFiles(), directory, bases[number]))
+
+        segments = spark.range(0, len(bases), 1, max(1, len(bases)))
+        with _failures_translated():
+            rows = segments.mapInArrow(task, _SURVEYS_DDL).collect()
+        return [Survey(row.crc, row.records, bytes(row.transactional)) for row in sorted(rows, key=lambda row: row.id)]
+
+    return survey
+
+
+def _scan(staging: str, buckets: int) -> Task:
+    def scan(batches: Batches) -> Batches:
+        plan = _plan(staging)
+        for number in _numbers(batches):
+            for blob in scan_source(plan, number, ReadingFiles(), buckets=buckets):
+                yield _row(_BLOBS, *blob)
+
+    return scan
+
+
+def _merge(staging: str, groups: frozenset[int]) -> Task:
+    def merge(batches: Batches) -> Batches:
+        for blob in merge_buckets(_plan(staging), _blobs(batches)):
+            if blob.task in groups:
+                yield _row(_BLOBS, *blob)
+
+    return merge
+
+
+def _rewrite(staging: str, application_id: str) -> Task:
+    def rewrite(batches: Batches) -> Batches:
+        context = TaskContext.get()
+        assert context is not None
+        results = rewrite_groups(
+            _plan(staging),
+            _blobs(batches),
+            source_files=ReadingFiles(),
+            files=OsFiles(),
+            attempt=f"{application_id}-{context.taskAttemptId()}",
+        )
+        for result in results:
+            yield _row(_RESULTS, result.to_json())
+
+    return rewrite
+
+
+@lru_cache(maxsize=4)
+def _plan(staging: str) -> CompactionPlan:
+    """Once for each worker process; what a path names never changes, for a plan's id is a hash of it."""
+    return load_plan(ReadingFiles(), staging)
+
+
+def _row(schema: pa.Schema, *values: object) -> pa.RecordBatch:
+    columns = [pa.array([value], field.type) for value, field in zip(values, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _blobs(batches: Batches) -> Iterator[Blob]:
+    for batch in batches:
+        for row in zip(*(column for column in batch.columns), strict=True):
+            yield Blob(*(value.as_py() for value in row))
+
+
+def _numbers(batches: Batches) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+@contextmanager
+def _failures_translated() -> Iterator[None]:
+    """What a task raised, here again; Spark itself knows only its text."""
+    try:
+        yield
+    except PySparkException as error:
+        raised = _RAISED.findall(str(error))
+        if not raised:
+            raise SparkFailedError(str(error).strip().splitlines()[-1]) from error
+        name, message = raised[-1]
+        kind: type[PipelineError] = getattr(errors, name, SparkFailedError)
+        raise kind(message) from error
