@@ -207,21 +207,22 @@ class _Maker:
         return {name: self._rng.choice(CONFIG[name])}
 
 
-def fails(history: History) -> Exception | None:
+def fails(history: History, pair_type: type[Pair] = Pair) -> Exception | None:
     """What running it raises; None if the two agree."""
     try:
-        history.run()
+        history.run(pair_type)
     except Exception as error:  # noqa: BLE001 -- whatever it is, it is the finding
         return error
     return None
 
 
-def what_differs(seed: int | str) -> str:
+def what_differs(seed: int | str, pair_type: type[Pair] = Pair) -> str:
     """For a history that fails: how it was made, the smallest one that still does, and where."""
-    smallest = shrink(random_history(seed), lambda history: fails(history) is not None)
-    error = fails(smallest)
+    smallest = shrink(random_history(seed), lambda history: fails(history, pair_type) is not None)
+    error = fails(smallest, pair_type)
     where = "".join(traceback.format_exception(error))
-    return f"history {seed!r}: random_history({seed!r}).run() fails, and so does\n\n{smallest!r}.run()\n\n{where}"
+    run = "run()" if pair_type is Pair else f"run({pair_type.__name__})"
+    return f"history {seed!r}: random_history({seed!r}).{run} fails, and so does\n\n{smallest!r}.{run}\n\n{where}"
 
 
 def shrink(history: History, is_bad: Callable[[History], bool]) -> History:
