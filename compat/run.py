@@ -34,7 +34,6 @@ SUITES = (
     "fuzz",
     "apache_kafka.differential",
     "apache_kafka.group_migration",
-    "apache_kafka.group_migration",
     "apache_kafka.transactions",
     "apache_kafka.consumer_groups",
     "apache_kafka",
