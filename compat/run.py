@@ -42,6 +42,7 @@ SUITES = (
     "apache_kafka.bad_batches",
     "wheel",
     "docker_image",
+    "spark_connector",
     "bench.start",
     "bench.wire",
     "bench.cleaner",

@@ -17,7 +17,7 @@ PARTITION = f"CAST(id % {PARTITIONS} AS INT) AS partition"
 def judge(suite: Suite, spark: Connector, *, quick: bool) -> None:
     bootstrap = spark.broker["kafka.bootstrap.servers"]
     frame = spark.spark.range(ROWS).coalesce(1)
-    for codec in CODECS[:2] if quick else CODECS:
+    for codec in CODECS[:1] if quick else CODECS:
         topic = f"sink-{codec}"
         create_topic(bootstrap, topic, partitions=PARTITIONS)
         chosen = frame.selectExpr(KEY, VALUE, PARTITION, HEADERS)
@@ -33,7 +33,8 @@ def judge(suite: Suite, spark: Connector, *, quick: bool) -> None:
             create_topic(bootstrap, topic, partitions=PARTITIONS)
             spark.write(frame.selectExpr(KEY, VALUE, PARTITION, HEADERS), topic=topic, **options)
             suite.equal(f"sink, {what}", expected(), written(bootstrap, topic))
-    judge_topic_column(suite, spark)
+    if not quick:
+        judge_topic_column(suite, spark)
 
 
 def judge_topic_column(suite: Suite, spark: Connector) -> None:
