@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from crc32c import crc32c
 
 from ..protocol.errors import CorruptRecordError
 from ..storage import paths
@@ -34,15 +33,15 @@ from ..storage.copy_group import copy_group, set_mtime
 from ..storage.dead_bits import DeadBits
 from ..storage.files import Files
 from ..storage.segment import LogSegment
+from ..storage.staged_segment import MANIFEST_FILE, size_and_crc
 from .errors import CorruptSourceError, SourceChangedError
 from .exchange import BITS, Blob
 from .key_scan import CHUNK_BYTES
 from .plan import CompactionPlan
 from .segment_bits import BitTable, SegmentBits
+from .staging import group_directory, is_installed
 
-MANIFEST_FILE = "manifest.json"
-
-_CRC_CHUNK_BYTES = 1 << 20
+__all__ = ["MANIFEST_FILE", "GroupResult", "finished_group", "group_directory", "rewrite_group", "rewrite_groups"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,17 +75,15 @@ class GroupResult:
         return cls(**fields)
 
 
-def group_directory(plan: CompactionPlan, group: int) -> str:
-    """Where a finished group lies."""
-    return paths.join(plan.staging, f"{plan.group_base(group):020}")
-
-
 def finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResult | None:
-    """The result that lies in the staging directory; None if it is not there, or not what its manifest says."""
+    """The result that lies in the staging directory, or was installed from there; None if it is not what its manifest
+    says, or not there at all."""
     directory = group_directory(plan, group)
     try:
         found = GroupResult.from_json(read_text(files, paths.join(directory, MANIFEST_FILE)))
-        whole = all(_size_and_crc(files, paths.join(directory, name)) == said for name, said in found.files.items())
+        whole = is_installed(files, plan, group) or all(
+            size_and_crc(files, paths.join(directory, name)) == said for name, said in found.files.items()
+        )
     except (ValueError, KeyError, TypeError, FileNotFoundError):
         return None
     return found if whole and found.group == group else None
@@ -204,7 +201,7 @@ def _write(
         group=group,
         base_offset=cleaned.base_offset,
         source_base_offsets=tuple(sources),
-        files={path.rpartition("/")[2]: _size_and_crc(files, path) for path in made},
+        files={path.rpartition("/")[2]: size_and_crc(files, path) for path in made},
         bytes_read=bytes_read,
         bytes_written=bytes_written,
         records_read=rules.records_read,
@@ -222,15 +219,3 @@ def _open(plan: CompactionPlan, number: int, files: Files) -> LogSegment:
     if segment.size_bytes != source.size_bytes:
         raise SourceChangedError(f"{path}: expected {source.size_bytes} bytes, found {segment.size_bytes}")
     return segment
-
-
-def _size_and_crc(files: Files, path: str) -> tuple[int, int]:
-    file = files.open(path)
-    try:
-        crc = position = 0
-        while data := file.read_at(position, _CRC_CHUNK_BYTES):
-            crc = crc32c(data, crc)
-            position += len(data)
-        return position, crc
-    finally:
-        file.close()

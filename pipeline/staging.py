@@ -3,12 +3,15 @@
     /data                                   the data directory
     /data.ottla-pipeline/<plan id>/         beside it, never inside: Apache Kafka refuses to start on a strange folder
         plan.json
-        00000000000000000000/               a finished group, see `rewrite`
+        00000000000000000000/               a finished group, see `rewrite`; with a file `installed` once it is in the log
+        originals/                          hard links to the files that groups have replaced, see `install`
 
 Everything here lies on the data directory's file system, so that installing is renaming.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ..storage import paths
 from ..storage.checkpoints import read_text
@@ -19,6 +22,7 @@ from .plan import CompactionPlan, staging_root
 from .survey import survey_segment
 
 PLAN_FILE = "plan.json"
+INSTALLED_FILE = "installed"
 
 
 def save_plan(files: Files, plan: CompactionPlan) -> None:
@@ -76,14 +80,24 @@ def pending_plans(files: Files, data_dir: str, tp: TopicPartition | None = None)
     )
 
 
-def check_sources(files: Files, plan: CompactionPlan, group: int | None = None) -> None:
-    """See that the segments (of one group) are those that the plan was made for; reads all their headers.
+def group_directory(plan: CompactionPlan, group: int) -> str:
+    """Where a finished group lies."""
+    return paths.join(plan.staging, f"{plan.group_base(group):020}")
+
+
+def is_installed(files: Files, plan: CompactionPlan, group: int) -> bool:
+    """Whether a group is known to be in the log. It may be there and not be marked yet, after a crash."""
+    return files.exists(paths.join(group_directory(plan, group), INSTALLED_FILE))
+
+
+def check_sources(files: Files, plan: CompactionPlan, numbers: Iterable[int] | None = None) -> None:
+    """See that the segments (all, or those of these numbers) are what the plan was made for; reads all their headers.
 
     Raises:
         SourceChangedError: One is gone or another.
         CorruptSourceError: One cannot be read.
     """
-    for number in range(len(plan.sources)) if group is None else plan.groups[group]:
+    for number in range(len(plan.sources)) if numbers is None else numbers:
         source = plan.sources[number]
         path = paths.log_path(plan.directory, source.base_offset)
         if not files.exists(path):
