@@ -14,22 +14,18 @@ the tasks that it runs at once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ..storage.files import Files, OsFiles
-from . import errors
-from .errors import PipelineError, SparkFailedError
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
 from .plan import CompactionPlan
 from .rewrite import GroupResult, finished_group, rewrite_groups
+from .spark_errors import failures_translated
 from .staging import load_plan
 from .store import ReadingFiles
 from .survey import Survey, survey_segment
@@ -43,8 +39,6 @@ _RESULTS = pa.schema([("manifest", pa.string())])
 _RESULTS_DDL = "manifest string"
 _SURVEYS = pa.schema([("id", pa.int32()), ("crc", pa.int64()), ("records", pa.int64()), ("transactional", pa.binary())])
 _SURVEYS_DDL = "id int, crc bigint, records bigint, transactional binary"
-
-_RAISED = re.compile(r"ottla\.pipeline\.errors\.(\w+): (.*)")
 
 
 def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupResult]:
@@ -70,7 +64,7 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
         blobs = segments.mapInArrow(_scan(plan.staging, buckets), _BLOBS_DDL).repartitionById(buckets, "task")
         dead = blobs.mapInArrow(_merge(plan.staging, missing), _BLOBS_DDL).repartitionById(len(plan.groups), "task")
         made = dead.mapInArrow(_rewrite(plan.staging, spark.sparkContext.applicationId), _RESULTS_DDL)
-        with _failures_translated():
+        with failures_translated():
             rows = made.collect()
         for row in rows:
             result = GroupResult.from_json(row.manifest)
@@ -89,7 +83,7 @@ def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list
                 yield _row(_SURVEYS, number, *survey_segment(ReadingFiles(), directory, bases[number]))
 
         segments = spark.range(0, len(bases), 1, max(1, len(bases)))
-        with _failures_translated():
+        with failures_translated():
             rows = segments.mapInArrow(task, _SURVEYS_DDL).collect()
         return [Survey(row.crc, row.records, bytes(row.transactional)) for row in sorted(rows, key=lambda row: row.id)]
 
@@ -152,17 +146,3 @@ def _blobs(batches: Batches) -> Iterator[Blob]:
 def _numbers(batches: Batches) -> Iterator[int]:
     for batch in batches:
         yield from batch.column(0).to_pylist()
-
-
-@contextmanager
-def _failures_translated() -> Iterator[None]:
-    """What a task raised, here again; Spark itself knows only its text."""
-    try:
-        yield
-    except PySparkException as error:
-        raised = _RAISED.findall(str(error))
-        if not raised:
-            raise SparkFailedError(str(error).strip().splitlines()[-1]) from error
-        name, message = raised[-1]
-        kind: type[PipelineError] = getattr(errors, name, SparkFailedError)
-        raise kind(message) from error

@@ -1,0 +1,68 @@
+"""The stages of `verify` as Spark jobs: rows are blobs, as few as segments and buckets multiply to."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from ..storage.files import Files
+from .audit_scope import TxnSource
+from .range_audit import Promises, Range
+from .spark_errors import failures_translated
+from .txn_audit import Rows
+from .verify import Judged, judge_blobs, marks_from, marks_of, range_blobs
+
+Batches = Iterator[pa.RecordBatch]
+
+_BLOBS = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
+_BLOBS_DDL = "bucket int, data binary"
+_DATA = pa.schema([("data", pa.binary())])
+
+
+def read_marks(spark: SparkSession, sources: Sequence[TxnSource], files: Files) -> list[Rows]:
+    """The transactional batches of each of these segments."""
+
+    def task(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _blob(number, marks_of(sources[number], files))
+
+    segments = spark.range(0, len(sources), 1, max(1, len(sources)))
+    with failures_translated():
+        rows = segments.mapInArrow(task, _BLOBS_DDL).collect()
+    return [marks_from(bytes(row.data)) for row in sorted(rows, key=lambda row: row.bucket)]
+
+
+def judge_ranges(
+    spark: SparkSession, ranges: Sequence[Range], promises: Promises, files: Files, buckets: int
+) -> Judged:
+    """Judge all ranges, and the keys of all of them in so many buckets."""
+
+    def scan(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for bucket, data in range_blobs(ranges[number], promises, files, buckets, number):
+                    yield _blob(bucket, data)
+
+    def merge(batches: Batches) -> Batches:
+        blobs = (
+            (bucket.as_py(), data.as_py()) for batch in batches for bucket, data in zip(*batch.columns, strict=True)
+        )
+        for found in judge_blobs(blobs, promises):
+            yield pa.RecordBatch.from_arrays([pa.array([found], pa.binary())], schema=_DATA)
+
+    work = spark.range(0, len(ranges), 1, max(1, len(ranges)))
+    # By number: anything else would be coalesced to a task or two, or put two buckets into one.
+    blobs = work.mapInArrow(scan, _BLOBS_DDL).repartitionById(buckets, "bucket")
+    with failures_translated():
+        rows = blobs.mapInArrow(merge, "data binary").collect()
+    found = [pickle.loads(bytes(row.data)) for row in rows]
+    results = {number: result for number, result in found if number >= 0}
+    return Judged([results[number] for number in range(len(ranges))], [each for number, each in found if number < 0])
+
+
+def _blob(bucket: int, data: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([bucket], pa.int32()), pa.array([data], pa.binary())], schema=_BLOBS)
