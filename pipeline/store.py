@@ -22,6 +22,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 
 from ..protocol.errors import CorruptRecordError
 from ..storage import paths
@@ -239,9 +240,11 @@ class Store:
         producers = ProducerStates(expiration_ms=producer_expiration_ms)
         log_start_offset = max(self.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0), segments[0].base_offset)
         log_end_offset = max(_end_of_active(segments[-1]), log_start_offset)
+        vouched_end = self._vouched_end(tp)
         try:
-            for segment in segments[:-1]:
-                segment.sanity_check()
+            for segment, following in pairwise(segments):
+                if following.base_offset <= vouched_end:
+                    segment.sanity_check()
             load_producers(
                 self.files,
                 directory,
@@ -275,12 +278,16 @@ class Store:
             health=Health(),
         )
         log.cleaner_checkpoint = self.checkpoint(paths.CLEANER_CHECKPOINT).get(tp)
-        if not self._is_clean:
-            log.vouched_end = self.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp, 0)
-        if not self._is_ottlas:
-            high_watermark = self.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0)
-            log.vouched_end = min(log.vouched_end, high_watermark)
+        log.vouched_end = vouched_end
         return log
+
+    def _vouched_end(self, tp: TopicPartition) -> int:
+        end = paths.OFFSET_MAX
+        if not self._is_clean:
+            end = self.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp, 0)
+        if not self._is_ottlas:
+            end = min(end, self.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0))
+        return end
 
 
 def _end_of_active(segment: LogSegment) -> int:

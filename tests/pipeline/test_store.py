@@ -1,0 +1,201 @@
+"""What is found in a data directory, up to where a log may be cleaned, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.pipeline.errors import CorruptSourceError, PipelineError, UsageError
+from ottla.pipeline.store import ReadingFiles, Store, StoredLog
+from ottla.storage import paths
+from ottla.storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.checkpoints import OffsetCheckpoint, write_clean_shutdown
+from ottla.storage.dirtiness import measure
+from ottla.storage.paths import TopicPartition
+from support.crash_files import CrashFiles
+from support.make_log import TP, Producer, append, make_log
+
+DATA_DIR = "/data"
+NOW_MS = 2_000
+
+
+def stopped(*, catalog: bool = True, is_clean: bool = True, open_txn: bool = False) -> CrashFiles:
+    """A directory with a log of batches at offsets 0 to 3, a segment each, after a stop; the last one is active."""
+    files = CrashFiles()
+    log = make_log(files)
+    for number in range(4):
+        if open_txn and number == 1:
+            Producer(log, 1, transactional=True).write("k")
+            log.roll(NOW_MS)
+        else:
+            append(log, ("k", str(number)), roll=number < 3)
+    log.close(NOW_MS)
+    if catalog:
+        put_catalog(files, {"cleanup.policy": "compact"})
+    if is_clean:
+        write_clean_shutdown(files, DATA_DIR)
+    return files
+
+
+def put_catalog(files: CrashFiles, configs: dict[str, str], broker: dict[str, str] | None = None) -> None:
+    entry = TopicEntry(TP.topic, bytes(range(16)), (PartitionEntry((0,), 0),), configs)
+    Catalog.create(files, DATA_DIR, CatalogState("c", {TP.topic: entry}, {CLUSTER_DEFAULT: broker or {}}))
+
+
+def put_checkpoint(files: CrashFiles, name: str, offset: int) -> None:
+    OffsetCheckpoint(files, f"{DATA_DIR}/{name}").write({TP: offset})
+
+
+@contextmanager
+def opened(files: CrashFiles) -> Iterator[StoredLog]:
+    with Store(DATA_DIR, files).open_log(TP, now_ms=NOW_MS) as log:
+        yield log
+
+
+def upper(files: CrashFiles) -> int:
+    """Where a pass would end."""
+    with opened(files) as log:
+        return measure(log, 0, NOW_MS).upper_offset
+
+
+def test_a_log_is_found_as_the_server_left_it() -> None:
+    files = stopped()
+    put_checkpoint(files, paths.CLEANER_CHECKPOINT, 2)
+    put_checkpoint(files, paths.LOG_START_CHECKPOINT, 1)
+    before = files.snapshot()
+    with opened(files) as log:
+        assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
+        assert (log.log_start_offset, log.log_end_offset, log.cleaner_checkpoint) == (1, 4, 2)
+        assert log.config.is_compact
+        descriptors = [segment.log_file for segment in log.segments]
+    assert files.snapshot() == before
+    for file in descriptors:
+        with pytest.raises(OSError):
+            file.read_at(0, 1)
+
+
+def test_producers_are_those_of_the_newest_snapshot_and_what_follows_and_nothing_is_tidied_up() -> None:
+    files = stopped(open_txn=True)
+    damaged = paths.snapshot_path(f"{DATA_DIR}/{TP}", 4)
+    files.open(damaged).append(b"\0")
+    with opened(files) as log:
+        assert {state.producer_id: state.last_data_offset for state in log.producers} == {1: 1}
+    assert files.exists(damaged)
+
+
+def test_a_pass_ends_below_what_no_server_vouches_for() -> None:
+    assert upper(stopped()) == 3
+    assert upper(stopped(open_txn=True)) == 1
+    crashed = stopped(is_clean=False)
+    assert upper(crashed) == 0
+    put_checkpoint(crashed, paths.RECOVERY_POINT_CHECKPOINT, 2)
+    lose_index(crashed, 2)
+    assert upper(crashed) == 2
+    kafkas = stopped(catalog=False)
+    put_checkpoint(kafkas, paths.REPLICATION_CHECKPOINT, 2)
+    assert upper(kafkas) == 2
+
+
+def test_configs_are_the_topics_own_over_the_brokers_with_the_callers_on_top() -> None:
+    files = CrashFiles()
+    files.make_dir(DATA_DIR)
+    put_catalog(
+        files, {"cleanup.policy": "compact"}, {"log.retention.hours": "2", "log.cleaner.delete.retention.ms": "5"}
+    )
+    config = Store(DATA_DIR, files).config_of(TP.topic, {"segment.bytes": "2000000"})
+    assert (config.cleanup_policy, config.segment_bytes) == (("compact",), 2_000_000)
+    assert (config.retention_ms, config.delete_retention_ms) == (2 * 3_600_000, 5)
+
+
+def test_a_torn_tail_is_legal_in_the_last_segment() -> None:
+    files = stopped(is_clean=False)
+    put_checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, 3)
+    files.open(paths.log_path(f"{DATA_DIR}/{TP}", 3)).append(b"\0" * 70)
+    with opened(files) as log:
+        assert log.log_end_offset == 4
+
+
+def leave_swap(files: CrashFiles) -> None:
+    path = paths.log_path(f"{DATA_DIR}/{TP}", 0)
+    files.rename(path, path + paths.SWAP)
+
+
+def leave_cleaned(files: CrashFiles) -> None:
+    files.open(paths.log_path(f"{DATA_DIR}/{TP}", 0, paths.CLEANED), create=True)
+
+
+def lose_index(files: CrashFiles, base_offset: int = 1) -> None:
+    files.remove(paths.offset_index_path(f"{DATA_DIR}/{TP}", base_offset))
+
+
+def break_catalog(files: CrashFiles) -> None:
+    files.open(f"{DATA_DIR}/{paths.CATALOG_FILE}").append(b"}")
+
+
+def break_checkpoint(files: CrashFiles) -> None:
+    files.open(f"{DATA_DIR}/{paths.LOG_START_CHECKPOINT}", create=True).append(b"7\n")
+
+
+def lose_segments(files: CrashFiles) -> None:
+    for base in range(4):
+        files.remove(paths.log_path(f"{DATA_DIR}/{TP}", base))
+
+
+REFUSED: tuple[tuple[Callable[[CrashFiles], None], type[PipelineError], str], ...] = (
+    (leave_swap, CorruptSourceError, f"{DATA_DIR}/{TP}/{0:020}.log.swap: expected no unfinished swap"),
+    (leave_cleaned, CorruptSourceError, f"{DATA_DIR}/{TP}/{0:020}.log.cleaned: expected no unfinished swap"),
+    (lose_index, CorruptSourceError, f"{DATA_DIR}/{TP}/{1:020}.index is missing"),
+    (break_catalog, CorruptSourceError, f"{DATA_DIR}/ottla.json: not a readable catalog"),
+    (break_checkpoint, CorruptSourceError, f"{DATA_DIR}/log-start-offset-checkpoint, line 1: unknown version"),
+    (lose_segments, UsageError, f"{DATA_DIR}/{TP} has no segments"),
+)
+
+
+@pytest.mark.parametrize(("damage", "error", "text"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_cannot_be_read_is_refused(
+    damage: Callable[[CrashFiles], None], error: type[PipelineError], text: str
+) -> None:
+    files = stopped()
+    damage(files)
+    with pytest.raises(error) as raised, opened(files):
+        pass
+    assert text in str(raised.value)
+
+
+def test_what_is_not_there_is_said() -> None:
+    files = stopped()
+    store = Store(DATA_DIR, files)
+    assert store.topic_partitions() == store.topic_partitions(TP.topic) == [TP]
+    with pytest.raises(UsageError, match=r"^/data has no log of t-7$"):
+        store.topic_partitions(TP.topic, 7)
+    with (
+        pytest.raises(UsageError, match=r"^/data has no log of other-0$"),
+        store.open_log(TopicPartition("other", 0), now_ms=0),
+    ):
+        pass
+    with pytest.raises(UsageError, match=r"is not a directory$"):
+        Store("/nowhere", files)
+
+
+def test_files_that_are_open_for_reading_cannot_be_changed(tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    Path(path).write_bytes(b"x")
+    files = ReadingFiles()
+    file = files.open(path)
+    assert file.read_at(0, 9) == b"x"
+    for change in (
+        lambda: file.append(b"y"),
+        lambda: files.open(path, create=True),
+        lambda: files.rename(path, path + "2"),
+        lambda: files.remove(path),
+        lambda: files.link(path, path + "2"),
+        lambda: files.make_dir(path + "2"),
+        lambda: files.remove_dir(str(tmp_path)),
+        lambda: files.set_mtime_ms(path, 0),
+    ):
+        with pytest.raises(OSError):
+            change()
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
