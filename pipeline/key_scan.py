@@ -230,10 +230,11 @@ def _damage(segment: LogSegment, path: str, found: KafkaError) -> CorruptSourceE
     """Find the batch that cannot be read, with time enough: nothing else is left to do."""
     position, offset = 0, segment.base_offset
     try:
-        for position, batch in segment.batches():  # noqa: B007 -- the last one is what is wanted
+        for position, batch in segment.batches():
             offset = batch.base_offset
             for _ in batch.spans():
                 pass
+            position, offset = position + batch.size_bytes, batch.next_offset  # where the next one would be
     except KafkaError as error:
         found = error
     return CorruptSourceError.at(

@@ -1,0 +1,106 @@
+"""A finished group in the staging directory: whole or not there, once, and told from a damaged one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.errors import CorruptSourceError
+from ottla.pipeline.exchange import BITS, Blob, merge_buckets, scan_source
+from ottla.pipeline.local import compact_locally
+from ottla.pipeline.plan import CompactionPlan, make_plan
+from ottla.pipeline.rewrite import finished_group, group_directory, rewrite_group
+from ottla.pipeline.segment_bits import SegmentBits
+from ottla.pipeline.staging import save_plan
+from support.crash_files import CrashFiles, PowerLoss
+from support.make_log import SECRET, append, make_log
+
+
+def planned() -> tuple[CrashFiles, CompactionPlan]:
+    """A plan of two groups, saved: in the first, one of two records is superseded by the second's."""
+    log = make_log()
+    append(log, ("a", "1"), ("b", "1"), roll=True)
+    append(log, ("a", "2"), roll=True)
+    plan = make_plan(log, data_dir="/data", checkpoint=None, now_ms=2_000, secret=SECRET)
+    plan = replace(plan, groups=((0,), (1,)))
+    assert isinstance(log.files, CrashFiles)
+    log.files.sync_all()
+    save_plan(log.files, plan)
+    return log.files, plan
+
+
+def test_a_result_says_what_was_done() -> None:
+    files, plan = planned()
+    first, second = compact_locally(plan, source_files=files, files=files)
+    assert (first.records_read, first.records_written, first.removed["superseded"]) == (2, 1, 1)
+    assert (second.records_read, second.records_written) == (1, 1)
+    assert second.bytes_written == second.bytes_read == plan.sources[1].size_bytes
+    assert first.source_base_offsets == (0,) and second.base_offset == 2
+    assert sorted(first.files) == [f"{0:020}{kind}" for kind in (".index", ".log", ".timeindex")]
+
+
+def test_a_second_run_does_nothing() -> None:
+    files, plan = planned()
+    results = compact_locally(plan, source_files=files, files=files)
+    before = files.snapshot()
+    done = len(files.operations)
+    assert compact_locally(plan, source_files=files, files=files) == results
+    assert files.snapshot() == before
+    assert not [each for each in files.operations[done:] if each[0] in ("append", "rename", "remove", "create")]
+
+
+def test_a_run_that_dies_anywhere_is_gone_on_with_and_ends_with_the_same_bytes() -> None:
+    files, plan = planned()
+    whole = files.copy()
+    compact_locally(plan, source_files=whole, files=whole)
+    expected = {path: data for path, data in whole.snapshot().items() if ".part/" not in path}
+    for fail_at in range(1, len(whole.operations)):
+        dying = files.copy(fail_at=fail_at)
+        try:
+            compact_locally(plan, source_files=dying, files=dying)
+        except PowerLoss:
+            dying = dying.copy()
+        compact_locally(plan, source_files=dying, files=dying)
+        assert {path: data for path, data in dying.snapshot().items() if ".part/" not in path} == expected
+
+
+def test_a_group_is_on_disk_once_it_has_its_name() -> None:
+    files, plan = planned()
+    result = compact_locally(plan, source_files=files, files=files)
+    for disk in files.after_crash(ordered=False):
+        assert [finished_group(plan, group, disk) for group in (0, 1)] == result
+
+
+def test_a_damaged_result_is_made_anew() -> None:
+    files, plan = planned()
+    results = compact_locally(plan, source_files=files, files=files)
+    expected = files.snapshot()
+    path = f"{group_directory(plan, 0)}/{0:020}.log"
+    files.open(path).append(b"\0")
+    assert finished_group(plan, 0, files) is None
+    assert compact_locally(plan, source_files=files, files=files) == results
+    assert files.snapshot() == expected
+
+
+def test_of_two_attempts_the_first_counts() -> None:
+    files, plan = planned()
+    blobs = [each for number in (0, 1) for each in scan_source(plan, number, files, buckets=1)]
+    found = [each for each in merge_buckets(plan, blobs) if each.task == 0]
+    made = [
+        rewrite_group(plan, 0, found, source_files=files, files=files, attempt=attempt) for attempt in ("one", "two")
+    ]
+    assert made[0] == made[1] == finished_group(plan, 0, files)
+    assert files.list(plan.staging) == [f"{0:020}", "plan.json"]
+
+
+def test_bits_of_other_records_are_refused() -> None:
+    files, plan = planned()
+    blobs = list(scan_source(plan, 0, files, buckets=1))
+    bits = next(SegmentBits.from_bytes(each.data) for each in blobs if each.kind == BITS)
+    wrong = Blob(0, 0, BITS, bits._replace(numbered=3).to_bytes())
+    with pytest.raises(CorruptSourceError, match="segment 0: its records end at number 2, at 3 for the map"):
+        rewrite_group(plan, 0, [wrong], source_files=files, files=files, attempt="one")
+    assert finished_group(plan, 0, files) is None
