@@ -1,0 +1,64 @@
+"""A change feed of customers, as a capture of a database's changes would write it: key the customer, value JSON, null deletes.
+
+    python feed.py --bootstrap HOST:PORT --topic customers --changes 500 [--from 0]
+
+Every change follows from its number, so that `customers_after` can say what the table must hold.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Iterator
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+CUSTOMERS = 60
+CITIES = ("Bergen", "Oslo", "Tromsø", "Trondheim")
+START_MS = 1_750_000_000_000
+PARTITIONS = 3
+
+
+def changes(start: int, end: int) -> Iterator[tuple[str, dict[str, object] | None]]:
+    """(customer, its row, or None when it is deleted) of the changes from `start`, inclusive, to `end`, exclusive."""
+    for number in range(start, end):
+        chance = random.Random(number)
+        customer = f"customer-{chance.randrange(CUSTOMERS):03}"
+        if chance.random() < 0.15:
+            yield customer, None
+        else:
+            yield customer, {"city": chance.choice(CITIES), "orders": number, "changed_ms": START_MS + 1_000 * number}
+
+
+def customers_after(end: int) -> dict[str, dict[str, object]]:
+    """What a table of the feed's first `end` changes holds."""
+    newest = dict(changes(0, end))
+    return {customer: row for customer, row in newest.items() if row is not None}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--topic", default="customers")
+    parser.add_argument("--from", dest="start", type=int, default=0, help="number of the first change")
+    parser.add_argument("--changes", type=int, default=500)
+    asked = parser.parse_args()
+    if asked.start == 0:
+        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+        admin = AdminClient({"bootstrap.servers": asked.bootstrap})
+        admin.create_topics([NewTopic(asked.topic, PARTITIONS, config=config)])[asked.topic].result(30)
+    producer = Producer({"bootstrap.servers": asked.bootstrap, "enable.idempotence": True, "compression.type": "lz4"})
+    failed: list[object] = []
+    for customer, row in changes(asked.start, asked.start + asked.changes):
+        value = None if row is None else json.dumps(row)
+        producer.produce(
+            asked.topic, value, customer, on_delivery=lambda error, _: failed.append(error) if error else None
+        )
+        producer.poll(0)
+    if producer.flush(60) or failed:
+        raise SystemExit(f"not all changes were acknowledged: {failed[:1]}")
+    print(f"changes {asked.start} to {asked.start + asked.changes - 1} are in {asked.topic}")
+
+
+if __name__ == "__main__":
+    main()
