@@ -9,7 +9,7 @@ die only for a key of the dirty part, and never for one another:
 
     numbers   0 1 2 …                                      of the data records in order, aborted ones left out
 
-Memory: the table, 24 bytes for each record of the segment, and its bitmaps.
+Memory: the table, 24 bytes for each record of the segment, then 16 for each key; and its bitmaps.
 """
 
 from __future__ import annotations

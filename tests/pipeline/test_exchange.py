@@ -123,7 +123,7 @@ def test_there_are_more_buckets_for_more_records() -> None:
     _, plan = planned()
     assert (bucket_count(plan), bucket_count(plan, at_least=4)) == (1, 4)
     source = replace(plan.sources[0], record_count=10**9)
-    assert bucket_count(replace(plan, sources=(source,))) == 239
+    assert bucket_count(replace(plan, sources=(source,))) == 477
 
 
 def test_damage_is_refused_with_its_place() -> None:
