@@ -199,6 +199,9 @@ class PartitionLog:
         start = 0
         with suppress(CorruptRecordError):
             start = segment.floor_position(first)
+            if segment.size_bytes - segment.offset_index.last_entry[1] > max_bytes:
+                segment.rebuild_indexes()  # of the last segment it may be in a broker's memory only
+                start = segment.floor_position(first)
         entries = [(offset, at) for offset, at in segment.offset_index.entries() if at > start]
         # The batch at the first entry that reaches `stop` may begin below it; the one at the next entry cannot.
         beyond = [at for offset, at in entries if offset >= stop]

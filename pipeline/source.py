@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -40,8 +41,15 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 def register(spark: SparkSession) -> None:
     """Make the formats known to a session. Nothing else of it is touched; doing it again does no harm."""
-    spark.dataSource.register(OttlaSource)
-    spark.dataSource.register(MalformedSource)
+    for source in (OttlaSource, MalformedSource):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
+            # Spark asked the thread's active session, not this one. Making a frame makes this one active.
+            spark.createDataFrame([], "nothing int")
+            spark.dataSource.register(source)
 
 
 def read(spark: SparkSession, path: str, **options: Any) -> DataFrame:

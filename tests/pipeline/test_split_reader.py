@@ -132,6 +132,9 @@ def test_splits_are_about_as_large_as_asked_for(tmp_path: Path) -> None:
     log = make_log(index_interval_bytes=200)
     for _ in range(200):
         append(log, ("k", "v" * 100))
+    coarse = list(opened(on_disk(log, tmp_path)).splits(0, 200, max_bytes=10_000))
+    assert [split.start for split in coarse[1:]] == [split.end for split in coarse[:-1]]
+    assert len(coarse) > 3, "an index that a broker has in memory is made anew"
     log.roll(0)  # the index is written
     found = opened(on_disk(log, tmp_path))
     splits = list(found.splits(0, 200, max_bytes=3_000))
