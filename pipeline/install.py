@@ -175,6 +175,7 @@ def _swap(plan: CompactionPlan, staged: StagedSegment, numbers: Sequence[int], f
     for segment in old:
         segment.delete_files()
         files.remove(paths.snapshot_path(plan.directory, segment.base_offset, paths.DELETED))
+    files.sync_dir(plan.directory)
 
 
 def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:

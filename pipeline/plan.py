@@ -249,7 +249,7 @@ def make_plan(
 
 def staging_root(data_dir: str) -> str:
     """The directory beside a data directory that holds its plans."""
-    return f"{data_dir}.ottla-pipeline"
+    return paths.staging_root(data_dir)
 
 
 def _source(fields: dict[str, Any]) -> Source:

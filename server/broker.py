@@ -46,6 +46,7 @@ from .topics import NO_LEADER, Partition, Topic, Topics
 from .waits import Waits
 
 if TYPE_CHECKING:
+    from .admin_http import AdminHttp
     from .cleaner_status import CleanerStatus
     from .groups.service import GroupService
     from .transactions.service import TransactionService
@@ -87,6 +88,8 @@ class Broker:
         self.request_memory.reclaim = self.connections.shrink_idle
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
         self.node_life = NodeLife(self)
+        self.admin_http: AdminHttp | None = None
+        """Off unless `run_broker` was given an address for it."""
         self.features_epoch = clock.now_ms()
         """Higher after each start, which may have changed levels: clients believe the highest that they have seen."""
         # Set by `open`, before anything is served.
@@ -364,8 +367,12 @@ async def run_broker(
     clock: Clock | None = None,
     files: Files | None = None,
     rng: random.Random | None = None,
+    admin: str | None = None,
 ) -> AsyncIterator[Broker]:
     """Start a broker, yield it while it serves, and stop it cleanly.
+
+    Args:
+        admin: `[HOST:]PORT` of the admin HTTP listener, a loopback address; without it there is none.
 
     Raises:
         OSError: A listener cannot be had, or the disk refuses.
@@ -373,9 +380,13 @@ async def run_broker(
             data directory; each message is one clear line, and nothing was written.
     """
     broker = Broker(static, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random())
+    if admin is not None:
+        broker.admin_http = _admin_http(broker, admin)
     try:
         for node in broker.nodes:
             node.bind(broker.config.socket_listen_backlog_size)
+        if broker.admin_http is not None:
+            broker.admin_http.bind()
         await trio.to_thread.run_sync(broker.open)
         try:
             async with _serving(broker):
@@ -385,6 +396,14 @@ async def run_broker(
                 await trio.to_thread.run_sync(broker.logs.close, broker.clock.now_ms())
     finally:
         close_all(broker.nodes)
+        if broker.admin_http is not None:
+            broker.admin_http.close()
+
+
+def _admin_http(broker: Broker, address: str) -> AdminHttp:
+    from .admin_http import AdminHttp, parse_address
+
+    return AdminHttp(broker, parse_address(address))
 
 
 @asynccontextmanager
@@ -400,6 +419,8 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
             await nursery.start(broker._make_transactions().run)
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)
+        if broker.admin_http is not None:
+            nursery.start_soon(broker.admin_http.run)
         for node in broker.nodes:
             broker.accept_on(node)
         try:

@@ -141,6 +141,12 @@ def _add_serve(commands: Commands) -> None:
     serve.add_argument(
         "--override", metavar="NAME=VALUE", action="append", default=[], help="set any broker option; repeatable"
     )
+    serve.add_argument(
+        "--admin",
+        metavar="[HOST:]PORT",
+        help="also serve admin calls over HTTP, on a loopback address only: what ottla-spark needs to install into a"
+        " running broker (default: off)",
+    )
     serve.add_argument("--hello", action="store_true", help="also print a client snippet to try")
     serve.add_argument("--verbose", action="store_true", help="log more to standard error")
     serve.set_defaults(run=_serve)

@@ -40,6 +40,7 @@ async def open_broker(
     listener: str = "127.0.0.1:0",
     clock: Clock | None = None,
     rng: random.Random | None = None,
+    admin: str | None = None,
 ) -> AsyncIterator[server.Broker]:
     """A broker that serves while the block runs.
 
@@ -52,6 +53,7 @@ async def open_broker(
         listener: HOST:PORT of the first node; port 0 takes a free one.
         clock: The broker's time; tests move it.
         rng: Source of ids, jitter and replica placement; a seeded one makes them repeat.
+        admin: [HOST:]PORT of the admin HTTP listener, on a loopback address; without it there is none.
 
     Raises:
         ConfigError: An option is refused.
@@ -69,7 +71,7 @@ async def open_broker(
             overrides=overrides or {},
             nodes=nodes,
         )
-        async with server.run_broker(static, clock=clock, rng=rng) as broker:
+        async with server.run_broker(static, clock=clock, rng=rng, admin=admin) as broker:
             yield broker
     finally:
         if data_dir is None:

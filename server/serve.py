@@ -58,7 +58,7 @@ def serve(options: argparse.Namespace) -> int:
         for line in static.warnings:
             log.warning("%s", line)
         _prepare_process()
-        trio.run(_run, static, options.hello)
+        trio.run(_run, static, options.hello, options.admin)
     except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
         raise StartError(str(error)) from error
     return 0
@@ -112,9 +112,9 @@ def _prepare_process() -> None:
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 
 
-async def _run(static: StaticConfig, hello: bool) -> None:
+async def _run(static: StaticConfig, hello: bool, admin: str | None) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with run_broker(static) as broker, open_plain_nursery() as nursery:
+        async with run_broker(static, admin=admin) as broker, open_plain_nursery() as nursery:
             if not COMPILED:
                 log.warning(
                     "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"

@@ -240,6 +240,15 @@ class CleanerManager(CleaningStates):
         self.retry(tp)
         self._checkpoints.set(data_dir, tp, None)
 
+    def cleaned_elsewhere(self, log: Log, end_offset: int) -> None:
+        """Somebody else has cleaned a paused log up to `end_offset`. Waits for the disk; may run in any thread.
+
+        Raises:
+            OSError: The checkpoint cannot be read or written.
+        """
+        if end_offset > self._checkpoints.of([log]).get(log.topic_partition, 0):
+            self._checkpoints.set(data_dir_of(log), log.topic_partition, end_offset)
+
     def truncated(self, log: Log) -> None:
         """A log was cut: its clean part may be shorter now, its damage gone. Called while the partition is paused.
 

@@ -148,6 +148,11 @@ def partition_dir_name(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
+def staging_root(data_dir: str) -> str:
+    """The directory beside a data directory in which others make segments for it; see `staged_segment`."""
+    return f"{data_dir}.ottla-pipeline"
+
+
 def deleted_dir_name(topic: str, partition: int, unique_id: str) -> str:
     """The directory of a deleted partition until its files are gone; `unique_id` is 32 lower-case hex digits.
 

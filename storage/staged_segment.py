@@ -62,7 +62,7 @@ class StagedSegment:
                 raise StagedError(f"{path}: expected {size_bytes} bytes of CRC {crc:#x}, found {there}")
 
     def link_into(self, files: Files, directory: str, config: LogConfig, now_ms: int) -> LogSegment:
-        """The segment in a log's directory, under `.cleaned`, as `swap_files` wants it. Nothing is synced.
+        """The segment in a log's directory, under `.cleaned`, as `swap_files` wants it: on disk on return.
 
         Raises:
             OSError: The disk refused, or `directory` is on another file system (EXDEV). Names under `.cleaned` may be
@@ -74,6 +74,9 @@ class StagedSegment:
             name = paths.segment_file_name(self.base_offset, kind)
             if name in self.files:
                 files.link(paths.join(self.directory, name), target)
+        # As long as one `.cleaned` is on disk, a start undoes the renames that are; an index that came to it under `.swap`
+        # alone would be taken for that of the old segment.
+        files.sync_dir(directory)
         return LogSegment.open(files, directory, self.base_offset, config, now_ms, paths.CLEANED)
 
     def remove_files(self, files: Files) -> None:

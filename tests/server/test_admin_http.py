@@ -1,0 +1,375 @@
+"""The admin listener: what it refuses, whom it keeps off a partition, and segments that come in through it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+import ottla
+from ottla.server.admin_http import BODY_BYTES_MAX, HEAD_BYTES_MAX, parse_address
+from ottla.storage.checkpoints import OffsetCheckpoint
+from ottla.storage.config import ConfigError, LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.paths import CLEANER_CHECKPOINT, TopicPartition, staging_root
+from ottla.storage.segment import LogSegment
+from ottla.storage.staged_segment import MANIFEST_FILE
+from support.batches import batch
+from support.compacting import QUICK, VALUE, alter, consume, create_compacted, let_clean
+from support.conversation import produce
+from support.raw_client import RawClient
+
+T_0 = TopicPartition("t", 0)
+HERE: dict[str, Any] = {"topic": "t", "partition": 0}
+BATCHES = 6
+
+
+class Served:
+    """A broker with a compacted topic of a few segments, whose cleaner is at rest, and its admin listener."""
+
+    def __init__(self, broker: ottla.Broker, client: RawClient, data_dir: Path) -> None:
+        self.broker, self.client, self.data_dir = broker, client, data_dir
+        admin = broker.inner.admin_http
+        assert admin is not None
+        self.address = admin.address
+
+    def ask(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, dict[str, Any]]:
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        data = json.dumps(body) if isinstance(body, dict) else body
+        connection.request(method, target, data, {"Content-Type": "application/json", **headers})
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        connection.close()
+        return response.status, answer
+
+    def post(self, name: str, **fields: Any) -> tuple[int, dict[str, Any]]:
+        return self.ask("POST", f"/v1/cleaning/{name}", HERE | fields)
+
+    def status(self) -> dict[str, Any]:
+        status, answer = self.ask("GET", "/v1/cleaning/status?topic=t&partition=0")
+        assert status == 200, answer
+        return answer
+
+    def pause(self, lease_ms: int = 60_000) -> str:
+        status, answer = self.post("pause", lease_ms=lease_ms)
+        assert status == 200, answer
+        lease = answer["lease"]
+        assert isinstance(lease, str)
+        return lease
+
+    def offsets(self) -> list[int]:
+        return [record.offset for record in consume(self.client, "t")]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    data_dir = tmp_path / "data"
+    # Nothing is dirty enough by itself: passes begin when a test says so.
+    with (
+        ottla.Broker(str(data_dir), overrides=QUICK, admin="0") as broker,
+        RawClient(*address(broker)) as client,
+    ):
+        create_compacted(client, "t", min_cleanable_dirty_ratio=1)
+        for number in range(BATCHES):
+            produce(client, "t", (f"k{number % 2}", VALUE))
+        yield Served(broker, client, data_dir)
+
+
+def address(broker: ottla.Broker) -> tuple[str, int]:
+    host, port = broker.bootstrap.rsplit(":", 1)
+    return host, int(port)
+
+
+class StagedHere:
+    """A segment in the staging folder in the place of the partition's first ones, which keeps the last record of those."""
+
+    def __init__(self, served: Served, segments: int = 3, where: str = "plan/0") -> None:
+        self.sources = served.status()["segments"][:segments]
+        self.directory = Path(staging_root(str(served.data_dir)), where)
+        self.directory.mkdir(parents=True)
+        last_offset = segments - 1
+        made = batch((f"k{last_offset % 2}", VALUE), base_offset=last_offset)
+        segment = LogSegment.create(OsFiles(), str(self.directory), 0, LogConfig(), 0)
+        segment.append(made, last_offset=last_offset, max_timestamp_ms=1_000, max_timestamp_offset=last_offset)
+        segment.on_roll()
+        segment.flush()
+        segment.log_file.close()
+        self.manifest = {
+            "base_offset": 0,
+            "source_base_offsets": [base_offset for base_offset, _ in self.sources],
+            "files": {path.name: [path.stat().st_size, crc32c(path.read_bytes())] for path in self.directory.iterdir()},
+        }
+        self.write_manifest()
+
+    def write_manifest(self) -> None:
+        text = json.dumps(self.manifest).encode()
+        (self.directory / MANIFEST_FILE).write_bytes(text)
+        self.fields: dict[str, Any] = {
+            "sources": self.sources,
+            "staged": str(self.directory),
+            "manifest_crc": crc32c(text),
+        }
+
+
+# Who may use it
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("8080", ("127.0.0.1", 8080)), ("localhost:0", ("localhost", 0)), ("[::1]:9", ("::1", 9))]
+)
+def test_it_listens_on_this_machine(text: str, found: tuple[str, int]) -> None:
+    assert parse_address(text) == found
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:80", "example.org:80", "192.168.1.1:80", "127.0.0.1", "127.0.0.1:65536", ""])
+def test_it_listens_nowhere_else(text: str) -> None:
+    with pytest.raises(ConfigError, match="--admin"):
+        parse_address(text)
+
+
+def test_without_it_there_is_none(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker:
+        assert broker.inner.admin_http is None
+
+
+# What is no call
+
+REFUSED: list[tuple[str, str, Any, dict[str, str], int]] = [
+    ("GET", "/", None, {}, 404),
+    ("GET", "/v1/cleaning/pause", None, {}, 405),
+    ("POST", "/v1/cleaning/status", {}, {}, 405),
+    ("GET", "/v1/cleaning/status", None, {}, 422),
+    ("GET", "/v1/cleaning/status?topic=t&partition=-1", None, {}, 422),
+    ("GET", "/v1/cleaning/status?topic=u&partition=0", None, {}, 404),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 1}, {"Origin": "http://example.org"}, 403),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 1}, {"Content-Type": "text/plain"}, 415),
+    ("POST", "/v1/cleaning/pause", "{", {}, 400),
+    ("POST", "/v1/cleaning/pause", "[" * 100_000, {}, 400),
+    ("POST", "/v1/cleaning/pause", "[]", {}, 400),
+    ("POST", "/v1/cleaning/pause", b"\xff", {}, 400),
+    ("POST", "/v1/cleaning/pause", HERE, {}, 422),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 0}, {}, 422),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": True}, {}, 422),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 10**10}, {}, 422),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 1, "lease": "none"}, {}, 409),
+    ("POST", "/v1/cleaning/pause", {"topic": "u", "partition": 0, "lease_ms": 1}, {}, 404),
+    ("POST", "/v1/cleaning/resume", HERE | {"lease": "none"}, {}, 409),
+    ("POST", "/v1/cleaning/install", HERE | {"lease": "none", "sources": [[0]]}, {}, 422),
+    (
+        "POST",
+        "/v1/cleaning/install",
+        HERE | {"lease": "none", "sources": [[0, 1]], "staged": "/", "manifest_crc": 0},
+        {},
+        409,
+    ),
+    ("POST", "/v1/cleaning/pause", b" " * (BODY_BYTES_MAX + 1), {}, 413),
+]
+
+
+def test_what_is_no_call_gets_a_sentence_and_a_status(served: Served) -> None:
+    for method, target, body, headers, expected in REFUSED:
+        status, answer = served.ask(method, target, body, **headers)
+        assert (status, list(answer)) == (expected, ["error"]), (method, target, body, answer)
+    assert served.status()["cleaning"] == "not held"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0\0\0\0",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * (HEAD_BYTES_MAX + 1) + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_ends_its_connection_only(served: Served, data: bytes) -> None:
+    host, port = served.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as broken:
+        broken.sendall(data)
+        answer = b"".join(iter(lambda: broken.recv(1 << 16), b""))
+    assert answer.startswith(b"HTTP/1.1 4") and b'"error"' in answer
+    assert served.status()["cleaning"] == "not held"
+
+
+def test_a_connection_that_ends_in_the_midst_of_a_request_is_nothing(served: Served) -> None:
+    host, port = served.address.split(":")
+    for data in (
+        b"",
+        b"GET /v1",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    ):
+        with socket.create_connection((host, int(port)), timeout=60) as gone:
+            gone.sendall(data)
+    assert served.status()["cleaning"] == "not held"
+
+
+def test_requests_follow_each_other_on_a_connection(served: Served) -> None:
+    connection = http.client.HTTPConnection(served.address, timeout=60)
+    for _ in range(3):
+        connection.request("GET", "/v1/cleaning/status?topic=t&partition=0")
+        assert connection.getresponse().read().startswith(b"{")
+    connection.close()
+
+
+# Leases
+
+
+def test_under_a_lease_the_cleaner_leaves_the_partition_alone(served: Served) -> None:
+    lease = served.pause()
+    alter(served.client, "t", min_cleanable_dirty_ratio=0)
+    let_clean_others(served)
+    assert served.offsets() == list(range(BATCHES))
+    assert served.status()["cleaning"] == "paused"
+    assert served.post("pause", lease_ms=1)[0] == 409
+    assert served.post("resume", lease=lease) == (200, {})
+    let_clean(served.broker)
+    assert served.offsets() == [3, 4, 5]
+    assert served.post("resume", lease=lease)[0] == 409
+
+
+def let_clean_others(served: Served) -> None:
+    """Another topic that is due is cleaned; so would this one have been."""
+    create_compacted(served.client, "other")
+    for _ in range(3):
+        produce(served.client, "other", ("k", VALUE))
+    manager = served.broker.inner.cleaning.manager
+
+    async def once() -> None:
+        found = manager.filthiest(served.broker.inner.clock.now_ms())
+        if found is not None:
+            assert found.log.topic_partition != T_0
+            manager.done_cleaning(found)
+
+    served.broker.run(once)
+
+
+def test_a_lease_expires_by_the_brokers_clock(served: Served) -> None:
+    lease = served.pause(lease_ms=60_000)
+    served.broker.advance_clock(59_000)
+    assert served.post("pause", lease_ms=60_000, lease=lease)[0] == 200
+    served.broker.advance_clock(59_000)
+    assert served.status()["cleaning"] == "paused"
+    served.broker.advance_clock(2_000)
+    assert served.status() | {"now_ms": 0} == served.status() | {
+        "now_ms": 0,
+        "cleaning": "not held",
+        "lease_expires_ms": None,
+    }
+    assert served.post("install", lease=lease, **StagedHere(served).fields)[0] == 409
+    assert served.pause() != lease
+
+
+def test_a_partition_under_a_lease_can_be_deleted(served: Served) -> None:
+    lease = served.pause()
+    topic = served.broker.inner.topics.get("t")
+    assert topic is not None
+    served.broker.run(served.broker.inner.admin.delete, topic)
+    assert served.post("resume", lease=lease, clean_up_to=0)[0] == 404
+    assert served.post("resume", lease=lease)[0] == 200
+
+
+# Installing
+
+
+def test_a_staged_segment_takes_the_place_of_its_sources(served: Served) -> None:
+    staged = StagedHere(served)
+    lease = served.pause()
+    before = served.status()["segments"]
+    size_bytes = staged.manifest["files"]["00000000000000000000.log"][0]  # type: ignore[index]
+    assert served.post("install", lease=lease, **staged.fields) == (200, {"base_offset": 0, "size_bytes": size_bytes})
+    assert served.status()["segments"] == [[0, size_bytes], *before[3:]]
+    assert served.status()["cleaning"] == "paused"
+    assert served.offsets() == [2, 3, 4, 5]
+    assert served.post("resume", lease=lease, clean_up_to=3)[0] == 200
+    assert OffsetCheckpoint(OsFiles(), f"{served.data_dir}/{CLEANER_CHECKPOINT}").read() == {T_0: 3}
+    produce(served.client, "t", ("k9", VALUE))
+    served.broker.stop()
+    served.broker.start()
+    with RawClient(*address(served.broker)) as client:
+        assert [record.offset for record in consume(client, "t")] == [2, 3, 4, 5, 6]
+
+
+def test_clean_is_only_what_is_closed(served: Served) -> None:
+    lease = served.pause()
+    assert served.post("resume", lease=lease, clean_up_to=BATCHES)[0] == 422
+    assert served.post("resume", lease=lease, clean_up_to=BATCHES - 1)[0] == 200
+
+
+def test_only_what_fits_is_installed(served: Served, tmp_path: Path) -> None:
+    staged = StagedHere(served)
+    elsewhere = StagedHere(served, where="../elsewhere")
+    (staged.directory.parent / "link").symlink_to(elsewhere.directory)
+    lease = served.pause()
+    first, second, third = staged.sources
+    refused: list[tuple[int, dict[str, Any]]] = [
+        (409, {"sources": [first, third]}),
+        (409, {"sources": [[0, first[1] + 1], second, third]}),
+        (409, {"sources": [second, first]}),
+        (409, {"sources": [[77, 1]]}),
+        (409, {"sources": served.status()["segments"]}),  # with the active one
+        (422, {"sources": [second, third]}),
+        (422, {"sources": served.status()["segments"][:4]}),
+        (422, {"manifest_crc": 1}),
+        (422, {"staged": str(tmp_path)}),
+        (422, {"staged": "plan/0"}),
+        (422, {"staged": str(staged.directory / "none")}),
+        (422, {"staged": str(elsewhere.directory)}),
+        (422, {"staged": f"{staged.directory}/../../../elsewhere"}),
+        (422, {"staged": str(staged.directory.parent / "link")}),
+    ]
+    for expected, fields in refused:
+        status, answer = served.post("install", lease=lease, **staged.fields | fields)
+        assert status == expected, (fields, answer)
+    alter(served.client, "t", cleanup_policy="delete")
+    assert served.post("install", lease=lease, **staged.fields)[0] == 409
+    assert served.offsets() == list(range(BATCHES))
+    assert served.status()["cleaning"] == "paused"
+    assert not list((served.data_dir / "t-0").glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("kind", ["log", "index", "timeindex"])
+def test_damaged_files_are_not_installed(served: Served, kind: str) -> None:
+    staged = StagedHere(served)
+    (staged.directory / f"00000000000000000000.{kind}").write_bytes(b"damaged")
+    lease = served.pause()
+    status, answer = served.post("install", lease=lease, **staged.fields)
+    assert status == 422 and f".{kind}: expected" in answer["error"]
+    assert served.offsets() == list(range(BATCHES))
+
+
+def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
+    staged = StagedHere(served)
+    staged.manifest["files"]["../../../data/meta.properties"] = [1, 1]  # type: ignore[index]
+    staged.write_manifest()
+    status, answer = served.post("install", lease=served.pause(), **staged.fields)
+    assert status == 422 and "expected the files of segment 0" in answer["error"]
+
+
+def test_a_deletion_waits_for_an_install_and_not_for_the_lease(served: Served) -> None:
+    """What is about to be deleted is not installed into."""
+    lease = served.pause()
+    cleaning = served.broker.inner.cleaning
+    served.broker.run(cleaning.pause, T_0)
+    assert served.post("install", lease=lease, **StagedHere(served).fields)[0] == 409
+
+    async def resume() -> None:
+        cleaning.resume(T_0)
+
+    served.broker.run(resume)
+    assert served.post("install", lease=lease, **StagedHere(served, where="plan/1").fields)[0] == 200
+
+
+def test_h11_is_loaded_only_where_the_listener_is_on() -> None:
+    import subprocess
+
+    code = "import sys, ottla\nwith ottla.Broker(): assert 'h11' not in sys.modules\nwith ottla.Broker(admin='0'): assert 'h11' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
