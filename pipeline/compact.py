@@ -19,11 +19,12 @@ from functools import lru_cache
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ..storage.files import Files, OsFiles
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
 from .plan import CompactionPlan
+from .preview import GroupPreview, preview_groups
 from .rewrite import GroupResult, finished_group, rewrite_groups
 from .spark_errors import failures_translated
 from .staging import load_plan
@@ -37,6 +38,8 @@ _BLOBS = pa.schema([("task", pa.int32()), ("source", pa.int32()), ("kind", pa.in
 _BLOBS_DDL = "task int, source int, kind int, data binary"
 _RESULTS = pa.schema([("manifest", pa.string())])
 _RESULTS_DDL = "manifest string"
+_PREVIEWS = pa.schema([(name, pa.int64()) for name in GroupPreview._fields])
+_PREVIEWS_DDL = ", ".join(f"{name} bigint" for name in GroupPreview._fields)
 _SURVEYS = pa.schema([("id", pa.int32()), ("crc", pa.int64()), ("records", pa.int64()), ("transactional", pa.binary())])
 _SURVEYS_DDL = "id int, crc bigint, records bigint, transactional binary"
 
@@ -58,11 +61,7 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
     results = {group: finished_group(plan, group, files) for group in range(len(plan.groups))}
     missing = frozenset(group for group, result in results.items() if result is None)
     if missing:
-        if buckets is None:
-            buckets = bucket_count(plan, at_least=spark.sparkContext.defaultParallelism)
-        segments = spark.range(0, len(plan.sources), 1, len(plan.sources))
-        blobs = segments.mapInArrow(_scan(plan.staging, buckets), _BLOBS_DDL).repartitionById(buckets, "task")
-        dead = blobs.mapInArrow(_merge(plan.staging, missing), _BLOBS_DDL).repartitionById(len(plan.groups), "task")
+        dead = _superseded(spark, plan, missing, buckets)
         made = dead.mapInArrow(_rewrite(plan.staging, spark.sparkContext.applicationId), _RESULTS_DDL)
         with failures_translated():
             rows = made.collect()
@@ -70,6 +69,25 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
             result = GroupResult.from_json(row.manifest)
             results[result.group] = result
     return [result for _, result in sorted(results.items()) if result is not None]
+
+
+def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupPreview]:
+    """What a plan that lies in its staging directory would take out, group by group. Arguments and errors as above."""
+    if not plan.groups:
+        return []
+    dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), buckets)
+    with failures_translated():
+        rows = dead.mapInArrow(_preview(plan.staging), _PREVIEWS_DDL).collect()
+    return sorted(GroupPreview(*row) for row in rows)
+
+
+def _superseded(spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: int | None) -> DataFrame:
+    """Stages 1 and 2: the blobs of these groups, each group in a partition of its own."""
+    if buckets is None:
+        buckets = bucket_count(plan, at_least=spark.sparkContext.defaultParallelism)
+    segments = spark.range(0, len(plan.sources), 1, len(plan.sources))
+    blobs = segments.mapInArrow(_scan(plan.staging, buckets), _BLOBS_DDL).repartitionById(buckets, "task")
+    return blobs.mapInArrow(_merge(plan.staging, groups), _BLOBS_DDL).repartitionById(len(plan.groups), "task")
 
 
 def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list[Survey]]:
@@ -124,6 +142,14 @@ def _rewrite(staging: str, application_id: str) -> Task:
             yield _row(_RESULTS, result.to_json())
 
     return rewrite
+
+
+def _preview(staging: str) -> Task:
+    def preview(batches: Batches) -> Batches:
+        for found in preview_groups(_plan(staging), _blobs(batches)):
+            yield _row(_PREVIEWS, *found)
+
+    return preview
 
 
 @lru_cache(maxsize=4)

@@ -121,20 +121,30 @@ def rewrite_group(
     directory = paths.join(plan.staging, f"{plan.group_base(group):020}.{attempt}.part")
     files.remove_dir(directory)
     files.make_dir(directory)
-    result = _write(plan, group, _dead_bits(plan, group, blobs), directory, source_files, files)
+    result = _write(plan, group, dead_bits_of(plan, group, blobs), directory, source_files, files)
     write_atomically(files, paths.join(directory, MANIFEST_FILE), result.to_json())
     final = group_directory(plan, group)
-    if finished_group(plan, group, files) is not None:
-        files.remove_dir(directory)
-    else:
-        files.remove_dir(final)
-        files.rename(directory, final)
-        files.sync_dir(plan.staging)
+    was_there = files.exists(final)
+    if finished_group(plan, group, files) is None:
+        if was_there:  # damaged
+            files.remove_dir(final)
+        try:
+            files.rename(directory, final)
+            files.sync_dir(plan.staging)
+            return result
+        except OSError:  # another attempt was faster
+            if finished_group(plan, group, files) is None:
+                raise
+    files.remove_dir(directory)
     return result
 
 
-def _dead_bits(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> DeadBits:
-    """Put the bits of the group's segments together, and set those that other segments have superseded."""
+def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> DeadBits:
+    """Put the bits of a group's segments together, and set those that other segments have superseded.
+
+    Args:
+        blobs: All of the group's, in any order.
+    """
     bits = {blob.source: SegmentBits.from_bytes(blob.data) for blob in blobs if blob.kind == BITS}
     starts, ends, count = dict[int, int](), dict[int, int](), 0
     for source in plan.groups[group]:

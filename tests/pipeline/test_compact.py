@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from ottla.pipeline.compact import compact, survey_on
+from ottla.pipeline.compact import compact, dry_run, survey_on
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.plan import CompactionPlan, make_plan
+from ottla.pipeline.preview import GroupPreview
 from ottla.pipeline.rewrite import MANIFEST_FILE, GroupResult, group_directory
 from ottla.pipeline.staging import save_plan
 from ottla.pipeline.store import Store
@@ -99,6 +100,14 @@ def plan_of_two_segments(directory: Path) -> CompactionPlan:
     pair.roll()
     pair.compare(None)
     return plans[0]
+
+
+def test_a_dry_run_says_what_would_go_and_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    plan = plan_of_two_segments(tmp_path)
+    assert dry_run(spark, plan) == [GroupPreview(0, 0, plan.size_bytes, records=3, superseded=1, keyless=0)]
+    assert [path.name for path in Path(plan.staging).iterdir()] == ["plan.json"]
+    (result,) = compact(spark, plan)
+    assert result.removed["superseded"] == 1
 
 
 def test_a_damaged_batch_ends_the_job_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
