@@ -140,8 +140,8 @@ def judge_codecs(suite: Suite, spark: Connector) -> None:
 def judge_pieces(suite: Suite, spark: Connector, *, quick: bool) -> None:
     """How a query is cut into tasks: the largest share a task may have, and how many tasks there are then.
 
-    The connector rounds each partition's share of minPartitions, and looks at maxRecordsPerPartition only where it knows
-    both ends of a range before it asks the broker.
+    The connector rounds each partition's share of minPartitions, and looks at maxRecordsPerPartition only where it
+    knows both ends of a range before it asks the broker.
     """
     ends = {
         "startingOffsets": offsets(TOPIC, dict.fromkeys(ALL, 0)),
@@ -162,7 +162,8 @@ def judge_pieces(suite: Suite, spark: Connector, *, quick: bool) -> None:
 
 def judge_groups(suite: Suite, bootstrap: str) -> None:
     """After everything else: who reads without a subscription has left no group with members or offsets."""
-    listed = admin(bootstrap).list_consumer_groups().result(30).valid
+    client = admin(bootstrap)  # kept: its answers never come once it is collected
+    listed = client.list_consumer_groups().result(30).valid
     suite.equal(
         "no group is left that a query joined", [], [each.group_id for each in listed if "EMPTY" not in str(each.state)]
     )

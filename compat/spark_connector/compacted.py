@@ -1,8 +1,8 @@
 """Compacted logs: offsets with gaps, and a tail of which the cleaner left no record.
 
-The connector counts in offsets. A task whose last offsets are gone asks for them, gets nothing, and is content only when its
-position has moved on; else it waits for `kafkaConsumer.pollTimeoutMs` and fails. So the broker must answer in a gap with
-the next batch, and keep a batch that ends where the log ends.
+The connector counts in offsets. A task whose last offsets are gone asks for them, gets nothing, and is content only when
+its position has moved on; else it waits for `kafkaConsumer.pollTimeoutMs` and fails. So the broker must answer in a gap
+with the next batch, and keep a batch that ends where the log ends.
 """
 
 from ..support.cleaning import wait_until_cleaned
@@ -109,8 +109,9 @@ def judge_ranges(suite: Suite, spark: Connector, left: list[Row], active: int, *
 def judge_emptied_tail(suite: Suite, spark: Connector, broker: BrokerProcess, *, idempotent: bool, quick: bool) -> None:
     """The end of a log, of which nothing is left but its last offset.
 
-    The active segment is never cleaned. So the next one is laid beside it, empty, as a roll before the next append leaves
-    it: the log is the same and may now be cleaned to its end. Tombstones go in the pass after the one that met them first.
+    The active segment is never cleaned. So the next one is laid beside it, empty, as a roll before the next append
+    leaves it: the log is the same and may now be cleaned to its end. Tombstones go in the pass after the one that met
+    them first.
     """
     kind = "an idempotent producer" if idempotent else "a producer without an id"
     topic = "tail-idempotent" if idempotent else "tail"

@@ -21,8 +21,8 @@ LIMIT_S = 90.0
 class Connector:
     """Format `kafka` of a session, with the broker's address and short waits.
 
-    The wait for records that a fetch should have brought is ten seconds instead of two minutes: a reader that hangs then
-    fails soon enough to be told.
+    The wait for records that a fetch should have brought is ten seconds instead of two minutes: a reader that hangs
+    then fails soon enough to be told.
     """
 
     def __init__(self, spark: "SparkSession", bootstrap: str, work: Path) -> None:

@@ -1,7 +1,7 @@
 """The connector's jars, which PySpark comes without: fetched once by Maven, kept beside the other suites' downloads.
 
 The connector of PySpark's own release is taken where Maven Central has it, with its own token provider; else the newest
-that is known to work with it. kafka-clients and commons-pool2 are what the connector declares, in the newest patch release.
+that is known to work with it. kafka-clients and commons-pool2 are of the lines that it was tried with.
 """
 
 import importlib.util

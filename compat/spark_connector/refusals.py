@@ -1,4 +1,4 @@
-"""What the connector itself refuses, so that nobody takes a broker's answer for it; and a broker that does not know a topic."""
+"""What the connector itself refuses, so that nobody takes it for a broker's answer; and a topic that is not there."""
 
 from ..support.suite import Suite
 from .connector import Connector, offsets, refused

@@ -64,7 +64,8 @@ def fill(bootstrap: str, topic: str, ranges: Ranges, *, codec: str = "none") -> 
 def send(bootstrap: str, records: Iterable[Row], *, codec: str = "none", idempotent: bool = True) -> None:
     """Produce records in their order, each acknowledged. RuntimeError when one is not."""
     failed: list[object] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": idempotent, "compression.type": codec})
+    options = {"enable.idempotence": idempotent, "compression.type": codec, "log_level": 2}
+    producer = Producer({"bootstrap.servers": bootstrap, **options})
     for each in records:
         produce(producer, each, lambda error, _: failed.append(error) if error else None)
     if producer.flush(60) or failed:
