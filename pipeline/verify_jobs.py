@@ -6,10 +6,11 @@ import pickle
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ..storage.files import Files
 from .audit_scope import TxnSource
+from .findings import ROW_DDL, VerifyReport
 from .range_audit import Promises, Range
 from .spark_errors import failures_translated
 from .txn_audit import Rows
@@ -66,3 +67,8 @@ def judge_ranges(
 
 def _blob(bucket: int, data: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([bucket], pa.int32()), pa.array([data], pa.binary())], schema=_BLOBS)
+
+
+def findings_frame(spark: SparkSession, report: VerifyReport) -> DataFrame:
+    """The named findings of a report, one row each."""
+    return spark.createDataFrame(report.rows(), ROW_DDL)

@@ -1,0 +1,210 @@
+"""The command `ottla-spark`: jobs over a data directory.
+
+Exit codes: 0 done, 1 bad options, or what was asked for makes no sense, 2 a live server holds the data directory,
+3 damage in the log, 4 the segments have changed since the plan, 5 `verify` has found something, 6 Spark failed (what is
+staged stays, and `--resume` goes on).
+
+What a command says of its result goes to standard output, as one JSON object with --json; progress and refusals, a line
+each, to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn, TypeAlias
+
+from ..protocol.errors import KafkaError
+from .errors import CorruptSourceError, PipelineError, UsageError
+
+EXAMPLES = """\
+examples:
+  ottla-spark compact ./data --topic orders --dry-run     what would go
+  ottla-spark compact ./data --topic orders --install     with the server stopped
+  ottla-spark verify ./data --topic orders --against ./copy-from-before
+  ottla-spark snapshot ./data --topic orders --out ./orders-latest
+  ottla-spark restore ./orders-latest --topic orders --bootstrap localhost:9092
+  ottla-spark read ./data --topic orders --limit 5
+
+exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan,
+5 verify found something, 6 Spark failed (--resume goes on)
+"""
+
+MODULES = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
+"""What the extra brings."""
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; what would be right stands in the help."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(UsageError.exit_code, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        from . import cli_runs
+
+        return cli_runs.run(options)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in MODULES:
+            raise
+        return _refused(f"{error.name} is missing: pip install ottla[spark]", UsageError.exit_code)
+    except PipelineError as error:
+        return _refused(str(error), error.exit_code)
+    except KafkaError as error:
+        return _refused(str(error), CorruptSourceError.exit_code)
+    except OSError as error:
+        return _refused(f"{error.filename or options.command}: {error.strerror or error}", UsageError.exit_code)
+    except KeyboardInterrupt:
+        return _refused("stopped; what is staged stays, and --resume goes on", 130)
+
+
+def _refused(text: str, exit_code: int) -> int:
+    print(f"ottla-spark: {' '.join(text.split())}", file=sys.stderr)
+    return exit_code
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="ottla-spark",
+        description="Compact, verify, snapshot and read logs that outgrow one machine, on Spark.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    _plan(commands)
+    _compact(commands)
+    _install(commands)
+    _verify(commands)
+    _snapshot(commands)
+    _restore(commands)
+    _read(commands)
+    _status(commands)
+    return parser
+
+
+def _plan(commands: Commands) -> None:
+    parser = _command(commands, "plan", "fix what a compaction would do, and save it beside the data directory")
+    _log_options(parser)
+
+
+def _compact(commands: Commands) -> None:
+    parser = _command(commands, "compact", "compact into a directory beside the data directory")
+    _log_options(parser)
+    parser.add_argument(
+        "--install", action="store_true", help="then put the result into the log; the server is stopped"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
+    parser.add_argument("--resume", action="store_true", help="go on with the pending plan, and with no other")
+    parser.add_argument("--max-groups", type=_positive, metavar="N", help="install so many groups of each partition")
+    parser.add_argument(
+        "--on-corrupt",
+        choices=("fail", "skip-partition"),
+        default="fail",
+        help="what to do about a damaged log (default: %(default)s)",
+    )
+    parser.add_argument("--no-verify", action="store_true", help="do not verify what is staged")
+
+
+def _install(commands: Commands) -> None:
+    parser = _command(commands, "install", "put what compact has staged into the log; the server is stopped")
+    _log_options(parser, needs_topic=False)
+    parser.add_argument("--plan", metavar="ID", help="this one only")
+    parser.add_argument("--max-groups", type=_positive, metavar="N", help="so many groups of each plan")
+
+
+def _verify(commands: Commands) -> None:
+    parser = _command(commands, "verify", "check that a log holds what compaction promises")
+    _log_options(parser, needs_topic=False)
+    sides = parser.add_mutually_exclusive_group()
+    sides.add_argument("--against", metavar="DIR", help="a copy of the data directory from before")
+    sides.add_argument("--plan", metavar="ID", help="what this plan has made, staged or installed, and its originals")
+    parser.add_argument(
+        "--drop-originals",
+        action="store_true",
+        help="with --plan, if it passes and is installed: give back the space of the files that it has replaced",
+    )
+
+
+def _snapshot(commands: Commands) -> None:
+    parser = _command(commands, "snapshot", "the latest value of each key, as Parquet")
+    _log_options(parser)
+    parser.add_argument("--out", required=True, metavar="DIR", help="a folder that is not there yet")
+    parser.add_argument("--overwrite", action="store_true", help="take the place of a snapshot that is there")
+
+
+def _restore(commands: Commands) -> None:
+    parser = commands.add_parser("restore", help="write a snapshot into a topic, through a stock producer")
+    parser.add_argument("snapshot", metavar="DIR", help="what `snapshot` has written")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT[,…]")
+    parser.add_argument(
+        "--producer-config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
+        help="of the producer",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+def _read(commands: Commands) -> None:
+    parser = _command(commands, "read", "print records, a JSON object each")
+    _log_options(parser)
+    parser.add_argument("--from-offset", type=int, metavar="N", help="the first offset (default: the log's start)")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="so many records of each partition (default: all)")
+    parser.add_argument(
+        "--isolation-level", choices=("read_committed", "read_uncommitted"), default="read_committed",
+        help="(default: %(default)s)",
+    )  # fmt: skip
+
+
+def _status(commands: Commands) -> None:
+    parser = _command(commands, "status", "the plans beside a data directory, and how far they are")
+    _log_options(parser, needs_topic=False)
+
+
+def _command(commands: Commands, name: str, text: str) -> Parser:
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("data_dir", metavar="DATA_DIR", help="of Ottla or Apache Kafka")
+    return parser
+
+
+def _log_options(parser: Parser, *, needs_topic: bool = True) -> None:
+    parser.add_argument("--topic", required=needs_topic)
+    parser.add_argument("--partition", type=int, metavar="N", help="only this one")
+    parser.add_argument(
+        "--config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
+        help="a topic config that is not in the store",
+    )  # fmt: skip
+    parser.add_argument(
+        "--master", default=os.environ.get("OTTLA_SPARK_MASTER", "local[*]"), metavar="URL",
+        help="Spark's; `none` does it in this process, without a JVM (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--conf", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE", help="of Spark"
+    )
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
+    return name, value
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""The sub-commands of `ottla-spark`: options in, jobs run, results printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ..storage.files import OsFiles
+from ..storage.offset_map import SECRET_BYTES
+from . import commands
+from .audit_scope import scope_against, scope_alone, scope_of_plan
+from .commands import Job
+from .engine import Engine
+from .errors import UsageError
+from .install_steps import drop_originals, is_plan_installed
+from .reading import opened
+from .snapshot import MAX_PART_BYTES
+from .split_reader import Wanted, read_split
+from .store import Store
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a parsed command line; returns the exit code. Refusals are raised."""
+    if options.command == "restore":
+        return _restore(options)
+    engine = Engine(options.master, dict(options.conf))
+    job = Job(
+        data_dir=options.data_dir,
+        topic=options.topic,
+        partition=options.partition,
+        configs=dict(options.config),
+        engine=engine,
+        say=_quiet if options.quiet else _say,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        secret=lambda: secrets.token_bytes(SECRET_BYTES),
+    )
+    try:
+        return RUNS[options.command](job, options)
+    finally:
+        engine.stop()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _quiet(_line: str) -> None:
+    pass
+
+
+def _plan(job: Job, options: argparse.Namespace) -> int:
+    return _print_results(commands.plan(job), options)
+
+
+def _compact(job: Job, options: argparse.Namespace) -> int:
+    if options.install and options.dry_run:
+        raise UsageError("--install and --dry-run: expected one of them")
+    results = commands.compact(
+        job,
+        installs=options.install,
+        dry_run=options.dry_run,
+        resume=options.resume,
+        max_groups=options.max_groups,
+        skips_corrupt=options.on_corrupt == "skip-partition",
+        verifies=not options.no_verify,
+    )
+    return _print_results(results, options)
+
+
+def _install(job: Job, options: argparse.Namespace) -> int:
+    return _print_results(commands.install_plans(job, plan_id=options.plan, max_groups=options.max_groups), options)
+
+
+def _print_results(results: list[commands.PartitionResult], options: argparse.Namespace) -> int:
+    if options.json:
+        _print_json(commands.as_json(results))
+    else:
+        for each in results:
+            print(each)
+    return 0
+
+
+def _verify(job: Job, options: argparse.Namespace) -> int:
+    if options.plan is not None:
+        plan = commands.find_plan(job, options.plan)
+        scopes, mode = [scope_of_plan(plan, OsFiles())], f"plan {plan.plan_id}"
+    elif options.topic is None:
+        raise UsageError("verify: expected --topic or --plan")
+    elif options.against is not None:
+        originals = Store(options.against)
+        scopes = [
+            scope_against(job.store(), originals, tp, job.now_ms(), job.configs)
+            for tp in originals.topic_partitions(job.topic, job.partition)
+        ]
+        mode = f"against {originals.data_dir}"
+    else:
+        scopes = [scope_alone(job.store(), tp, job.now_ms(), job.configs) for tp in job.partitions()]
+        mode = "alone"
+    report = job.engine.verify(scopes, mode)
+    if options.json:
+        sys.stdout.write(report.to_json())
+    else:
+        for each in report.partitions:
+            print(
+                f"{each.topic}-{each.partition}: {'FAILED' if each.finding_count else 'passed'} ({mode}):"
+                f" {each.segments} segments, {each.batches} batches, {each.records} records, {each.bytes} bytes,"
+                f" {each.finding_count} findings"
+            )
+            for finding in each.findings[:10]:
+                print(f"  {finding}")
+    report.check()
+    if options.drop_originals:
+        if options.plan is None or not is_plan_installed(plan, OsFiles()):
+            raise UsageError("--drop-originals: expected --plan with a plan that is wholly installed")
+        drop_originals(plan, OsFiles())
+    return 0
+
+
+def _snapshot(job: Job, options: argparse.Namespace) -> int:
+    made = job.engine.snapshot(
+        job.store().data_dir, options.topic, options.out, partition=options.partition, overwrite=options.overwrite
+    )
+    if options.json:
+        _print_json(made._asdict())
+    else:
+        print(f"{made.path}: {made.keys} keys of {made.partitions} partitions")
+    return 0
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from .restore import restore
+
+    done = restore(options.snapshot, options.topic, options.bootstrap, producer_config=dict(options.producer_config))
+    if options.json:
+        _print_json(done._asdict())
+    else:
+        print(f"{done.topic}: {done.records} records written to {done.partitions} partitions")
+    return 0
+
+
+_READ = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestampMs", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def _read(job: Job, options: argparse.Namespace) -> int:
+    store = job.store()
+    for tp in job.partitions():
+        left = options.limit
+        with opened(store, tp, committed=options.isolation_level == "read_committed") as log:
+            start = max(log.start_offset, options.from_offset or 0)
+            tasks = list(log.tasks(start, log.end_offset, max_bytes=MAX_PART_BYTES, since_ms=None))
+        for row in (
+            row
+            for task in tasks
+            for batch in read_split(task.split, Wanted(_READ, task.aborted))
+            for row in batch.to_pylist()
+        ):
+            if left == 0:
+                break
+            left = None if left is None else left - 1
+            try:
+                print(json.dumps({"topic": tp.topic} | _readable(row), ensure_ascii=False))
+            except BrokenPipeError:  # `| head`
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 0
+    return 0
+
+
+def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes as text where they are; else under `…Hex`."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            try:
+                found[name] = value.decode()
+            except UnicodeDecodeError:
+                found[f"{name}Hex"] = value.hex()
+        elif isinstance(value, list):
+            found[name] = [_readable(each) for each in value]
+        else:
+            found[name] = value
+    return found
+
+
+def _status(job: Job, options: argparse.Namespace) -> int:
+    plans = commands.status(job)
+    if options.json:
+        _print_json({"plans": plans})
+        return 0
+    for each in plans:
+        print(
+            f"{each['topic']}-{each['partition']}: plan {each['plan_id']}: {each['staged']} of {each['groups']} groups"
+            f" staged, {each['installed']} installed{', complete' if each['is_complete'] else ''},"
+            f" {each['originals_bytes']} bytes of originals kept"
+        )
+    if not plans:
+        print("no plans")
+    return 0
+
+
+def _print_json(found: object) -> None:
+    json.dump(found, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+
+
+RUNS: Mapping[str, Callable[[Job, argparse.Namespace], int]] = {
+    "plan": _plan,
+    "compact": _compact,
+    "install": _install,
+    "verify": _verify,
+    "snapshot": _snapshot,
+    "read": _read,
+    "status": _status,
+}

@@ -1,0 +1,135 @@
+"""Where the commands' jobs run: on a Spark session, or in this process (`--master none`), for logs of one machine.
+
+Spark is started by the first job that needs it, so that a command with nothing to do is quick.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..storage.files import Files, OsFiles
+from .audit_scope import Scope
+from .findings import VerifyReport
+from .local import compact_locally
+from .plan import CompactionPlan
+from .rewrite import GroupResult, finished_group
+from .snapshot import SnapshotResult, snapshot_locally
+from .store import ReadingFiles, Store
+from .survey import Survey, survey_segments
+from .verify import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IN_PROCESS = "none"
+SURVEYED_HERE_BYTES = 1 << 30
+"""The headers of logs up to this size are read on the driver: a job takes longer to start."""
+LOOK_EVERY_S = 0.5
+
+OnResult = Callable[[GroupResult], None]
+
+
+class Engine:
+    """Runs the jobs of one command."""
+
+    def __init__(self, master: str | None, confs: Mapping[str, str]) -> None:
+        """
+        Args:
+            master: As Spark's, IN_PROCESS, or None for what spark-submit says.
+            confs: Spark's.
+        """
+        self._master = master
+        self._confs = confs
+        self._started: SparkSession | None = None
+
+    @property
+    def is_in_process(self) -> bool:
+        return self._master == IN_PROCESS
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        from .session import builder
+        from .source import register
+
+        if (running := SparkSession.getActiveSession()) is not None:
+            return running  # the caller's, who ends it, too
+        made = builder("ottla-spark", master=self._master)
+        for name, value in self._confs.items():
+            made = made.config(name, value)
+        self._started = made.getOrCreate()
+        self._started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
+        register(self._started)
+        return self._started
+
+    def stop(self) -> None:
+        """End the session, if there is one."""
+        if self._started is not None:
+            self._started.stop()
+
+    def survey(self, files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
+        """The `survey` of `make_plan`."""
+        from ..storage import paths
+
+        size_bytes = sum(files.size(paths.log_path(directory, base)) for base in base_offsets)
+        if self.is_in_process or size_bytes <= SURVEYED_HERE_BYTES:
+            return survey_segments(files, directory, base_offsets)
+        from .compact import survey_on
+
+        return survey_on(self._spark)(files, directory, base_offsets)
+
+    def compact(self, plan: CompactionPlan, on_result: OnResult) -> list[GroupResult]:
+        """Run a plan; `on_result` is told of each group once it is finished, from another thread."""
+        with _watched(plan, on_result):
+            if self.is_in_process:
+                return compact_locally(plan, source_files=ReadingFiles(), files=OsFiles())
+            from .compact import compact
+
+            return compact(self._spark, plan)
+
+    def verify(self, scopes: Sequence[Scope], mode: str) -> VerifyReport:
+        if self.is_in_process:
+            return verify(scopes, ReadingFiles(), mode=mode)
+        from .verify import verify_on
+
+        return verify_on(self._spark, scopes, ReadingFiles(), mode=mode)
+
+    def snapshot(
+        self, data_dir: str, topic: str, out: str, *, partition: int | None, overwrite: bool
+    ) -> SnapshotResult:
+        if self.is_in_process:
+            return snapshot_locally(Store(data_dir), topic, out, partition=partition, overwrite=overwrite)
+        from .snapshot_job import snapshot
+
+        return snapshot(self._spark, data_dir, topic, out, partition=partition, overwrite=overwrite)
+
+
+@contextmanager
+def _watched(plan: CompactionPlan, on_result: OnResult) -> Iterator[None]:
+    """Look into the staging directory while a job runs: whoever the workers are, that is where groups end up."""
+    files, ended = ReadingFiles(), threading.Event()
+    waiting = list(range(len(plan.groups)))
+
+    def look() -> None:
+        for group in list(waiting):
+            if (found := finished_group(plan, group, files)) is not None:
+                waiting.remove(group)
+                on_result(found)
+
+    def watch() -> None:
+        while not ended.wait(LOOK_EVERY_S):
+            look()
+
+    thread = threading.Thread(target=watch, name="groups", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        look()

@@ -1,0 +1,192 @@
+"""The latest value of each key, as Parquet: what a reader of the whole log would end up with.
+
+    find     of each part of a segment, its keys' newest offsets            a task a part
+    choose   of each key the newest of all parts; deleted keys go           a task a bucket of hashes
+    write    each part again, and of its records the chosen ones            a task a part, a file each
+
+A key of two partitions has two rows. Only committed data counts, up to the last stable offset; records without a key
+have no row. Every part is read twice, and nothing but 29 bytes for each key of each part is moved between tasks.
+
+Memory of a task: 29 bytes for each key of a part (MAX_PART_BYTES of a log file), or of a bucket; and a few windows.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from .arrow import COLUMNS, HEADERS_TYPE
+from .errors import UsageError
+from .read_options import MAX_PARTITION_BYTES_DEFAULT
+from .reading import Task, opened
+from .split_reader import Wanted, read_split
+from .store import Store
+
+MAX_PART_BYTES = MAX_PARTITION_BYTES_DEFAULT
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampMs", pa.int64()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+"""Of a snapshot's files."""
+DDL = ", ".join(f"{name} {COLUMNS[name].spark_type}" for name in SCHEMA.names)
+assert HEADERS_TYPE in DDL
+
+NEWEST = np.dtype([("high", ">u8"), ("low", ">u8"), ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
+NewestRows = NDArray[np.void]
+
+_KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("valueSize", pa.int32())])
+
+
+class SnapshotResult(NamedTuple):
+    """What was written."""
+
+    path: str
+    keys: int
+    partitions: int
+    parts: int
+
+
+def parts_of(store: Store, topic: str, partition: int | None = None) -> list[Task]:
+    """The work: all committed data of a topic, in parts.
+
+    Raises:
+        UsageError: There is no such log.
+        CorruptSourceError: A log cannot be opened.
+    """
+    found: list[Task] = []
+    for tp in store.topic_partitions(topic, partition):
+        with opened(store, tp, committed=True) as log:
+            found += log.tasks(log.start_offset, log.end_offset, max_bytes=MAX_PART_BYTES, since_ms=None)
+    return found
+
+
+def newest_of(task: Task, number: int) -> NewestRows:
+    """The newest offset of each key of a part, in order of the hash.
+
+    Raises:
+        CorruptSourceError: A batch is damaged.
+    """
+    found: list[NewestRows] = []
+    salt = task.split.of.partition.to_bytes(4)
+    for batch in read_split(task.split, Wanted(_KEYS, task.aborted)):
+        batch = batch.filter(batch.column("key").is_valid())
+        if not batch.num_rows:
+            continue
+        encoded = batch.column("key").dictionary_encode()
+        code = encoded.indices.to_numpy(zero_copy_only=False)
+        rows = np.zeros(len(encoded.dictionary), NEWEST)
+        digests = b"".join(blake2b(key, digest_size=16, salt=salt).digest() for key in encoded.dictionary.to_pylist())
+        halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
+        rows["high"], rows["low"], rows["part"] = halves[:, 0], halves[:, 1], number
+        # Of several assignments to one place the last one stays.
+        rows["offset"][code] = batch.column("offset").to_numpy()
+        rows["is_deleted"][code] = batch.column("valueSize").is_null().to_numpy(zero_copy_only=False)
+        found.append(rows)
+    return newest(found)
+
+
+def newest(rows: Iterable[NewestRows]) -> NewestRows:
+    """One row for each key: the one with the highest offset."""
+    every: NewestRows = np.concatenate([np.empty(0, NEWEST), *rows])
+    every = every[np.lexsort((every["offset"], every["low"], every["high"]))]
+    is_last = np.ones(len(every), np.bool_)
+    is_last[:-1] = (every["high"][1:] != every["high"][:-1]) | (every["low"][1:] != every["low"][:-1])
+    last: NewestRows = every[is_last]
+    return last
+
+
+def chosen(rows: Iterable[NewestRows]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """(part, offsets of the records that are written, rising), of all rows of some keys."""
+    living = newest(rows)
+    living = living[living["is_deleted"] == 0]
+    living = living[np.lexsort((living["offset"], living["part"]))]
+    parts, starts = np.unique(living["part"], return_index=True)
+    for part, offsets in zip(parts.tolist(), np.split(living["offset"], starts[1:]), strict=False):  # no part, one
+        yield part, offsets.astype(np.int64)
+
+
+def records_of(task: Task, offsets: NDArray[np.int64], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
+    """These records of a part, in order. Errors as of `newest_of`."""
+    if not len(offsets):
+        return
+    for batch in read_split(task.split, Wanted(schema, task.aborted)):
+        mask = np.isin(batch.column("offset").to_numpy(), offsets)
+        if mask.any():
+            yield batch.filter(pa.array(mask))
+
+
+def snapshot_locally(
+    store: Store, topic: str, out: str, *, partition: int | None = None, overwrite: bool = False
+) -> SnapshotResult:
+    """Write a snapshot in this process: no Spark, no JVM.
+
+    Raises:
+        UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
+        CorruptSourceError: A log is damaged; nothing is left.
+    """
+    with replacing(out, overwrite=overwrite) as directory:
+        tasks = parts_of(store, topic, partition)
+        offsets = dict(chosen([newest_of(task, number) for number, task in enumerate(tasks)]))
+        os.makedirs(directory)
+        keys = 0
+        for number, task in enumerate(tasks):
+            if number in offsets:
+                with pq.ParquetWriter(os.path.join(directory, f"part-{number:05}.parquet"), SCHEMA) as writer:
+                    for batch in records_of(task, offsets[number]):
+                        writer.write_batch(batch)
+                        keys += batch.num_rows
+        if not keys:
+            pq.write_table(SCHEMA.empty_table(), os.path.join(directory, "part-00000.parquet"))
+    return result(out, keys, tasks)
+
+
+def result(out: str, keys: int, tasks: Sequence[Task]) -> SnapshotResult:
+    return SnapshotResult(out, keys, len({task.split.of for task in tasks}), len(tasks))
+
+
+@contextmanager
+def replacing(out: str, *, overwrite: bool) -> Iterator[str]:
+    """A folder beside `out` to write into; takes its name at the end, and is gone after an error.
+
+    Raises:
+        UsageError: `out` is there, and `overwrite` is not wanted.
+    """
+    out = os.path.abspath(out)
+    if os.path.lexists(out) and not overwrite:
+        raise UsageError(f"{out}: expected no such folder, found one (--overwrite takes its place)")
+    if os.path.lexists(out) and not _is_snapshot(out):
+        raise UsageError(f"{out}: expected a snapshot to take the place of, found something else")
+    part = f"{out}.{os.getpid()}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        yield part
+        shutil.rmtree(out, ignore_errors=True)
+        os.rename(part, out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _is_snapshot(path: str) -> bool:
+    """Whether there is nothing but Parquet files and what Spark puts beside them."""
+    return os.path.isdir(path) and all(
+        name.endswith((".parquet", ".parquet.crc")) or name.lstrip(".").startswith("_SUCCESS")
+        for name in os.listdir(path)
+    )

@@ -1,0 +1,84 @@
+"""`snapshot` as a Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from .snapshot import DDL, NEWEST, SnapshotResult, chosen, newest_of, parts_of, records_of, replacing, result
+from .spark_errors import failures_translated
+from .store import Store
+
+Batches = Iterator[pa.RecordBatch]
+
+_BLOBS = pa.schema([("task", pa.int32()), ("data", pa.binary())])
+_BLOBS_DDL = "task int, data binary"
+
+
+def snapshot(
+    spark: SparkSession,
+    data_dir: str,
+    topic: str,
+    out: str,
+    *,
+    partition: int | None = None,
+    overwrite: bool = False,
+    buckets: int | None = None,
+) -> SnapshotResult:
+    """Write the latest value of each key of a topic to Parquet; see `pipeline.snapshot`.
+
+    Args:
+        out: A folder that all workers share.
+        buckets: How many parts the keys are chosen in; unless given, as many as there are parts, or the cluster runs tasks.
+
+    Raises:
+        UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
+        CorruptSourceError: A log is damaged; nothing is left.
+        SparkFailedError: The job failed for another reason; nothing is left.
+    """
+    with replacing(out, overwrite=overwrite) as directory:
+        tasks = parts_of(Store(data_dir), topic, partition)
+        count = max(1, len(tasks), spark.sparkContext.defaultParallelism) if buckets is None else buckets
+        columns = StructType.fromDDL(DDL)
+        assert isinstance(columns, StructType)
+        schema = to_arrow_schema(columns, timezone="UTC")
+
+        def find(batches: Batches) -> Batches:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    rows = newest_of(tasks[number], number)
+                    bucket_of = (rows["high"].astype(np.uint64) >> np.uint64(32)) * np.uint64(count) >> np.uint64(32)
+                    cuts = np.searchsorted(bucket_of, np.arange(count + 1, dtype=np.uint64))
+                    for bucket in range(count):
+                        if cuts[bucket] < cuts[bucket + 1]:
+                            yield _blob(bucket, rows[cuts[bucket] : cuts[bucket + 1]].tobytes())
+
+        def choose(batches: Batches) -> Batches:
+            rows = [np.frombuffer(data.as_py(), NEWEST) for batch in batches for data in batch.column(1)]
+            for part, offsets in chosen(rows):
+                yield _blob(part, offsets.tobytes())
+
+        def write(batches: Batches) -> Batches:
+            offsets: dict[int, list[np.ndarray]] = {}
+            for batch in batches:
+                for part, data in zip(*batch.columns, strict=True):
+                    offsets.setdefault(part.as_py(), []).append(np.frombuffer(data.as_py(), np.int64))
+            for part, found in sorted(offsets.items()):
+                yield from records_of(tasks[part], np.sort(np.concatenate(found)), schema)
+
+        parts = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+        blobs = parts.mapInArrow(find, _BLOBS_DDL).repartitionById(count, "task")
+        picked = blobs.mapInArrow(choose, _BLOBS_DDL).repartitionById(max(1, len(tasks)), "task")
+        with failures_translated():
+            picked.mapInArrow(write, DDL).write.parquet(directory)
+            keys = spark.read.parquet(directory).count()
+    return result(out, keys, tasks)
+
+
+def _blob(task: int, data: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([task], pa.int32()), pa.array([data], pa.binary())], schema=_BLOBS)

@@ -1,0 +1,267 @@
+"""The command `ottla-spark`: what it prints, what it leaves, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.cli import main
+from ottla.pipeline.commands import Job, compact
+from ottla.pipeline.engine import Engine
+from ottla.pipeline.errors import SparkFailedError
+from ottla.storage import paths
+from ottla.storage.files import OsFiles
+from support.stored_topic import TOPIC, copied, stored_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = ("--master", "none")
+FIRST_LOG = f"{TOPIC}-0/{0:020}.log"
+
+
+class Shell:
+    """Runs command lines over one data directory."""
+
+    def __init__(self, data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.data_dir = data_dir
+        self._capsys = capsys
+
+    def __call__(self, command: str, *options: object, exit_code: int = 0) -> str:
+        """Run in this process; returns what went to standard output, or of a refusal the one line of it."""
+        line = [command, str(self.data_dir), "--topic", TOPIC, *HERE, *map(str, options)]
+        assert main(line) == exit_code
+        out, err = self._capsys.readouterr()
+        self.progress = err.splitlines()
+        if exit_code:
+            refusals = [line for line in self.progress if line.startswith("ottla-spark: ")]
+            assert len(refusals) == 1
+            return refusals[0]
+        return out
+
+    def json(self, command: str, *options: object) -> Any:
+        return json.loads(self(command, *options, "--json"))
+
+    def files(self) -> dict[str, bytes]:
+        found = [path for path in self.data_dir.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.data_dir)): path.read_bytes() for path in found}
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(stored_topic(tmp_path), capsys)
+
+
+def damage(data_dir: Path, name: str = FIRST_LOG, at: int = 70) -> None:
+    data = bytearray((data_dir / name).read_bytes())
+    data[at] ^= 0xFF
+    (data_dir / name).write_bytes(data)
+
+
+def test_compact_stops_before_the_swap(shell: Shell) -> None:
+    before = shell.files()
+    results = shell.json("compact")["partitions"]
+    assert [(each["partition"], each["outcome"], each["records_written"]) for each in results] == [
+        (0, "staged", 5),
+        (1, "staged", 1),
+    ]
+    assert results[0]["removed"] == {"superseded": 2, "keyless": 0, "tombstones": 0, "aborted": 1, "markers": 0}
+    assert shell.files() == before
+    assert shell.progress == [
+        f"{TOPIC}-0: group 1 of 1: 2 segments, 411 bytes -> 325, 8 records -> 5",
+        f"{TOPIC}-1: group 1 of 1: 2 segments, 148 bytes -> 77, 2 records -> 1",
+    ]
+
+
+def test_compact_and_install_then_verify_in_every_way(shell: Shell) -> None:
+    before = copied(shell.data_dir)
+    assert {each["outcome"] for each in shell.json("compact", "--install")["partitions"]} == {"installed"}
+    assert shell.json("verify")["passed"]
+    report = shell.json("verify", "--against", before)
+    assert report["passed"] and report["partitions"][0]["records_before"] == 10
+    for plan in shell.json("status")["plans"]:
+        assert plan["is_complete"] and plan["originals_bytes"] > 0
+        assert shell.json("verify", "--plan", plan["plan_id"])["passed"]
+        shell("verify", "--plan", plan["plan_id"], "--drop-originals")
+    assert {plan["originals_bytes"] for plan in shell.json("status")["plans"]} == {0}
+    assert {each["outcome"] for each in shell.json("compact", "--install")["partitions"]} == {"nothing to do"}
+
+
+def test_what_is_staged_is_installed_later(shell: Shell) -> None:
+    shell("compact", "--partition", 0)
+    assert shell.json("install")["partitions"][0]["outcome"] == "installed"
+    assert "expected a staged plan, found none" in shell("install", exit_code=1)
+
+
+def test_a_dry_run_says_what_would_go_and_leaves_nothing(shell: Shell) -> None:
+    before = shell.files()
+    results = shell.json("compact", "--dry-run")["partitions"]
+    assert [each["outcome"] for each in results] == ["would be compacted"] * 2
+    assert results[0]["records_read"] - results[0]["records_written"] == 3
+    assert shell.files() == before
+    assert [path.name for path in shell.data_dir.parent.iterdir()] == ["data"]
+
+
+def test_the_pending_plan_is_gone_on_with(shell: Shell) -> None:
+    planned = [each["plan_id"] for each in shell.json("plan")["partitions"]]
+    assert [each["plan_id"] for each in shell.json("compact")["partitions"]] == planned
+    assert [each["plan_id"] for each in shell.json("compact", "--resume", "--install")["partitions"]] == planned
+
+
+def test_other_configs_make_another_plan(shell: Shell) -> None:
+    planned = [each["plan_id"] for each in shell.json("plan")["partitions"]]
+    results = shell.json("compact", "--config", "delete.retention.ms=5")["partitions"]
+    assert not {each["plan_id"] for each in results} & set(planned)
+
+
+def test_segments_that_changed_since_the_plan_are_exit_4(shell: Shell) -> None:
+    shell("plan", "--partition", 0)
+    (shell.data_dir / FIRST_LOG).write_bytes((shell.data_dir / FIRST_LOG).read_bytes() * 2)
+    refusal = shell("compact", "--partition", 0, "--resume", exit_code=4)
+    assert f"{shell.data_dir / FIRST_LOG}: expected " in refusal and " bytes" in refusal
+
+
+def test_a_directory_that_a_server_holds_is_exit_2(shell: Shell) -> None:
+    lock = OsFiles().lock(str(shell.data_dir / paths.LOCK_FILE))
+    try:
+        assert "stop that server" in shell("compact", "--install", exit_code=2)
+        shell("compact")
+        assert "stop that server" in shell("install", exit_code=2)
+    finally:
+        lock.release()
+
+
+def test_damage_is_exit_3_and_names_its_place(shell: Shell) -> None:
+    damage(shell.data_dir)
+    for command, *options in (["compact"], ["snapshot", "--out", str(shell.data_dir.parent / "out")], ["read"]):
+        refusal = shell(command, *options, exit_code=3)
+        assert f"{shell.data_dir / FIRST_LOG}, byte 0, offset 0: expected " in refusal and ", found 0x" in refusal
+
+
+def test_a_damaged_partition_can_be_left_out(shell: Shell) -> None:
+    damage(shell.data_dir)
+    results = shell.json("compact", "--on-corrupt", "skip-partition", "--install")["partitions"]
+    assert [each["outcome"] for each in results] == ["skipped", "installed"]
+    assert "byte 0, offset 0" in results[0]["reason"]
+
+
+def test_what_verify_finds_is_exit_5(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    before = copied(shell.data_dir)
+    shell("compact", "--install")
+    damage(shell.data_dir)
+    refusal = shell("verify", exit_code=5)
+    assert refusal.startswith(
+        f"ottla-spark: {TOPIC}-0: a batch has the CRC of its bytes: {shell.data_dir / FIRST_LOG}, byte 0, offset 0: "
+    )
+    main(["verify", str(shell.data_dir), "--topic", TOPIC, *HERE, "--against", str(before), "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert not report["passed"]
+    assert {"a batch has the CRC of its bytes", "a key's newest record is kept"} == {
+        each["rule"] for each in report["partitions"][0]["findings"]
+    }
+
+
+def test_damaged_originals_are_exit_3(shell: Shell) -> None:
+    before = copied(shell.data_dir)
+    damage(before)
+    assert f"{before / FIRST_LOG}, byte 0, offset 0: " in shell("verify", "--against", before, exit_code=3)
+
+
+USAGE = (
+    (["compact", "/nowhere", "--topic", "t"], "/nowhere is not a directory"),
+    (["compact", "DATA", "--topic", "nope"], "has no log of nope"),
+    (["compact", "DATA", "--topic", TOPIC, "--partition", "7"], f"has no log of {TOPIC}-7"),
+    (["compact", "DATA", "--topic", TOPIC, "--config", "cleanup.policy=delete"], "only compacted topics"),
+    (["compact", "DATA", "--topic", TOPIC, "--config", "no.such=1"], "no.such"),
+    (["compact", "DATA", "--topic", TOPIC, "--install", "--dry-run"], "expected one of them"),
+    (["verify", "DATA"], "expected --topic or --plan"),
+    (["verify", "DATA", "--plan", "abc"], "expected a plan abc beside it, found none"),
+)
+
+
+@pytest.mark.parametrize(("line", "text"), USAGE, ids=lambda each: each if isinstance(each, str) else "")
+def test_what_makes_no_sense_is_exit_1(
+    line: list[str], text: str, shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, data_dir, *options = line
+    directory = str(shell.data_dir) if data_dir == "DATA" else data_dir
+    assert main([command, directory, *options, *HERE]) == 1
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", [[], ["nope"], ["compact", "x"], ["compact", "x", "--topic", "t", "--config", "a"]])
+def test_bad_options_are_exit_1(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(line)
+    assert exit.value.code == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_read_prints_what_is_committed(shell: Shell) -> None:
+    rows = [json.loads(line) for line in shell("read", "--partition", 0, "--from-offset", 4).splitlines()]
+    assert [(row["offset"], row["key"], row["value"]) for row in rows] == [
+        (6, "a", "2"),
+        (7, "b", None),
+        (8, "d", "1"),
+        (9, "a", "3"),
+    ]
+    assert len(shell("read", "--limit", 1).splitlines()) == 2
+    everything = shell("read", "--isolation-level", "read_uncommitted", "--partition", 0)
+    assert '"key": "x"' in everything
+
+
+def test_without_the_extra_it_says_what_is_missing(shell: Shell) -> None:
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\nfrom ottla.pipeline.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    line = [sys.executable, "-c", code, "status", str(shell.data_dir)]
+    done = subprocess.run(line, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "ottla-spark: pyarrow is missing: pip install ottla[spark]\n")
+
+
+def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> None:
+    data_dir = stored_topic(tmp_path)
+    before = copied(data_dir)
+    lines: list[str] = []
+    engine = Engine("local[2]", {})
+    job = Job(
+        data_dir=str(data_dir),
+        topic=TOPIC,
+        partition=None,
+        configs={},
+        engine=engine,
+        say=lines.append,
+        now_ms=lambda: 5_000,
+        secret=lambda: bytes(16),
+    )
+    assert [each.outcome for each in compact(job, installs=True)] == ["installed", "installed"]
+    assert sum(" -> " in line for line in lines) == 2
+    from ottla.pipeline.audit_scope import scope_against
+    from ottla.pipeline.store import Store
+
+    store = Store(str(data_dir))
+    scopes = [scope_against(store, Store(str(before)), tp, 5_000) for tp in job.partitions()]
+    report = engine.verify(scopes, "against")
+    assert report.passed and [each.records_before for each in report.partitions] == [10, 3]
+    damage(data_dir)
+    failed = engine.verify(scopes, "against")
+    assert failed.first is not None and failed.first[1].rule == "a batch has the CRC of its bytes"
+    from ottla.pipeline.verify_jobs import findings_frame
+
+    first = findings_frame(spark, failed).orderBy("offset", "rule").first()
+    assert first is not None and (first.partition, first.offset, first.position) == (0, 0, 0)
+    engine.stop()
+    assert spark.range(1).count() == 1, "the session is the caller's"
+    with pytest.raises(SparkFailedError):
+        from ottla.pipeline.spark_errors import failures_translated
+
+        with failures_translated():
+            spark.sql("SELECT raise_error('x')").collect()
