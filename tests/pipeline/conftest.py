@@ -32,6 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
     gateway = spark.sparkContext._gateway
+    assert gateway is not None
     yield spark
     spark.stop()
     gateway.shutdown()  # else its sockets are found open when Python ends

@@ -136,7 +136,7 @@ def test_a_live_broker_is_read_as_by_a_consumer(
     assert set(rows) == expected
     aborted = {row[6] for row in rows if row[5] in (b"t-1", b"t-2", b"t-3")}
     assert (b"False" in aborted) == (isolation_level == "read_uncommitted")
-    assert frame.rdd.getNumPartitions() > 8
+    assert frame.rdd.getNumPartitions() > 4
 
 
 def test_the_schema_is_that_of_kafkas_connector(spark: SparkSession, broker: ottla.Broker, data_dir: str) -> None:
