@@ -6,7 +6,7 @@ headers, and get new offsets. Writing again after an error writes some records t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow.dataset as ds
@@ -50,25 +50,25 @@ def restore(
         UsageError: There is no such snapshot, no topic with as many partitions, or no producer is installed.
         RestoreError: The broker did not take a record.
     """
-    rows = _rows(snapshot)
+    dataset = _opened(snapshot)
+    needed = [number.as_py() for batch in dataset.to_batches(columns=["partition"]) for number in batch[0].unique()]
     writer, partition_count = _writer(bootstrap_servers, topic, producer_config or {})
-    records, partitions = 0, set[int]()
+    records = 0
     try:
-        for row in rows:
-            if row["partition"] >= partition_count:
-                raise UsageError(
-                    f"{topic}: expected partition {row['partition']}, which the snapshot has,"
-                    f" found {partition_count} partitions"
-                )
-            writer.send(row)
-            records += 1
-            partitions.add(row["partition"])
+        if needed and max(needed) >= partition_count:
+            raise UsageError(
+                f"{topic}: expected partition {max(needed)}, which the snapshot has, found {partition_count} partitions"
+            )
+        for batch in dataset.to_batches(batch_size=BATCH_ROWS):
+            for row in batch.to_pylist():
+                writer.send(row)
+                records += 1
     finally:
         writer.close()
-    return RestoreResult(topic, records, len(partitions))
+    return RestoreResult(topic, records, len(set(needed)))
 
 
-def _rows(snapshot: str) -> Iterator[Mapping[str, Any]]:
+def _opened(snapshot: str) -> ds.Dataset:
     try:
         dataset = ds.dataset(snapshot, format="parquet")
     except (OSError, ValueError) as error:
@@ -76,7 +76,7 @@ def _rows(snapshot: str) -> Iterator[Mapping[str, Any]]:
     wanted = ("key", "value", "partition", "offset", "timestamp")
     if missing := [name for name in wanted if name not in dataset.schema.names]:
         raise UsageError(f"{snapshot}: expected the columns {', '.join(wanted)}, found no {', '.join(missing)}")
-    return (row for batch in dataset.to_batches(batch_size=BATCH_ROWS) for row in batch.to_pylist())
+    return dataset
 
 
 def timestamp_ms(row: Mapping[str, Any]) -> int | None:
@@ -113,11 +113,12 @@ class _Confluent:
         known = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20}
         producer = module.Producer(known | dict(config))
         try:
-            found = producer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+            # All topics: to ask for one may make it.
+            found = producer.list_topics(timeout=TIMEOUT_S).topics.get(topic)
         except module.KafkaException as error:
             raise RestoreError(f"{servers}: {error}") from error
-        if found.error is not None:
-            raise UsageError(f"{topic}: expected a topic to restore into, found: {found.error}")
+        if found is None or found.error is not None:
+            raise UsageError(f"{topic}: expected a topic to restore into, found {found and found.error}")
         return cls(producer, topic), len(found.partitions)
 
     def send(self, row: Mapping[str, Any]) -> None:
