@@ -11,8 +11,6 @@ file is missing, stale or preallocated, it is made anew in memory.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,43 +19,14 @@ from itertools import pairwise
 from ..protocol.errors import CorruptRecordError
 from ..protocol.records import HEADER_BYTES, RecordBatch
 from ..storage import paths, producer_snapshots
-from ..storage.batch_scan import batch_steps
-from ..storage.config import LogConfig
-from ..storage.files import OsFile
 from ..storage.index import AbortedTxn, CorruptIndexError
 from ..storage.paths import OFFSET_MAX, TopicPartition
 from ..storage.producer_state import ProducerState
 from ..storage.producers import ProducerStates
 from ..storage.replay import update_producers
 from ..storage.segment import LogSegment
-from .errors import CorruptSourceError, SourceChangedError, UsageError
-from .store import ReadingFiles
-
-SWAP_PATIENCE_S = 3.0
-"""A broker renames the files of a swap within a few disk syncs; what takes longer was left by one that died."""
-
-_SWAP_PAUSE_S = 0.02
-
-
-class LogFile(OsFile):
-    """A file opened for reading. It shows the size that it had then, less when it was "truncated": the disk keeps all."""
-
-    @property
-    def inode(self) -> int:
-        """Tells this file from one that took its name later."""
-        return os.fstat(self.fileno()).st_ino
-
-    def truncate(self, size_bytes: int) -> None:
-        self._size = min(self._size, size_bytes)
-
-
-class LogFiles(ReadingFiles):
-    """`ReadingFiles` that open `LogFile`s."""
-
-    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> LogFile:
-        if create or truncate:
-            self._refuse(path)
-        return LogFile(os.open(path, os.O_RDONLY))
+from .errors import CorruptSourceError
+from .segment_files import LogFile, LogFiles, may_be_torn, open_segments, pause_in_swap, whole_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +62,7 @@ class PartitionLog:
         high_watermark: int | None = None,
         durable_end_offset: int = 0,
         files: LogFiles | None = None,
-        pause: Callable[[], None] = lambda: time.sleep(_SWAP_PAUSE_S),
+        pause: Callable[[], None] = pause_in_swap,
     ) -> None:
         """Open the segments and find the end of what can be read.
 
@@ -111,7 +80,7 @@ class PartitionLog:
         self.directory = directory
         self.of = of
         self._files = files or LogFiles()
-        self.segments = _open_segments(self._files, directory, pause)
+        self.segments = open_segments(self._files, directory, pause)
         self.torn_bytes = 0
         """At the end of the last segment, of a batch that was never wholly written."""
         self.log_end_offset = self._find_end(durable_end_offset)
@@ -219,9 +188,9 @@ class PartitionLog:
 
     def _find_end(self, durable_end_offset: int) -> int:
         segment = self.segments[-1]
-        end, last_offset = _whole(segment)
+        end, last_offset = whole_batches(segment)
         left_bytes = segment.size_bytes - end
-        if left_bytes and last_offset + 1 >= durable_end_offset and _may_be_torn(segment, end):
+        if left_bytes and last_offset + 1 >= durable_end_offset and may_be_torn(segment, end):
             self.torn_bytes = left_bytes
             segment.log_file.truncate(end)
         return last_offset + 1
@@ -243,60 +212,6 @@ def _as_source_error() -> Iterator[None]:
         raise CorruptSourceError(error.message) from error
     except CorruptIndexError as error:
         raise CorruptSourceError(str(error)) from error
-
-
-def _open_segments(files: LogFiles, directory: str, pause: Callable[[], None]) -> list[LogSegment]:
-    """All segments, in order. A list that a swap changes while it is read is read again."""
-    trouble: Exception = UsageError(f"{directory} has no segments")
-    for _ in range(int(SWAP_PATIENCE_S / _SWAP_PAUSE_S)):
-        names = [name for each in files.list(directory) if (name := paths.parse_segment_name(each)) is not None]
-        swap = next((name for name in names if name.suffix == paths.SWAP and name.kind == paths.LOG), None)
-        bases = sorted(name.base_offset for name in names if name.kind == paths.LOG and not name.suffix)
-        if swap is not None:
-            trouble = CorruptSourceError.at(
-                paths.segment_path(directory, *swap),
-                None,
-                None,
-                expected="no unfinished swap (starting and stopping the server finishes it)",
-                actual="a file of one",
-            )
-        elif not bases:
-            break
-        else:
-            try:
-                return [LogSegment.open(files, directory, base, LogConfig(), now_ms=0) for base in bases]
-            except FileNotFoundError as error:
-                trouble = SourceChangedError(f"{error.filename} went away while {directory} was opened")
-        pause()
-    raise trouble
-
-
-def _whole(segment: LogSegment) -> tuple[int, int]:
-    """Where the whole batches of a segment end, and their last offset; one below the base offset if there is none."""
-    position = 0
-    with suppress(CorruptRecordError):
-        position = segment.floor_position(OFFSET_MAX)
-    for start in dict.fromkeys((position, 0)):  # an index entry that points to no batch is not believed
-        end, last_offset = start, segment.base_offset - 1
-        with suppress(CorruptRecordError):
-            for _, end, last_offset in batch_steps(segment.log_file, start, ""):  # noqa: B007 - the last one counts
-                pass
-        if end > start:
-            return end, last_offset
-    return 0, segment.base_offset - 1
-
-
-def _may_be_torn(segment: LogSegment, position: int) -> bool:
-    """Whether the bytes from `position` on can be what an unfinished write leaves, or a file that was made larger."""
-    head = segment.log_file.read_at(position, HEADER_BYTES)
-    if len(head) < HEADER_BYTES:
-        return True
-    if not any(head):
-        return True
-    try:
-        return RecordBatch(head).size_bytes > segment.size_bytes - position
-    except CorruptRecordError:
-        return False
 
 
 def _is_earlier(segment: LogSegment, timestamp_ms: int) -> bool:

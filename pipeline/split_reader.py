@@ -27,7 +27,8 @@ from .arrow import record_batches
 from .batch_window import BatchWindow, Bools, Damage, header_damage, no_batch, window_of, without
 from .columns import RecordColumns, decode, record_damage, rows_of
 from .errors import SourceChangedError
-from .log_files import LogFile, LogFiles, PartitionLog, Split
+from .log_files import PartitionLog, Split
+from .segment_files import LogFile, LogFiles
 
 WINDOW_BYTES = 8 << 20
 """Read at once: many lanes, and still little beside what a Python worker needs anyway."""
