@@ -1,8 +1,8 @@
 """Compacted logs: offsets with gaps, and a tail of which the cleaner left no record.
 
-The connector counts in offsets. A task whose last offsets are gone asks for them, gets nothing, and is content only when
-its position has moved on; else it waits for `kafkaConsumer.pollTimeoutMs` and fails. So the broker must answer in a gap
-with the next batch, and keep a batch that ends where the log ends.
+The connector counts in offsets. A task whose last offsets are gone asks for them, gets nothing, and is content only
+when its position has moved on; else it waits for `kafkaConsumer.pollTimeoutMs` and fails. So the broker must answer in
+a gap with the next batch, and keep a batch that ends where the log ends.
 """
 
 from ..support.cleaning import wait_until_cleaned

@@ -1,4 +1,4 @@
-"""A change feed of customers, as a capture of a database's changes would write it: key the customer, value JSON, null deletes.
+"""A change feed of customers, as a capture of a database writes it: the key a customer, the value JSON or null.
 
     python feed.py --bootstrap HOST:PORT --topic customers --changes 500 [--from 0]
 

@@ -1,9 +1,10 @@
-"""Structured Streaming: from the change feed, through Spark's own Kafka connector, into a table with one row a customer.
+"""Structured Streaming: from the change feed, through Spark's own Kafka connector, to a table with one row a customer.
 
     python job.py --bootstrap HOST:PORT --topic customers --out DIR [--follow] [--show]
 
-Without --follow it takes what is new since the last time and ends: call it from a timer. With it, it stays. Where it got to
-is in DIR/checkpoint, the table in DIR/table; a job that was killed goes on from there.
+Without --follow it takes what is new since the last time and ends: call it from a timer. With it, it stays. Where it
+got to is in DIR/checkpoint, the table in DIR/table; a job that was killed goes on from there. CONNECTOR_JARS names the
+folder of the connector's jars, MASTER Spark's master.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from table import KeyedTable
 
-JARS = Path(os.environ.get("CONNECTOR_JARS", Path.home() / ".cache" / "ottla-examples" / "connector"))
+JARS = Path(os.environ.get("CONNECTOR_JARS", Path(__file__).resolve().parents[2] / "build" / "example-jars"))
 COLUMNS = "city STRING, orders BIGINT, changed_ms BIGINT"
 
 
@@ -30,7 +31,7 @@ def session() -> SparkSession:
 
 
 def changes(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """The feed from its beginning; a compacted topic's gaps need no option, records lost in another way fail the query."""
+    """The feed from its beginning. A compacted topic's gaps need no option; records lost otherwise fail the query."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "1000000")
     reader = reader.option("kafka.isolation.level", "read_committed").option("kafka.max.poll.records", "10000")

@@ -1,7 +1,7 @@
-"""All of the example, from nothing but a clone, Python, a JDK 17 or newer and Maven: `python3 examples/change_feed/run.py`.
+"""All of the example, from a clone, Python, a JDK 17 or newer and Maven: `python3 examples/change_feed/run.py`.
 
-Makes the project's environment, fetches the connector's jars, starts a broker, writes changes, lets the job make the table,
-twice, kills the broker in between, and compares the table with the feed. Exit code 1 when it differs.
+Makes the project's environment, fetches the connector's jars, starts a broker, writes changes, lets the job make the
+table, twice, kills the broker in between, and compares the table with the feed. Exit code 1 when it differs.
 """
 
 import importlib.util
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def python_with_spark() -> str:
-    """This Python, if it has all that is needed; else that of the project's environment, made now if it is not there."""
+    """This Python, if it has all that is needed; else that of the project's environment, made now if need be."""
     if all(importlib.util.find_spec(name) for name in ("ottla", "pyspark", "confluent_kafka")):
         return sys.executable
     subprocess.run(["make", ".venv/.ready"], cwd=CLONE, check=True)

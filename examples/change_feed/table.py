@@ -2,8 +2,8 @@
 
     TABLE/batch=0000000003/…     the newest folder with `_SUCCESS` in it is the table
 
-A version is complete or not there at all, and the same batch makes the same version again: so a job that is killed at any
-moment and started again from its checkpoint leaves each change in the table once.
+A version is complete or not there at all, and the same batch makes the same version again: so a job that is killed at
+any moment and started again from its checkpoint leaves each change in the table once.
 """
 
 import shutil
@@ -42,8 +42,8 @@ class KeyedTable:
         """Make the version of this batch.
 
         Args:
-            changes: Columns `key` and `value` (JSON text; null deletes the row) with `offset`, which orders the changes of
-                a key: all of them are in one partition of the topic.
+            changes: Columns `key` and `value` (JSON text; null deletes the row) with `offset`, which orders the changes
+                of a key: all of them are in one partition of the topic.
             batch: Its number; that of a batch which is run again stays the same.
         """
         last = changes.groupBy("key").agg(f.max_by("value", "offset").alias("value"))
