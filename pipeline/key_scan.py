@@ -97,6 +97,7 @@ class _Scan:
         self._path = path
         self._border = plan.first_dirty_offset
         self._reader = ChunkReader(CHUNK_BYTES)
+        self._headers_crc = 0
 
     def run(self) -> KeyScan:
         position, end = self._position_of_border(), self._segment.size_bytes
@@ -105,6 +106,10 @@ class _Scan:
         shared = self._take_below_border(clean, builder, position) if position < end else 0
         dirty, builder = self._map(max(self._source.base_offset, self._border))
         self._feed(builder, position, end)
+        if self._headers_crc != self._source.headers_crc:
+            raise SourceChangedError(
+                f"{self._path}: expected batch headers of CRC {self._source.headers_crc:#x}, found {self._headers_crc:#x}"
+            )
         before = clean.keys.records - shared
         return KeyScan(_entries(clean, 0), _entries(dirty, before), self._bits(clean, dirty, shared))
 
@@ -150,6 +155,7 @@ class _Scan:
                     expected=f"a batch with the CRC {crc:#010x} of its header",
                     actual=f"{computed:#010x}",
                 )
+            self._headers_crc = crc32c(view[at : at + HEADER_BYTES], self._headers_crc)
             at = end
         return at
 

@@ -149,6 +149,9 @@ def test_damage_is_refused_with_its_place() -> None:
 def test_another_segment_than_the_planned_one_is_refused() -> None:
     files, plan = planned()
     path = paths.log_path(plan.directory, 10)
+    other = replace(plan, sources=(plan.sources[0], replace(plan.sources[1], headers_crc=1)))
+    with pytest.raises(SourceChangedError, match=f"^{path}: expected batch headers of CRC 0x1, found 0x"):
+        list(scan_source(other, 1, files, buckets=1))
     files.open(path).append(b"\0")
     with pytest.raises(SourceChangedError, match=f"^{path}: expected {plan.sources[1].size_bytes} bytes, found "):
         list(scan_source(plan, 1, files, buckets=1))
