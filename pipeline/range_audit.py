@@ -20,7 +20,7 @@ from .batch_window import HEADER_FIELDS, BatchWindow, Bools, Int64s
 from .errors import CorruptSourceError
 from .findings import Finding
 from .key_audit import NO_KEYS, KeyRows, KeyTable
-from .log_view import Cursor, SegmentRef
+from .log_view import Cursor, Report, SegmentRef
 from .record_table import NO_HORIZON, RecordTable, differing, table_of
 from .segment_checks import BatchPlaces, at, check_epochs, check_fields, check_indexes
 from .txn_audit import NO_TRANSACTIONS, Transactions
@@ -62,7 +62,9 @@ class Promises:
 class RangeResult:
     """What was found in a range."""
 
+    finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
+    """The first FINDINGS_MAX that were met."""
     keys: KeyRows = field(default_factory=lambda: NO_KEYS)
     batches: int = 0
     records: int = 0
@@ -72,6 +74,9 @@ class RangeResult:
     end_offset: int = 0
     """Behind the range's last batch; 0 if it has none."""
 
+
+FINDINGS_MAX = 1_000
+"""Of a range that are kept; all are counted."""
 
 SAME_FIELDS = ("last_offset_delta", "leader_epoch", "producer_id", "producer_epoch", "base_sequence")
 """Of a batch that is left, whatever became of its records."""
@@ -92,7 +97,6 @@ class _Audit:
         self._promises = promises
         self._files = files
         self._result = RangeResult()
-        self._report = self._result.findings.append
         self._keys = KeyTable(clean_end=promises.clean_end, dirty_from=promises.dirty_from)
         self._places = BatchPlaces()
         self._epoch = -1
@@ -115,6 +119,11 @@ class _Audit:
         result.batches, result.bytes, result.torn_bytes = after.batches, after.bytes, after.torn_bytes
         return result
 
+    def _report(self, finding: Finding) -> None:
+        self._result.finding_count += 1
+        if len(self._result.findings) < FINDINGS_MAX:
+            self._result.findings.append(finding)
+
     def _table(self, windows: Sequence[BatchWindow]) -> RecordTable:
         """Judge batches of the result by themselves; returns their records."""
         for window in windows:
@@ -128,12 +137,12 @@ class _Audit:
         self._each(table, gone, "data of aborted transactions is gone", "no data of an aborted transaction", "a record")
         return table
 
-    def _records(self, windows: Sequence[BatchWindow], report: object) -> RecordTable:
+    def _records(self, windows: Sequence[BatchWindow], report: Report) -> RecordTable:
         spans = []
         if windows:
             first, end = int(windows[0].base_offsets[0]), int(windows[-1].last_offsets[-1]) + 1
             spans = self._promises.transactions.aborted_in(first, end)
-        return table_of(windows, spans, report)  # type: ignore[arg-type]
+        return table_of(windows, spans, report)
 
     def _alone(self, windows: Sequence[BatchWindow]) -> None:
         """Batches without originals."""

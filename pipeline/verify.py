@@ -125,6 +125,7 @@ def marks_from(data: bytes) -> Rows:
 def _report(scope: Scope, promises: Promises, judged: Judged, files: Files) -> PartitionReport:
     results = judged.results
     findings = scope.as_a_whole(promises, results)
+    count = len(findings) + sum(result.finding_count for result in results)
     findings += [finding for result in results for finding in result.findings]
     verdicts = sorted((each for _, found in judged.verdicts for each in found), key=lambda each: each.offset)
     named = [_named(verdict, scope.ranges, files) for verdict in verdicts[:FINDINGS_MAX]]
@@ -137,7 +138,7 @@ def _report(scope: Scope, promises: Promises, judged: Judged, files: Files) -> P
         bytes=sum(result.bytes for result in results),
         records_before=sum(result.records_before for result in results),
         torn_bytes=sum(result.torn_bytes for result in results),
-        finding_count=len(findings) + sum(count for count, _ in judged.verdicts),
+        finding_count=count + sum(count for count, _ in judged.verdicts),
         findings=in_order([*findings, *named])[:FINDINGS_MAX],
     )
 

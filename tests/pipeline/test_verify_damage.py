@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from crc32c import crc32c
 
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
@@ -17,14 +16,14 @@ from ottla.pipeline.errors import VerifyFailedError
 from ottla.pipeline.findings import VerifyReport
 from ottla.pipeline.store import Store
 from ottla.pipeline.verify import verify
-from ottla.protocol.batch_builder import build_batch, seal_batch
-from ottla.protocol.records import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_BYTES, Record, RecordBatch
+from ottla.protocol.records import RecordBatch
 from ottla.protocol.records import batches as batches_of
 from ottla.storage import paths
 from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.log import Log
 from support.crash_files import CrashFiles
 from support.make_log import TP, Producer, append, clean, make_log
+from support.planted_damage import Change, changed, garbage, gone, header, recoded, records, twice, value, without
 
 CONFIG = {"cleanup.policy": "compact"}
 NOW_MS = 50_000
@@ -96,18 +95,14 @@ class Disk:
         bases = [name.base_offset for name in names if name and name.kind == paths.LOG and not name.suffix]
         return max(base for base in bases if base <= offset)
 
-    def change(self, offset: int, change: Callable[[RecordBatch], Sequence[bytes]]) -> None:
+    def change(self, offset: int, change: Change) -> None:
         """Put other batches in the place of the one that holds `offset`."""
         path = self.path(self.segment_of(offset))
-        found = bytearray()
-        for each in batches_of(self.read(path)):
-            is_it = each.base_offset <= offset <= each.last_offset
-            for part in change(each) if is_it else [bytes(each.view)]:
-                found += part
+        data = changed(self.read(path), offset, change)
         # The indexes are made anew: what is planted is in the log alone.
         for kind in (paths.INDEX, paths.TIME_INDEX):
             self.files.remove(self.path(self.segment_of(offset), kind))
-        self.write(path, bytes(found))
+        self.write(path, data)
 
     def edit(self, path: str, change: Callable[[bytearray], None]) -> None:
         data = bytearray(self.read(path))
@@ -120,62 +115,6 @@ class Disk:
         alone = scope_alone(store, TP, NOW_MS, CONFIG)
         against = scope_against(store, Store(BEFORE, self.files), TP, NOW_MS, CONFIG)
         return verify([alone], self.files), verify([against], self.files)
-
-
-def header(**fields: int) -> Callable[[RecordBatch], Sequence[bytes]]:
-    """The batch with other header fields, under a right CRC."""
-
-    def change(batch: RecordBatch) -> Sequence[bytes]:
-        known: dict[str, Any] = {
-            name: getattr(batch, name)
-            for name in (
-                *("record_count", "base_offset", "last_offset_delta", "attributes", "base_timestamp"),
-                *("max_timestamp", "producer_id", "producer_epoch", "base_sequence", "partition_leader_epoch"),
-            )
-        }
-        known |= fields
-        made = seal_batch(bytes(batch.view[HEADER_BYTES:]), **known | {"attributes": 0})  # packed already
-        made[ATTRIBUTES_POSITION : ATTRIBUTES_POSITION + 2] = known["attributes"].to_bytes(2)
-        made[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(made[ATTRIBUTES_POSITION:]).to_bytes(4)
-        return [bytes(made)]
-
-    return change
-
-
-def records(
-    change_record: Callable[[Record], Record | None], **fields: Any
-) -> Callable[[RecordBatch], Sequence[bytes]]:
-    """The batch with other records; those that become None are left out."""
-
-    def change(batch: RecordBatch) -> Sequence[bytes]:
-        kept = [changed for each in batch.records() if (changed := change_record(each)) is not None]
-        made = build_batch(
-            [(each.offset, each.timestamp, each.key, each.value, each.headers) for each in kept],
-            base_offset=batch.base_offset,
-            codec=batch.codec,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            base_sequence=batch.base_sequence,
-            transactional=batch.is_transactional,
-            partition_leader_epoch=batch.partition_leader_epoch,
-            last_offset_delta=batch.last_offset_delta,
-            delete_horizon_ms=batch.delete_horizon_ms,
-        )
-        return [bytes(made)]
-
-    return change
-
-
-def without(offset: int) -> Callable[[RecordBatch], Sequence[bytes]]:
-    return records(lambda record: None if record.offset == offset else record)
-
-
-def gone(_: RecordBatch) -> Sequence[bytes]:
-    return []
-
-
-def twice(batch: RecordBatch) -> Sequence[bytes]:
-    return [bytes(batch.view)] * 2
 
 
 def from_before(offset: int) -> Callable[[Disk], None]:
@@ -201,7 +140,7 @@ def from_before(offset: int) -> Callable[[Disk], None]:
     return plant
 
 
-def at(offset: int, change: Callable[[RecordBatch], Sequence[bytes]]) -> Callable[[Disk], None]:
+def at(offset: int, change: Change) -> Callable[[Disk], None]:
     return lambda disk: disk.change(offset, change)
 
 
@@ -228,23 +167,6 @@ class Case(NamedTuple):
     alone: bool = True
     """Whether the log shows it by itself."""
     key: bytes | None = None
-
-
-def value(text: bytes) -> Callable[[Record], Record]:
-    return lambda record: record._replace(value=text)
-
-
-def recoded(batch: RecordBatch) -> Sequence[bytes]:
-    plain = build_batch(
-        [(each.offset, each.timestamp, each.key, each.value, each.headers) for each in batch.records()],
-        base_offset=batch.base_offset,
-        last_offset_delta=batch.last_offset_delta,
-    )
-    return [bytes(plain)]
-
-
-def garbage(batch: RecordBatch) -> Sequence[bytes]:
-    return header()(RecordBatch(bytes(batch.view[:HEADER_BYTES]) + b"\x80" * (batch.size_bytes - HEADER_BYTES)))
 
 
 CASES = (
