@@ -16,7 +16,6 @@ no server vouches for what lies beyond:
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 from collections.abc import Iterator, Mapping
@@ -30,7 +29,7 @@ from ..storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogError, CatalogSta
 from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
 from ..storage.cluster_metadata import read_cluster_metadata
 from ..storage.config import TOPIC_OPTIONS, ConfigError, LogConfig
-from ..storage.files import Files, OsFile, OsFiles
+from ..storage.files import Files
 from ..storage.index import CorruptIndexError
 from ..storage.leader_epochs import LeaderEpochs
 from ..storage.log import Log
@@ -40,36 +39,9 @@ from ..storage.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerState
 from ..storage.replay import load_producers
 from ..storage.segment import LogSegment
 from .errors import CorruptSourceError, SourceChangedError, UsageError
+from .reading_files import ReadingFiles
 
-
-class ReadingFiles(OsFiles):
-    """The operating system's files, none of which can be changed through it."""
-
-    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
-        if create or truncate:
-            self._refuse(path)
-        return OsFile(os.open(path, os.O_RDONLY))
-
-    def rename(self, old: str, new: str) -> None:
-        self._refuse(old)
-
-    def remove(self, path: str) -> None:
-        self._refuse(path)
-
-    def link(self, old: str, new: str) -> None:
-        self._refuse(new)
-
-    def make_dir(self, path: str) -> None:
-        self._refuse(path)
-
-    def remove_dir(self, path: str) -> None:
-        self._refuse(path)
-
-    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
-        self._refuse(path)
-
-    def _refuse(self, path: str) -> None:
-        raise OSError(errno.EROFS, "opened for reading only", path)
+__all__ = ["ReadingFiles", "Store", "StoredLog"]
 
 
 class StoredLog(Log):
