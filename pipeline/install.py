@@ -98,12 +98,11 @@ def install(
         _recover(plan, files, now_ms)
         chosen = choose(pending, max_groups, plan, files)
         for group, state in chosen.items():
-            if state is not GroupState.IN_PLACE:
-                staged = checked_stage(plan, group, files)
-                present = present_sources(plan, group, files)
-                if keep_originals:
-                    link_originals(plan, present, files)
-                _swap(plan, staged, present, files, now_ms)
+            staged = None if state is GroupState.IN_PLACE else checked_stage(plan, group, files)
+            if keep_originals:
+                link_originals(plan, group, state, files)
+            if staged is not None:
+                _swap(plan, staged, present_sources(plan, group, files), files, now_ms)
             mark_installed(plan, group, files, now_ms)
             on_group(group)
         left = tuple(group for group in pending if group not in chosen)

@@ -81,12 +81,11 @@ def install_online(
         pending = pending_groups(plan, files)
         chosen = choose(pending, max_groups, plan, files)
         for group, state in chosen.items():
+            calls.post("pause", held | {"lease_ms": lease_ms})
+            if keep_originals:
+                link_originals(plan, group, state, files)
             if state is not GroupState.IN_PLACE:
-                calls.post("pause", held | {"lease_ms": lease_ms})
-                present = present_sources(plan, group, files)
-                if keep_originals:
-                    link_originals(plan, present, files)
-                calls.post("install", held | _group(plan, group, present, files))
+                calls.post("install", held | _group(plan, group, present_sources(plan, group, files), files))
             mark_installed(plan, group, files, now_ms)
             on_group(group)
     except BaseException:

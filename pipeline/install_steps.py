@@ -17,7 +17,7 @@ from ..storage import paths
 from ..storage.checkpoints import write_atomically
 from ..storage.files import Files
 from ..storage.staged_segment import StagedError, StagedSegment, read_staged, size_and_crc
-from .errors import UsageError
+from .errors import SourceChangedError, UsageError
 from .plan import CompactionPlan
 from .staging import INSTALLED_FILE, PLAN_FILE, check_sources, group_directory, is_installed
 
@@ -111,8 +111,14 @@ def checked_stage(plan: CompactionPlan, group: int, files: Files) -> StagedSegme
     return staged
 
 
-def link_originals(plan: CompactionPlan, numbers: Sequence[int], files: Files) -> None:
-    """Give all files of these sources a second name beside the staging; on disk on return. Again is fine."""
+def link_originals(plan: CompactionPlan, group: int, state: GroupState, files: Files) -> None:
+    """Give all files of a group's sources a second name beside the staging; on disk on return. Again is fine.
+
+    What is in the log already is no original any more, unless compacting has changed nothing about it.
+    """
+    numbers = present_sources(plan, group, files)
+    if state is GroupState.HALF or (state is GroupState.IN_PLACE and not _is_unchanged(plan, group, files)):
+        numbers.remove(plan.groups[group][0])
     directory = originals_directory(plan)
     files.make_dir(directory)
     for number in numbers:
@@ -123,6 +129,14 @@ def link_originals(plan: CompactionPlan, numbers: Sequence[int], files: Files) -
                 files.link(paths.join(plan.directory, name), paths.join(directory, name))
     files.sync_dir(directory)
     files.sync_dir(plan.staging)
+
+
+def _is_unchanged(plan: CompactionPlan, group: int, files: Files) -> bool:
+    try:
+        check_sources(files, plan, plan.groups[group])
+    except SourceChangedError:
+        return False
+    return True
 
 
 def originals_directory(plan: CompactionPlan) -> str:

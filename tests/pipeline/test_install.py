@@ -1,0 +1,277 @@
+"""Installing what was staged, with no server and no JVM: what it leaves, what it refuses, and every way to be killed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.errors import PipelineError, SourceChangedError, StoreLockedError, UsageError
+from ottla.pipeline.install import InstallResult, install
+from ottla.pipeline.install_steps import (
+    GroupState,
+    discard,
+    drop_originals,
+    group_state,
+    originals_directory,
+)
+from ottla.pipeline.local import compact_locally
+from ottla.pipeline.rewrite import finished_group
+from ottla.pipeline.staging import group_directory
+from ottla.storage import paths
+from ottla.storage.catalog import Catalog
+from ottla.storage.checkpoints import OffsetCheckpoint
+from support import crash_files
+from support.compacted_life import DATA_DIR, TP, Broker, check
+from support.crash_files import CrashFiles
+from support.crash_lives import SECOND_MS
+from support.install_lives import INSTALLS, Staged, search, staged
+
+
+@pytest.fixture(scope="module")
+def life() -> Staged:
+    return staged()
+
+
+def run(life: Staged, files: CrashFiles, **options: Any) -> InstallResult:
+    return install(life.plan, files, now_ms=SECOND_MS, **options)
+
+
+def checkpoint_of(files: CrashFiles) -> int | None:
+    return OffsetCheckpoint(files, f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}").read().get(TP)
+
+
+# What it leaves
+
+
+def test_the_staged_files_are_the_logs_and_the_log_means_the_same(life: Staged) -> None:
+    files = life.copy()
+    staged_files = {
+        f"{life.plan.directory}/{path.rpartition('/')[2]}": data
+        for path, data in files.snapshot().items()
+        if path.startswith(life.plan.staging + "/0") and "manifest" not in path
+    }
+    assert run(life, files) == InstallResult((0, 1), ())
+    there = life.segments(files)
+    assert there == staged_files
+    assert checkpoint_of(files) == life.plan.upper_offset
+    check(Broker(files, life.config, SECOND_MS), life.owed, life.history)
+
+
+def test_again_changes_nothing(life: Staged) -> None:
+    files = life.copy()
+    run(life, files)
+    before = files.snapshot()
+    assert run(life, files) == InstallResult((), ())
+    assert files.snapshot() == before
+
+
+def test_compacting_again_after_an_install_does_nothing(life: Staged) -> None:
+    files = life.copy()
+    run(life, files)
+    before = files.snapshot()
+    results = compact_locally(life.plan, source_files=files, files=files)
+    assert [result.group for result in results] == [0, 1]
+    assert files.snapshot() == before
+
+
+def test_in_parts(life: Staged) -> None:
+    """The checkpoint comes with the last part, and a server may serve in between."""
+    files = life.copy()
+    before = checkpoint_of(files)
+    assert run(life, files, max_groups=0) == InstallResult((), (0, 1))
+    assert run(life, files, max_groups=1) == InstallResult((0,), (1,))
+    assert [group_state(life.plan, group, files) for group in (0, 1)] == [GroupState.INSTALLED, GroupState.STAGED]
+    assert checkpoint_of(files) == before
+    between = files.copy()
+    check(Broker(between, life.config, SECOND_MS), life.owed, life.history)
+    assert run(life, files, max_groups=1).is_complete
+    assert checkpoint_of(files) == life.plan.upper_offset
+
+
+def test_later_parts_need_not_be_staged_yet(life: Staged) -> None:
+    files = life.copy()
+    files.remove_dir(group_directory(life.plan, 1))
+    with pytest.raises(UsageError, match=r"groups \[1\] of 2 are not staged"):
+        run(life, files)
+    assert run(life, files, max_groups=1) == InstallResult((0,), (1,))
+
+
+def test_originals_are_kept_until_they_are_dropped(life: Staged) -> None:
+    files = life.copy()
+    before = life.segments(files)
+    run(life, files)
+    kept = originals_directory(life.plan)
+    originals = {
+        path.replace(kept, life.plan.directory): data
+        for path, data in files.snapshot().items()
+        if path.startswith(kept) and not path.endswith(paths.SNAPSHOT)
+    }
+    assert originals == before
+    drop_originals(life.plan, files)
+    assert not files.is_dir(kept)
+    assert finished_group(life.plan, 0, files) is not None
+    discard(life.plan, files)
+    assert not files.is_dir(life.plan.staging)
+    check(Broker(files, life.config, SECOND_MS), life.owed, life.history)
+
+
+def test_originals_need_not_be_kept(life: Staged) -> None:
+    files = life.copy()
+    run(life, files, keep_originals=False)
+    assert not files.is_dir(originals_directory(life.plan))
+
+
+def test_a_checkpoint_is_not_moved_back(life: Staged) -> None:
+    files = life.copy()
+    OffsetCheckpoint(files, f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}").write({TP: 10**6})
+    run(life, files)
+    assert checkpoint_of(files) == 10**6
+
+
+# What it refuses
+
+FIRST, SECOND, LAST = (0, 2, 12)
+"""Bases: the first group's first two, and the second group's."""
+
+
+def append_to(base: int, data: bytes = b"\0") -> Callable[[Staged, CrashFiles], None]:
+    return lambda life, files: files.open(paths.log_path(life.plan.directory, base)).append(data)
+
+
+def overwrite(base: int, at: int) -> Callable[[Staged, CrashFiles], None]:
+    """One byte of a header, which no size tells."""
+
+    def damage(life: Staged, files: CrashFiles) -> None:
+        file = files.open(paths.log_path(life.plan.directory, base))
+        data = bytearray(file.read_at(0, file.size()))
+        data[at] ^= 1
+        file.truncate(0)
+        file.append(data)
+
+    return damage
+
+
+def remove_log(life: Staged, files: CrashFiles) -> None:
+    files.remove(paths.log_path(life.plan.directory, LAST))
+
+
+def set_policy(life: Staged, files: CrashFiles) -> None:
+    catalog = Catalog.load(files, DATA_DIR)
+    assert catalog is not None
+    catalog.set_topic_configs(TP.topic, {"cleanup.policy": "delete"})
+
+
+def damage_stage(name: str) -> Callable[[Staged, CrashFiles], None]:
+    def damage(life: Staged, files: CrashFiles) -> None:
+        files.open(f"{group_directory(life.plan, 0)}/{name}").append(b"\0")
+
+    return damage
+
+
+REFUSED: dict[str, tuple[Callable[[Staged, CrashFiles], None], type[PipelineError], str]] = {
+    "a source grew": (append_to(FIRST), SourceChangedError, r"0{19}0\.log: expected 70 bytes as planned, found 71"),
+    "a later source grew": (append_to(LAST), SourceChangedError, r"12\.log: expected 736 bytes"),
+    "a batch has another CRC": (overwrite(SECOND, 17), SourceChangedError, r"2\.log: expected batch headers of CRC"),
+    "a source is gone": (remove_log, SourceChangedError, r"12\.log: expected a segment of plan .*, found no file"),
+    "the log is gone": (
+        lambda life, files: files.remove_dir(life.plan.directory),
+        SourceChangedError,
+        "expected the log of plan",
+    ),
+    "the topic is not compacted": (set_policy, SourceChangedError, "t: expected cleanup.policy compact as planned"),
+    "a staged log is damaged": (damage_stage(f"{0:020}.log"), UsageError, r"\.log: expected .* run compact again"),
+    "a staged index is damaged": (damage_stage(f"{0:020}.index"), UsageError, r"\.index: expected .* run compact"),
+    "a manifest is damaged": (damage_stage("manifest.json"), UsageError, "expected a manifest, found one that cannot"),
+    "nothing is staged": (
+        lambda life, files: files.remove_dir(group_directory(life.plan, 0)),
+        UsageError,
+        "groups .* are not staged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_as_planned_is_refused_and_nothing_changes(life: Staged, name: str) -> None:
+    spoil, kind, words = REFUSED[name]
+    files = life.copy()
+    spoil(life, files)
+    before = files.snapshot()
+    with pytest.raises(kind, match=words):
+        run(life, files)
+    after = files.snapshot()
+    assert {path: data for path, data in after.items() if not path.endswith(paths.LOCK_FILE)} == {
+        path: data for path, data in before.items() if not path.endswith(paths.LOCK_FILE)
+    }
+
+
+def test_a_directory_that_a_server_holds_is_left_alone(life: Staged) -> None:
+    files = life.copy()
+    lock = files.lock(paths.join(DATA_DIR, paths.LOCK_FILE))
+    with pytest.raises(StoreLockedError, match=r"held by .*: stop that server, or install through it") as raised:
+        run(life, files)
+    assert raised.value.exit_code == 2
+    lock.release()
+    assert run(life, files).is_complete
+
+
+def test_what_the_servers_cleaner_has_done_meanwhile_stays(life: Staged) -> None:
+    files = life.copy()
+    run(life, files, max_groups=1)
+    broker = Broker(files, replace(life.config, segment_bytes=1 << 20), SECOND_MS)
+    broker.clean()
+    broker.manager.close(SECOND_MS)
+    with pytest.raises(SourceChangedError) as raised:
+        run(life, files)
+    assert raised.value.exit_code == 4
+    check(Broker(files.copy(), life.config, SECOND_MS), life.owed, life.history)
+
+
+def test_what_the_servers_cleaner_has_done_alike_counts(life: Staged) -> None:
+    files, undisturbed = life.copy(), life.copy()
+    run(life, undisturbed)
+    broker = Broker(files, life.config, SECOND_MS)
+    broker.clean()
+    broker.manager.close(SECOND_MS)
+    assert run(life, files).is_complete
+    assert life.segments(files) == life.segments(undisturbed)
+
+
+def test_a_disk_that_refuses_anything_is_no_loss(life: Staged) -> None:
+    """An error of any operation; called again on a disk that is well, it goes on."""
+    undisturbed = life.copy()
+    run(life, undisturbed)
+    count = len(undisturbed.operations)
+    for number in range(count):
+        files = life.copy()
+
+        def refuse(
+            operation: str, path: str, added_bytes: int, files: CrashFiles = files, number: int = number
+        ) -> None:
+            if len(files.operations) == number:
+                raise OSError(5, f"{operation} refused", path)
+
+        files.refuse = refuse
+        with pytest.raises(OSError, match="refused"):
+            run(life, files)
+        files.refuse = None
+        assert run(life, files).is_complete
+        assert life.segments(files) == life.segments(undisturbed)
+    assert count > 80
+
+
+# Losses of power
+
+
+@pytest.mark.parametrize("with_server", [True, False], ids=["then a server starts", "then it is called again"])
+@pytest.mark.parametrize("name", INSTALLS)
+def test_power_may_go_before_any_operation(name: str, with_server: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One disk in so many; all of them, and losses in recovery, are in compat/installs."""
+    monkeypatch.setattr(crash_files, "CHANGES_MAX", 6)
+    counts = search(INSTALLS[name](), with_server=with_server, losses=1, thinned_to=40)
+    assert counts.after_one_loss > 20
+    assert not counts.failures

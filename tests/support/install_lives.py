@@ -1,0 +1,135 @@
+"""A compacted partition whose server has stopped, with a plan and its result beside it: what installs are tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ottla.pipeline.install import install
+from ottla.pipeline.local import compact_locally
+from ottla.pipeline.plan import CompactionPlan, make_plan
+from ottla.pipeline.staging import save_plan
+from ottla.pipeline.store import Store
+from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.config import LogConfig
+from ottla.storage.paths import SNAPSHOT
+
+from .compacted_life import DATA_DIR, TOPIC_ID, TP, Broker, CompactedLife, History, Owed, check
+from .crash_files import CrashFiles
+from .crash_lives import (
+    COMPACTED,
+    FIRST_MS,
+    SECOND_MS,
+    Steps,
+    clean,
+    fill,
+    map_that_ends_in_a_batch,
+    stop,
+    supersede_all,
+)
+from .crash_search import Counts, CrashSearch
+from .make_log import SECRET
+
+SEGMENT_BYTES = 900
+"""For grouping: two or three of the segments that lives make go into one group."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A disk on which everything is ready to be installed, and what was ever appended there."""
+
+    files: CrashFiles
+    plan: CompactionPlan
+    history: History
+    config: LogConfig
+
+    @property
+    def owed(self) -> Owed:
+        return Owed(self.history.end, self.history.end, 0)
+
+    def copy(self) -> CrashFiles:
+        return self.files.copy()
+
+    def segments(self, files: CrashFiles) -> dict[str, bytes]:
+        """Path -> bytes of the segments that the plan is about."""
+        upper = f"{self.plan.directory}/{self.plan.upper_offset:020}"
+        return {
+            path: data
+            for path, data in files.snapshot().items()
+            if path.startswith(f"{self.plan.directory}/0") and path < upper and not path.endswith(SNAPSHOT)
+        }
+
+
+def staged(*steps: Steps, segment_bytes: int = SEGMENT_BYTES, clean_stop: bool = True) -> Staged:
+    """Go through a life (`fill` unless told otherwise), stop, plan and compact."""
+    files, history = CrashFiles(), History()
+    files.make_dir(DATA_DIR)
+    entry = TopicEntry(TP.topic, TOPIC_ID, (PartitionEntry((0,), 0),), {"cleanup.policy": "compact"})
+    Catalog.create(files, DATA_DIR, CatalogState("c", {TP.topic: entry}))
+    for number, each in enumerate(steps or (fill,)):
+        CompactedLife(replace(COMPACTED, segment_bytes=1 << 20), FIRST_MS + number, each, history)(files)
+        files.sync_all()
+        files = files.copy()
+    if clean_stop:
+        CompactedLife(replace(COMPACTED, segment_bytes=1 << 20), SECOND_MS, stop, history)(files)
+    config = replace(COMPACTED, segment_bytes=segment_bytes)
+    with Store(DATA_DIR, files).open_log(TP, now_ms=SECOND_MS, config=config) as log:
+        plan = make_plan(log, data_dir=DATA_DIR, checkpoint=log.cleaner_checkpoint, now_ms=SECOND_MS, secret=SECRET)
+    save_plan(files, plan)
+    compact_locally(plan, source_files=files, files=files)
+    files.sync_all()
+    files = files.copy()
+    files.lost_at_most = 2
+    return Staged(files, plan, history, config)
+
+
+INSTALLS: dict[str, Callable[[], Staged]] = {
+    "after a clean stop": staged,
+    "after a crash": lambda: staged(clean_stop=False),
+    "a group whose last segments lose everything": lambda: staged(map_that_ends_in_a_batch, segment_bytes=220),
+    "over segments that were compacted": lambda: staged(fill, clean, supersede_all),
+}
+
+
+def search(
+    life: Staged,
+    *,
+    with_server: bool,
+    losses: int,
+    thinned_to: int = 1,
+    recover_thinned_to: int = 1,
+    later_thinned_to: int = 1,
+) -> Counts:
+    """Lose power before every operation of an install. Then a server starts, or not, and the install is called again.
+
+    The log must mean the same whenever it is opened, and the second install must leave what an undisturbed one leaves.
+    """
+
+    def run(files: CrashFiles) -> None:
+        assert install(life.plan, files, now_ms=SECOND_MS, keep_originals=False).is_complete
+
+    undisturbed = life.copy()
+    run(undisturbed)
+
+    def check_all(broker: Broker, owed: Owed) -> None:
+        again = broker.files.copy()
+        run(again)
+        assert life.segments(again) == life.segments(undisturbed)
+        for each in (Broker(again, life.config, SECOND_MS), broker):
+            check(each, owed, life.history)
+
+    def recover(disk: CrashFiles) -> Broker:
+        if not with_server:
+            run(disk)
+        return Broker(disk, life.config, SECOND_MS)
+
+    found: CrashSearch[Broker, Owed] = CrashSearch(
+        recover=recover,
+        key=Broker.key,
+        check=check_all,
+        losses=losses,
+        thinned_to=thinned_to,
+        recover_thinned_to=recover_thinned_to,
+        later_thinned_to=later_thinned_to,
+    )
+    return found.run(run, life.files, lambda _: life.owed)
