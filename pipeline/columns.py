@@ -1,12 +1,6 @@
 """The records of many batches at once, as columns of numbers.
 
-Each record begins with its length, so within a batch one can only hop from record to record; but all batches of a
-window can hop together: step `i` reads the length of the `i`-th record of every batch in one NumPy operation. Once it
-is known where each record begins, every other field is decoded for all records at once. A window of few batches has too
-few lanes for that, and is hopped through by a plain loop instead.
-
-    lanes   batch 0  |r0|r1  |r2|        steps  0      1      2
-            batch 1  |r0    |r1|r2|             r0 r0  r1 r1  r2 r2
+Once it is known where each record begins (`lanes`), every field is decoded for all records at once.
 
 The columns hold positions and lengths of keys and values, not bytes (`arrow` gathers those). What is decoded here, and
 what is refused, is what `RecordBatch.records` decodes and refuses; besides, offsets must rise within their batch.
@@ -24,18 +18,14 @@ from numpy.typing import NDArray
 from ..protocol.compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
 from ..protocol.errors import CorruptRecordError
 from ..protocol.records import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, RecordBatch
-from ..protocol.varints import read_varint
 from .batch_window import BatchWindow, Bools, Damage, Int64s
+from .lanes import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, hop, must, varints
 
 GROUP_BYTES = 32 << 20
 """Unpacked records that are decoded together; one batch may be larger."""
 
-LANES_MIN = 64
-"""With fewer batches than this a step of all lanes together costs more than a plain loop over their records."""
-
 _RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas and three more lengths: each takes a byte at least."""
-_VARINT_BYTES_MAX, _VARLONG_BYTES_MAX = 5, 10
 _BLANK = np.empty(0, np.int64)
 
 
@@ -148,25 +138,25 @@ def _decode_group(
     if ((counts < 0) | (counts * _RECORD_BYTES_MIN > ends - starts)).any():
         raise CorruptRecordError("more records are announced than there is room for")
     try:
-        body_at, record_end = _hop(data, starts, ends, counts)
+        body_at, record_end = hop(data, starts, ends, counts)
         at = body_at + 1  # record attributes: none are defined
-        timestamp_delta, at = _varints(data, at, _VARLONG_BYTES_MAX)
-        offset_delta, at = _varints(data, at, _VARINT_BYTES_MAX)
-        key_length, key_at = _varints(data, at, _VARINT_BYTES_MAX)
+        timestamp_delta, at = varints(data, at, VARLONG_BYTES_MAX)
+        offset_delta, at = varints(data, at, VARINT_BYTES_MAX)
+        key_length, key_at = varints(data, at, VARINT_BYTES_MAX)
         at = key_at + np.maximum(key_length, 0)
-        _must((at < record_end).all(), "a key leaves no room for a value")
-        value_length, value_at = _varints(data, at, _VARINT_BYTES_MAX)
-        header_counts, at = _varints(data, value_at + np.maximum(value_length, 0), _VARINT_BYTES_MAX)
+        must((at < record_end).all(), "a key leaves no room for a value")
+        value_length, value_at = varints(data, at, VARINT_BYTES_MAX)
+        header_counts, at = varints(data, value_at + np.maximum(value_length, 0), VARINT_BYTES_MAX)
         record_headers, at = _record_headers(data, at, record_end, header_counts)
         # No step goes back, so a field that left its record leaves `at` beyond the record's end.
-        _must((at == record_end).all(), "a record is not as long as its fields")
+        must((at == record_end).all(), "a record is not as long as its fields")
     except IndexError:
         raise CorruptRecordError("a record leaves its batch") from None
     batch = np.repeat(np.arange(len(counts)), counts)
     rises = np.diff(offset_delta, prepend=-1) > 0
     rises[np.flatnonzero(np.diff(batch, prepend=-1))] = True
     last_offset_delta = headers["last_offset_delta"].astype(np.int64)[batch]
-    _must((rises & (offset_delta >= 0) & (offset_delta <= last_offset_delta)).all(), "offsets do not rise")
+    must((rises & (offset_delta >= 0) & (offset_delta <= last_offset_delta)).all(), "offsets do not rise")
     timestamp_ms = headers["base_timestamp"].astype(np.int64)[batch] + timestamp_delta
     append_time = (headers["attributes"] & LOG_APPEND_TIME_BIT != 0)[batch]
     if append_time.any():
@@ -186,65 +176,11 @@ def _decode_group(
     )
 
 
-def _must(holds: bool | np.bool_, what: str) -> None:
-    if not holds:
-        raise CorruptRecordError(what)
-
-
-def _hop(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Where the fields of each record begin, after its length, and where it ends."""
-    total = int(counts.sum())
-    if total == 0:
-        body_at = record_end = _BLANK
-        _must((starts == ends).all(), "bytes in a batch without records")
-    elif total >= LANES_MIN * int(counts.max()):
-        body_at, record_end = _hop_together(data, starts, ends, counts, total)
-    else:
-        body_at, record_end = _hop_alone(data, starts, ends, counts)
-    _must((body_at <= record_end).all(), "a record of negative length")
-    return body_at, record_end
-
-
-def _hop_together(
-    data: NDArray[np.uint8], starts: Int64s, ends: Int64s, counts: Int64s, total: int
-) -> tuple[Int64s, Int64s]:
-    body_at, record_end = np.empty(total, np.int64), np.empty(total, np.int64)
-    # The batches with the most records first: those still hopping are always the first ones.
-    order = np.argsort(-counts, kind="stable")
-    rows = (np.cumsum(counts) - counts)[order]
-    at = starts[order]
-    hopping = np.searchsorted(-counts[order], -np.arange(int(counts.max())), side="left")
-    for step, lanes in enumerate(hopping.tolist()):
-        length, after = _varints(data, at[:lanes], _VARINT_BYTES_MAX)
-        places = rows[:lanes] + step
-        body_at[places] = after
-        after += length
-        record_end[places] = after
-        at[:lanes] = after
-    _must((at == ends[order]).all(), "records do not end where their batch does")
-    return body_at, record_end
-
-
-def _hop_alone(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    body_at: list[int] = []
-    record_end: list[int] = []
-    for start, end, count in zip(starts.tolist(), ends.tolist(), counts.tolist(), strict=True):
-        block, at = data[start:end].tobytes(), 0  # indexing bytes is faster than indexing a view
-        for _ in range(count):
-            byte = block[at]
-            length, at = (byte >> 1 ^ -(byte & 1), at + 1) if byte < 0x80 else read_varint(block, at)
-            body_at.append(start + at)
-            at += length
-            record_end.append(start + at)
-        _must(start + at == end, "records do not end where their batch does")
-    return np.array(body_at, np.int64), np.array(record_end, np.int64)
-
-
 def _record_headers(
     data: NDArray[np.uint8], at: Int64s, record_end: Int64s, counts: Int64s
 ) -> tuple[HeaderColumns, Int64s]:
     """The headers of all records, whose counts were read up to `at`; and where they end."""
-    _must(((counts >= 0) & (counts <= record_end - at)).all() or not counts.any(), "an impossible number of headers")
+    must(((counts >= 0) & (counts <= record_end - at)).all() or not counts.any(), "an impossible number of headers")
     total = int(counts.sum())
     if total == 0:
         return HeaderColumns(counts, _BLANK, _BLANK, _BLANK, _BLANK), at
@@ -256,36 +192,13 @@ def _record_headers(
     at = at.copy()
     for step, lanes in enumerate(hopping.tolist()):
         records, places = order[:lanes], rows[:lanes] + step
-        length, here = _varints(data, at[records], _VARINT_BYTES_MAX)
-        _must((length >= 0).all(), "a record header has no name")
+        length, here = varints(data, at[records], VARINT_BYTES_MAX)
+        must((length >= 0).all(), "a record header has no name")
         name_at[places], name_length[places] = here, length
-        length, here = _varints(data, here + length, _VARINT_BYTES_MAX)
+        length, here = varints(data, here + length, VARINT_BYTES_MAX)
         value_at[places], value_length[places] = here, length
         at[records] = here + np.maximum(length, 0)
     return HeaderColumns(counts, name_at, name_length, value_at, value_length), at
-
-
-def _varints(data: NDArray[np.uint8], at: Int64s, byte_count_max: int) -> tuple[Int64s, Int64s]:
-    """`read_varint` (5 bytes at most) or `read_varlong` (10) at many places: the values, and the positions after them.
-
-    Raises:
-        IndexError: A place lies behind the data.
-    """
-    byte = data[at]
-    raw = (byte & 0x7F).astype(np.uint64)
-    after = at + 1
-    longer = np.flatnonzero(byte >= 0x80)
-    shift = 7
-    while longer.size:
-        _must(shift < 7 * byte_count_max, f"a variable-length integer of more than {byte_count_max} bytes")
-        byte = data[after[longer]]
-        raw[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-        after[longer] += 1
-        longer = longer[byte >= 0x80]
-        shift += 7
-    if byte_count_max == _VARINT_BYTES_MAX and shift == 7 * byte_count_max:
-        raw &= np.uint64(0xFFFF_FFFF)  # bits beyond the width are dropped
-    return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64), after
 
 
 def rows_of(columns: RecordColumns, chosen: Bools) -> RecordColumns:

@@ -14,7 +14,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.pipeline import columns
+from ottla.pipeline import columns, lanes
 from ottla.pipeline.arrow import gather
 from ottla.pipeline.batch_window import BatchWindow, header_damage, window_of, without
 from ottla.protocol.batch_builder import build_batch
@@ -101,7 +101,7 @@ def test_columns_are_the_records(data: bytearray, lanes_min: int) -> None:
     assert window.ends[-1] == len(data)
     assert header_damage(window, -1) == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "LANES_MIN", lanes_min)
+        patch.setattr(lanes, "LANES_MIN", lanes_min)
         assert decoded(window) == expected(data, window)
 
 
@@ -120,7 +120,7 @@ def test_what_the_record_reader_refuses_is_refused(data: bytearray, draw: st.Dat
     window = window_of(memoryview(repaired(data)))
     damage = header_damage(window, -1) or columns.record_damage(window)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "LANES_MIN", lanes_min)
+        patch.setattr(lanes, "LANES_MIN", lanes_min)
         if damage:
             assert damage[0].offset == RecordBatch(data).base_offset
             with pytest.raises(CorruptRecordError):
