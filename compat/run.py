@@ -30,6 +30,7 @@ SUITES = (
     "groups_commits",
     "nodes",
     "cleaner_histories",
+    "spark_histories",
     "crashes",
     "fuzz",
     "apache_kafka.differential",
