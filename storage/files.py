@@ -12,6 +12,8 @@ import errno
 import fcntl
 import os
 import shutil
+import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -255,9 +257,10 @@ class OsLock:
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
+                holder = _holder(self._descriptor)
                 os.close(self._descriptor)
                 if error.errno in (errno.EACCES, errno.EAGAIN):  # POSIX allows either for "taken"
-                    raise DirectoryLockedError(f"{path} is held by another process") from None
+                    raise DirectoryLockedError(f"{path} is held by another process{holder}") from None
                 raise
             _held_lock_paths.add(self._path)
 
@@ -267,6 +270,27 @@ class OsLock:
                 os.close(self._descriptor)
                 self._descriptor = -1
                 _held_lock_paths.discard(self._path)
+
+
+_COMMAND_BYTES_MAX = 160
+_LINUX_FLOCK = struct.Struct("@hhqqi4x")
+"""`struct flock`: type, whence, start, length, process id; other systems order it otherwise."""
+
+
+def _holder(descriptor: int) -> str:
+    """What the system tells of the process that holds a lock file, as ` (PID 123: its command line)`."""
+    if sys.platform != "linux" or struct.calcsize("P") != 8:
+        return ""
+    try:
+        asked = _LINUX_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        pid = _LINUX_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[4]
+        if pid <= 0:  # given back meanwhile, or held from another container or machine
+            return ""
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(_COMMAND_BYTES_MAX).replace(b"\0", b" ").decode(errors="replace")
+    except (OSError, struct.error):
+        return ""
+    return f" (PID {pid}: {' '.join(words.split())})"
 
 
 class OsFiles:

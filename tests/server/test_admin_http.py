@@ -5,16 +5,22 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from crc32c import crc32c
 
 import ottla
 from ottla.server.admin_http import BODY_BYTES_MAX, HEAD_BYTES_MAX, parse_address
+from ottla.server.broker import run_broker
+from ottla.server.cleaning_leases import LEASE_MS_MAX
+from ottla.server.config import static_config
 from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.config import ConfigError, LogConfig
 from ottla.storage.files import OsFiles
@@ -24,21 +30,20 @@ from ottla.storage.staged_segment import MANIFEST_FILE
 from support.batches import batch
 from support.compacting import QUICK, VALUE, alter, consume, create_compacted, let_clean
 from support.conversation import produce
+from support.gated_files import GatedFiles
 from support.raw_client import RawClient
+from support.serve_process import ServeProcess, run
 
 T_0 = TopicPartition("t", 0)
 HERE: dict[str, Any] = {"topic": "t", "partition": 0}
 BATCHES = 6
 
 
-class Served:
-    """A broker with a compacted topic of a few segments, whose cleaner is at rest, and its admin listener."""
+class Calls:
+    """What one asks of an admin listener."""
 
-    def __init__(self, broker: ottla.Broker, client: RawClient, data_dir: Path) -> None:
-        self.broker, self.client, self.data_dir = broker, client, data_dir
-        admin = broker.inner.admin_http
-        assert admin is not None
-        self.address = admin.address
+    def __init__(self, address: str, data_dir: Path) -> None:
+        self.address, self.data_dir = address, data_dir
 
     def ask(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, dict[str, Any]]:
         connection = http.client.HTTPConnection(self.address, timeout=60)
@@ -63,6 +68,16 @@ class Served:
         lease = answer["lease"]
         assert isinstance(lease, str)
         return lease
+
+
+class Served(Calls):
+    """A broker with a compacted topic of a few segments, whose cleaner is at rest, and its admin listener."""
+
+    def __init__(self, broker: ottla.Broker, client: RawClient, data_dir: Path) -> None:
+        admin = broker.inner.admin_http
+        assert admin is not None
+        super().__init__(admin.address, data_dir)
+        self.broker, self.client = broker, client
 
     def offsets(self) -> list[int]:
         return [record.offset for record in consume(self.client, "t")]
@@ -90,7 +105,7 @@ def address(broker: ottla.Broker) -> tuple[str, int]:
 class StagedHere:
     """A segment in the staging folder in the place of the partition's first ones, which keeps the last record of those."""
 
-    def __init__(self, served: Served, segments: int = 3, where: str = "plan/0") -> None:
+    def __init__(self, served: Calls, segments: int = 3, where: str = "plan/0") -> None:
         self.sources = served.status()["segments"][:segments]
         self.directory = Path(staging_root(str(served.data_dir)), where)
         self.directory.mkdir(parents=True)
@@ -354,22 +369,81 @@ def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
     assert status == 422 and "expected the files of segment 0" in answer["error"]
 
 
-def test_a_deletion_waits_for_an_install_and_not_for_the_lease(served: Served) -> None:
-    """What is about to be deleted is not installed into."""
+def test_what_is_about_to_be_deleted_is_not_installed_into(served: Served) -> None:
+    """Whoever deletes a partition pauses it first."""
     lease = served.pause()
     cleaning = served.broker.inner.cleaning
     served.broker.run(cleaning.pause, T_0)
-    assert served.post("install", lease=lease, **StagedHere(served).fields)[0] == 409
+    staged = StagedHere(served)
+    status, answer = served.post("install", lease=lease, **staged.fields)
+    assert (status, answer["error"]) == (409, "t-0 is about to be cut or deleted")
 
     async def resume() -> None:
         cleaning.resume(T_0)
 
     served.broker.run(resume)
-    assert served.post("install", lease=lease, **StagedHere(served, where="plan/1").fields)[0] == 200
+    assert served.post("install", lease=lease, **staged.fields)[0] == 200
+
+
+async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_path: Path) -> None:
+    files = GatedFiles()
+    static = static_config(
+        profile="dev",
+        flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "data")},
+        overrides=QUICK,
+    )
+    async with run_broker(static, files=files, admin="0") as broker:
+
+        def begin() -> StagedHere:
+            host, _, port = broker.bootstrap.rpartition(":")
+            with RawClient(host, int(port)) as client:
+                create_compacted(client, "t", min_cleanable_dirty_ratio=1)
+                for number in range(BATCHES):
+                    produce(client, "t", (f"k{number % 2}", VALUE))
+            return StagedHere(calls)
+
+        assert broker.admin_http is not None
+        calls = Calls(broker.admin_http.address, tmp_path / "data")
+        staged = await trio.to_thread.run_sync(begin)
+        lease = await trio.to_thread.run_sync(calls.pause)
+        found: list[int] = []
+        topic = broker.topics.get("t")
+        assert topic is not None
+
+        async def install() -> None:
+            answer = await trio.to_thread.run_sync(partial(calls.post, "install", lease=lease, **staged.fields))
+            found.append(answer[0])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(install)
+            await files.reached()
+            broker.clock.advance(LEASE_MS_MAX)
+            nursery.start_soon(broker.admin.delete, topic)
+            while broker.cleaning.manager.state_name(T_0) != "being aborted":
+                await trio.lowlevel.checkpoint()
+            assert (tmp_path / "data" / "t-0").exists()
+            files.let_on()
+        assert found == [200]
+        assert not (tmp_path / "data" / "t-0").exists()
+        while broker.cleaning.manager.state_name(T_0) != "not held":
+            await trio.lowlevel.checkpoint()
+
+
+def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
+    with ServeProcess("--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0") as server:
+        code, _ = server.stop()
+    assert code == 0
+    (line,) = [line for line in server.stderr.splitlines() if "ottla.admin" in line]
+    assert "admin HTTP listener on 127.0.0.1:" in line
+
+
+def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
+    refused = run("serve", "--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("must be a loopback address, as it asks nobody who he is\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_h11_is_loaded_only_where_the_listener_is_on() -> None:
-    import subprocess
-
     code = "import sys, ottla\nwith ottla.Broker(): assert 'h11' not in sys.modules\nwith ottla.Broker(admin='0'): assert 'h11' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
