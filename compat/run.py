@@ -32,6 +32,7 @@ SUITES = (
     "cleaner_histories",
     "spark_histories",
     "crashes",
+    "installs",
     "fuzz",
     "apache_kafka.differential",
     "apache_kafka.group_migration",

@@ -60,7 +60,8 @@ def search(name: str, with_server: bool, quick: bool) -> tuple[str, int]:
     from support import crash_files
     from support.install_lives import INSTALLS, search
 
-    crash_files.CHANGES_MAX = 8  # of more operations that are not synced, any two may be missing; eight in all ways
+    # Of more operations that are not synced, any two may be missing; so many in all ways.
+    crash_files.CHANGES_MAX = 6 if quick else 8
     thinned = (
         {"losses": 1, "thinned_to": 24} if quick else {"losses": 2, "recover_thinned_to": 32, "later_thinned_to": 32}
     )
