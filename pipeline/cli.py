@@ -98,9 +98,8 @@ def _plan(commands: Commands) -> None:
 def _compact(commands: Commands) -> None:
     parser = _command(commands, "compact", "compact into a directory beside the data directory")
     _log_options(parser)
-    parser.add_argument(
-        "--install", action="store_true", help="then put the result into the log; the server is stopped"
-    )
+    parser.add_argument("--install", action="store_true", help="then put the result into the log")
+    _admin_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
     parser.add_argument("--resume", action="store_true", help="go on with the pending plan, and with no other")
     parser.add_argument("--max-groups", type=_positive, metavar="N", help="install so many groups of each partition")
@@ -114,8 +113,9 @@ def _compact(commands: Commands) -> None:
 
 
 def _install(commands: Commands) -> None:
-    parser = _command(commands, "install", "put what compact has staged into the log; the server is stopped")
+    parser = _command(commands, "install", "put what compact has staged into the log")
     _log_options(parser, needs_topic=False)
+    _admin_option(parser)
     parser.add_argument("--plan", metavar="ID", help="this one only")
     parser.add_argument("--max-groups", type=_positive, metavar="N", help="so many groups of each plan")
 
@@ -190,6 +190,11 @@ def _log_options(parser: Parser, *, needs_topic: bool = True) -> None:
     )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def _admin_option(parser: Parser) -> None:
+    text = "install through the running server with this admin listener; without it the server must be stopped"
+    parser.add_argument("--admin", metavar="HOST:PORT", help=text)
 
 
 def _name_and_value(text: str) -> tuple[str, str]:

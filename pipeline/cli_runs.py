@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
         say=_quiet if options.quiet else _say,
         now_ms=lambda: time.time_ns() // 1_000_000,
         secret=lambda: secrets.token_bytes(SECRET_BYTES),
+        admin=getattr(options, "admin", None),
     )
     try:
         return RUNS[options.command](job, options)

@@ -17,6 +17,7 @@ from .audit_scope import scope_of_plan
 from .engine import Engine
 from .errors import CorruptSourceError, SourceChangedError, UsageError
 from .install import install, locked
+from .install_online import install_online
 from .install_steps import discard, is_plan_installed, originals_directory
 from .plan import CONFIGS, CompactionPlan, make_plan, staging_root
 from .rewrite import GroupResult, finished_group
@@ -39,6 +40,8 @@ class Job:
     """Takes a line of progress."""
     now_ms: Callable[[], int]
     secret: Callable[[], bytes]
+    admin: str | None = None
+    """HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped."""
 
     def store(self) -> Store:
         return Store(self.data_dir)
@@ -143,7 +146,7 @@ def compact(
     Raises:
         PipelineError: As planning, the stages, `verify` and `install` do. Partitions before are done.
     """
-    if installs:  # before hours of work
+    if installs and job.admin is None:  # before hours of work
         with locked(OsFiles(), job.store().data_dir):
             pass
     found = []
@@ -255,14 +258,15 @@ def find_plan(job: Job, plan_id: str) -> CompactionPlan:
 
 def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results: list[GroupResult]) -> PartitionResult:
     name = f"{plan.topic}-{plan.partition}"
-    done = install(
-        plan,
-        OsFiles(),
-        now_ms=job.now_ms(),
-        max_groups=max_groups,
-        overrides=job.configs,
-        on_group=lambda group: job.say(f"{name}: group {group + 1} of {len(plan.groups)} installed"),
-    )
+
+    def on_group(group: int) -> None:
+        job.say(f"{name}: group {group + 1} of {len(plan.groups)} installed")
+
+    files, now_ms = OsFiles(), job.now_ms()
+    if job.admin is None:
+        done = install(plan, files, now_ms=now_ms, max_groups=max_groups, overrides=job.configs, on_group=on_group)
+    else:
+        done = install_online(plan, job.admin, files, now_ms=now_ms, max_groups=max_groups, on_group=on_group)
     return _result(plan, "installed" if done.is_complete else "partly installed", results)
 
 

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
+import ottla
 from ottla.pipeline.cli import main
 from ottla.pipeline.commands import Job, compact
 from ottla.pipeline.engine import Engine
@@ -137,6 +138,16 @@ def test_a_directory_that_a_server_holds_is_exit_2(shell: Shell) -> None:
         assert "stop that server" in shell("install", exit_code=2)
     finally:
         lock.release()
+
+
+def test_install_through_a_running_server(shell: Shell) -> None:
+    before = copied(shell.data_dir)
+    with ottla.Broker(str(shell.data_dir), overrides={"log.cleaner.enable": "false"}, admin="0") as broker:
+        assert broker.inner.admin_http is not None
+        assert "stop that server" in shell("compact", "--install", exit_code=2)
+        results = shell.json("compact", "--install", "--admin", broker.inner.admin_http.address)["partitions"]
+        assert {each["outcome"] for each in results} == {"installed"}
+    assert shell.json("verify", "--against", str(before))["passed"]
 
 
 def test_damage_is_exit_3_and_names_its_place(shell: Shell) -> None:
