@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from .arrow import COLUMNS, HEADERS_TYPE
 from .errors import UsageError
 from .read_options import MAX_PARTITION_BYTES_DEFAULT
 from .reading import Task, opened
@@ -46,8 +45,6 @@ SCHEMA = pa.schema(
     ]
 )
 """Of a snapshot's files."""
-DDL = ", ".join(f"{name} {COLUMNS[name].spark_type}" for name in SCHEMA.names)
-assert HEADERS_TYPE in DDL
 
 NEWEST = np.dtype([("high", ">u8"), ("low", ">u8"), ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
 NewestRows = NDArray[np.void]
@@ -123,14 +120,28 @@ def chosen(rows: Iterable[NewestRows]) -> Iterator[tuple[int, NDArray[np.int64]]
         yield part, offsets.astype(np.int64)
 
 
-def records_of(task: Task, offsets: NDArray[np.int64], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
-    """These records of a part, in order. Errors as of `newest_of`."""
-    if not len(offsets):
-        return
-    for batch in read_split(task.split, Wanted(schema, task.aborted)):
-        mask = np.isin(batch.column("offset").to_numpy(), offsets)
-        if mask.any():
-            yield batch.filter(pa.array(mask))
+def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: str, *, attempt: str) -> int:
+    """Write these records of a part, in order, into a file of the directory; returns how many they are.
+
+    Of two attempts either file counts: they are equal, and each comes in as a whole.
+
+    Raises:
+        CorruptSourceError: A batch is damaged; no file is left.
+    """
+    path = os.path.join(directory, f"part-{number:05}.parquet")
+    unfinished = os.path.join(directory, f".part-{number:05}.{attempt}")
+    keys = 0
+    try:
+        with pq.ParquetWriter(unfinished, SCHEMA) as writer:
+            for batch in read_split(task.split, Wanted(SCHEMA, task.aborted)):
+                found = batch.filter(pa.array(np.isin(batch.column("offset").to_numpy(), offsets)))
+                writer.write_batch(found)
+                keys += found.num_rows
+        os.replace(unfinished, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.remove(unfinished)
+    return keys
 
 
 def snapshot_locally(
@@ -145,16 +156,7 @@ def snapshot_locally(
     with replacing(out, overwrite=overwrite) as directory:
         tasks = parts_of(store, topic, partition)
         offsets = dict(chosen([newest_of(task, number) for number, task in enumerate(tasks)]))
-        os.makedirs(directory)
-        keys = 0
-        for number, task in enumerate(tasks):
-            if number in offsets:
-                with pq.ParquetWriter(os.path.join(directory, f"part-{number:05}.parquet"), SCHEMA) as writer:
-                    for batch in records_of(task, offsets[number]):
-                        writer.write_batch(batch)
-                        keys += batch.num_rows
-        if not keys:
-            pq.write_table(SCHEMA.empty_table(), os.path.join(directory, "part-00000.parquet"))
+        keys = sum(write_part(tasks[part], part, found, directory, attempt="local") for part, found in offsets.items())
     return result(out, keys, tasks)
 
 
@@ -176,8 +178,11 @@ def replacing(out: str, *, overwrite: bool) -> Iterator[str]:
         raise UsageError(f"{out}: expected a snapshot to take the place of, found something else")
     part = f"{out}.{os.getpid()}.part"
     shutil.rmtree(part, ignore_errors=True)
+    os.makedirs(part)
     try:
         yield part
+        if not os.listdir(part):
+            pq.write_table(SCHEMA.empty_table(), os.path.join(part, "part-00000.parquet"))
         shutil.rmtree(out, ignore_errors=True)
         os.rename(part, out)
     finally:
@@ -185,8 +190,5 @@ def replacing(out: str, *, overwrite: bool) -> Iterator[str]:
 
 
 def _is_snapshot(path: str) -> bool:
-    """Whether there is nothing but Parquet files and what Spark puts beside them."""
-    return os.path.isdir(path) and all(
-        name.endswith((".parquet", ".parquet.crc")) or name.lstrip(".").startswith("_SUCCESS")
-        for name in os.listdir(path)
-    )
+    """Whether there is nothing but Parquet files."""
+    return os.path.isdir(path) and all(name.endswith(".parquet") for name in os.listdir(path))

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
-from .snapshot import DDL, NEWEST, SnapshotResult, chosen, newest_of, parts_of, records_of, replacing, result
+from .snapshot import NEWEST, SnapshotResult, chosen, newest_of, parts_of, replacing, result, write_part
 from .spark_errors import failures_translated
 from .store import Store
 
@@ -18,6 +17,7 @@ Batches = Iterator[pa.RecordBatch]
 
 _BLOBS = pa.schema([("task", pa.int32()), ("data", pa.binary())])
 _BLOBS_DDL = "task int, data binary"
+_KEYS = pa.schema([("count", pa.int64())])
 
 
 def snapshot(
@@ -44,9 +44,6 @@ def snapshot(
     with replacing(out, overwrite=overwrite) as directory:
         tasks = parts_of(Store(data_dir), topic, partition)
         count = max(1, len(tasks), spark.sparkContext.defaultParallelism) if buckets is None else buckets
-        columns = StructType.fromDDL(DDL)
-        assert isinstance(columns, StructType)
-        schema = to_arrow_schema(columns, timezone="UTC")
 
         def find(batches: Batches) -> Batches:
             for batch in batches:
@@ -68,15 +65,18 @@ def snapshot(
             for batch in batches:
                 for part, data in zip(*batch.columns, strict=True):
                     offsets.setdefault(part.as_py(), []).append(np.frombuffer(data.as_py(), np.int64))
+            context = TaskContext.get()
+            assert context is not None
             for part, found in sorted(offsets.items()):
-                yield from records_of(tasks[part], np.sort(np.concatenate(found)), schema)
+                attempt = str(context.taskAttemptId())
+                keys = write_part(tasks[part], part, np.sort(np.concatenate(found)), directory, attempt=attempt)
+                yield pa.RecordBatch.from_arrays([pa.array([keys])], schema=_KEYS)
 
         parts = spark.range(0, len(tasks), 1, max(1, len(tasks)))
         blobs = parts.mapInArrow(find, _BLOBS_DDL).repartitionById(count, "task")
         picked = blobs.mapInArrow(choose, _BLOBS_DDL).repartitionById(max(1, len(tasks)), "task")
         with failures_translated():
-            picked.mapInArrow(write, DDL).write.parquet(directory)
-            keys = spark.read.parquet(directory).count()
+            keys = sum(row[0] for row in picked.mapInArrow(write, "count bigint").collect())
     return result(out, keys, tasks)
 
 
