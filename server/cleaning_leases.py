@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from ..protocol.errors import KafkaError
+from ..protocol.errors import CorruptRecordError, KafkaError
 from ..storage import paths
 from ..storage.flush import Flush
 from ..storage.index import CorruptIndexError
@@ -195,11 +196,21 @@ class CleaningLeases:
 
     async def _swap(self, log: Log, old: Sequence[LogSegment], directory: str, manifest_crc: int) -> LogSegment:
         now_ms = self._broker.clock.now_ms()
+        following = log.segments.higher(old[-1].base_offset)
+        assert following is not None  # those that go are closed
+        work = partial(
+            _bring_in,
+            log,
+            old,
+            directory,
+            manifest_crc,
+            end_offset=following.base_offset,
+            unsynced=log.begin_flush_of_sealed(),
+            now_ms=now_ms,
+        )
         try:
-            new = await trio.to_thread.run_sync(
-                _bring_in, log, old, directory, manifest_crc, log.begin_flush_of_sealed(), now_ms
-            )
-        except (StagedError, CorruptIndexError) as error:
+            new = await trio.to_thread.run_sync(work)
+        except (StagedError, CorruptIndexError, CorruptRecordError) as error:
             raise LeaseError(422, str(error)) from error
         except OSError as error:
             raise LeaseError(500, f"{directory} cannot be brought in: {error}") from error
@@ -239,7 +250,14 @@ def _staged_directory(log: Log, staged: str) -> str:
 
 
 def _bring_in(
-    log: Log, old: Sequence[LogSegment], directory: str, manifest_crc: int, unsynced: Flush | None, now_ms: int
+    log: Log,
+    old: Sequence[LogSegment],
+    directory: str,
+    manifest_crc: int,
+    *,
+    end_offset: int,
+    unsynced: Flush | None,
+    now_ms: int,
 ) -> LogSegment:
     """Check what is staged, every byte, and link it into the log's directory; in a worker thread."""
     staged = read_staged(log.files, directory, manifest_crc=manifest_crc)
@@ -252,17 +270,19 @@ def _bring_in(
     if unsynced is not None:
         unsynced.sync()
     try:
-        return _linked(log, staged, now_ms)
+        return _linked(log, staged, end_offset, now_ms)
     except BaseException:
         for kind in paths.SEGMENT_KINDS:
             log.files.remove(paths.segment_path(log.directory, staged.base_offset, kind, paths.CLEANED))
         raise
 
 
-def _linked(log: Log, staged: StagedSegment, now_ms: int) -> LogSegment:
+def _linked(log: Log, staged: StagedSegment, end_offset: int, now_ms: int) -> LogSegment:
     new = staged.link_into(log.files, log.directory, log.config, now_ms)
     try:
         new.sanity_check()
+        if (found := new.next_offset()) > end_offset:
+            raise StagedError(f"{staged.directory}: expected offsets below {end_offset}, found {found - 1}")
     except BaseException:
         new.log_file.close()
         raise

@@ -103,13 +103,12 @@ def address(broker: ottla.Broker) -> tuple[str, int]:
 
 
 class StagedHere:
-    """A segment in the staging folder in the place of the partition's first ones, which keeps the last record of those."""
+    """A segment in the staging folder in the place of the partition's first ones, which keeps one record of those."""
 
-    def __init__(self, served: Calls, segments: int = 3, where: str = "plan/0") -> None:
+    def __init__(self, served: Calls, segments: int = 3, where: str = "plan/0", last_offset: int = 2) -> None:
         self.sources = served.status()["segments"][:segments]
         self.directory = Path(staging_root(str(served.data_dir)), where)
         self.directory.mkdir(parents=True)
-        last_offset = segments - 1
         made = batch((f"k{last_offset % 2}", VALUE), base_offset=last_offset)
         segment = LogSegment.create(OsFiles(), str(self.directory), 0, LogConfig(), 0)
         segment.append(made, last_offset=last_offset, max_timestamp_ms=1_000, max_timestamp_offset=last_offset)
@@ -311,6 +310,26 @@ def test_a_staged_segment_takes_the_place_of_its_sources(served: Served) -> None
     served.broker.start()
     with RawClient(*address(served.broker)) as client:
         assert [record.offset for record in consume(client, "t")] == [2, 3, 4, 5, 6]
+
+
+def test_a_swap_that_a_crash_has_left_half_done_is_done_again(served: Served) -> None:
+    """The new segment is in place, those of its sources that lie behind its last offset are there, too."""
+    staged = StagedHere(served, last_offset=0)
+    lease = served.pause()
+    assert served.post("install", lease=lease, **staged.fields | {"sources": staged.sources[:1]})[0] == 200
+    half = served.status()["segments"]
+    assert [base_offset for base_offset, _ in half[:4]] == [0, 1, 2, 3]
+    assert served.post("install", lease=lease, **staged.fields | {"sources": half[:3]})[0] == 200
+    assert [base_offset for base_offset, _ in served.status()["segments"][:2]] == [0, 3]
+    assert served.offsets() == [0, 3, 4, 5]
+
+
+def test_a_segment_that_reaches_into_the_next_is_not_installed(served: Served) -> None:
+    staged = StagedHere(served)
+    fields = staged.fields | {"sources": staged.sources[:2]}
+    status, answer = served.post("install", lease=served.pause(), **fields)
+    assert status == 422 and "expected offsets below 2, found 2" in answer["error"]
+    assert served.offsets() == list(range(BATCHES))
 
 
 def test_clean_is_only_what_is_closed(served: Served) -> None:
