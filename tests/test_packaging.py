@@ -51,8 +51,11 @@ def test_type_checkers_see_every_floor_through_a_link() -> None:
     assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["ottla"] and (ROOT / "py.typed").exists()
 
 
-def test_the_console_command_is_the_one_of_the_server() -> None:
-    assert PROJECT["project"]["scripts"] == {"ottla": "ottla.server.cli:main"}
+def test_the_console_commands_are_those_of_the_server_and_the_pipeline() -> None:
+    assert PROJECT["project"]["scripts"] == {
+        "ottla": "ottla.server.cli:main",
+        "ottla-spark": "ottla.pipeline.cli:main",
+    }
     done = subprocess.run(
         [sys.executable, "-m", "ottla.server", "--version"], capture_output=True, text=True, check=True
     )
