@@ -15,7 +15,7 @@ from ..storage import paths
 from ..storage.config import LogConfig
 from ..storage.files import Files
 from ..storage.paths import OFFSET_MAX, TopicPartition
-from .errors import CorruptSourceError, UsageError
+from .errors import CorruptSourceError, UsageError, VerifyFailedError
 from .findings import Finding
 from .install_steps import originals_directory
 from .log_view import Cursor, SegmentRef, segments_in
@@ -89,8 +89,12 @@ def scope_against(
 
     Raises:
         UsageError: The copy has no such log.
+        VerifyFailedError: Only the copy has one.
     """
-    after, before = _segments(store, tp), _segments(originals, tp)
+    before = _segments(originals, tp)
+    if not store.files.is_dir(store.directory_of(tp)):
+        raise VerifyFailedError(f"{store.directory_of(tp)}: expected a log, as in {originals.data_dir}, found none")
+    after = _segments(store, tp)
     config = store.config_of(tp.topic, overrides)
     log_start_offset = max(_log_start(store, tp), _log_start(originals, tp), before[0].base_offset)
     if config.is_delete:

@@ -21,6 +21,7 @@ from .commands import Job
 from .engine import Engine
 from .errors import UsageError
 from .install_steps import drop_originals, is_plan_installed
+from .job_results import PartitionResult, as_json
 from .reading import opened
 from .snapshot import MAX_PART_BYTES
 from .split_reader import Wanted, read_split
@@ -80,9 +81,9 @@ def _install(job: Job, options: argparse.Namespace) -> int:
     return _print_results(commands.install_plans(job, plan_id=options.plan, max_groups=options.max_groups), options)
 
 
-def _print_results(results: list[commands.PartitionResult], options: argparse.Namespace) -> int:
+def _print_results(results: list[PartitionResult], options: argparse.Namespace) -> int:
     if options.json:
-        _print_json(commands.as_json(results))
+        _print_json(as_json(results))
     else:
         for each in results:
             print(each)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..storage.files import OsFiles
@@ -19,6 +19,7 @@ from .errors import CorruptSourceError, SourceChangedError, UsageError
 from .install import install, locked
 from .install_online import install_online
 from .install_steps import discard, is_plan_installed, originals_directory
+from .job_results import PartitionResult, group_line, result_of
 from .plan import CONFIGS, CompactionPlan, make_plan, staging_root
 from .rewrite import GroupResult, finished_group
 from .staging import check_sources, is_installed, pending_plans, save_plan
@@ -48,37 +49,6 @@ class Job:
 
     def partitions(self) -> list[TopicPartition]:
         return self.store().topic_partitions(self.topic, self.partition)
-
-
-@dataclass(kw_only=True)
-class PartitionResult:
-    """What a command did about one partition."""
-
-    topic: str
-    partition: int
-    outcome: str
-    """`nothing to do`, `planned`, `would be compacted`, `staged`, `installed`, `partly installed`, or `skipped`."""
-    plan_id: str = ""
-    reason: str = ""
-    """Why it was skipped."""
-    groups: int = 0
-    segments: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_written: int = 0
-    removed: dict[str, int] = field(default_factory=dict)
-    """Records that went, or would, by reason."""
-
-    def __str__(self) -> str:
-        text = f"{self.topic}-{self.partition}: {self.outcome}"
-        if self.plan_id:
-            text += f": plan {self.plan_id}, {self.segments} segments in {self.groups} groups, {self.bytes_read} bytes"
-        if self.removed:
-            gone = ", ".join(f"{count} {reason}" for reason, count in self.removed.items() if count)
-            text += f" -> {self.bytes_written}, {self.records_read} records -> {self.records_written}"
-            text += f" (gone: {gone})" if gone else ""
-        return text + (f": {self.reason}" if self.reason else "")
 
 
 def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False) -> CompactionPlan:
@@ -122,7 +92,7 @@ def plan(job: Job) -> list[PartitionResult]:
     for tp in job.partitions():
         made = plan_partition(job, tp)
         _save(made)
-        found.append(_result(made, "planned"))
+        found.append(result_of(made, "planned"))
     return found
 
 
@@ -177,19 +147,19 @@ def _compact_one(
     files = OsFiles()
     made = plan_partition(job, tp, resume=resume)
     if not made.sources:
-        return _result(made, "nothing to do")
+        return result_of(made, "nothing to do")
     is_new = _save(made)
-    results = job.engine.compact(made, lambda result: job.say(_line(made, result)))
+    results = job.engine.compact(made, lambda result: job.say(group_line(made, result)))
     if dry_run:
         if is_new:
             discard(made, files)
             with suppress(OSError):  # other plans are there
                 os.rmdir(staging_root(made.data_dir))
-        return _result(made, "would be compacted", results)
+        return result_of(made, "would be compacted", results)
     if verifies and not any(is_installed(files, made, group) for group in range(len(made.groups))):
         job.engine.verify([scope_of_plan(made, files)], f"plan {made.plan_id}").check()
     if not installs:
-        return _result(made, "staged", results)
+        return result_of(made, "staged", results)
     return _install_one(job, made, max_groups, results)
 
 
@@ -267,7 +237,7 @@ def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results
         done = install(plan, files, now_ms=now_ms, max_groups=max_groups, overrides=job.configs, on_group=on_group)
     else:
         done = install_online(plan, job.admin, files, now_ms=now_ms, max_groups=max_groups, on_group=on_group)
-    return _result(plan, "installed" if done.is_complete else "partly installed", results)
+    return result_of(plan, "installed" if done.is_complete else "partly installed", results)
 
 
 def _save(plan: CompactionPlan) -> bool:
@@ -278,37 +248,3 @@ def _save(plan: CompactionPlan) -> bool:
         return False
     save_plan(OsFiles(), plan)
     return True
-
-
-def _result(plan: CompactionPlan, outcome: str, results: list[GroupResult] | None = None) -> PartitionResult:
-    made = PartitionResult(
-        topic=plan.topic,
-        partition=plan.partition,
-        outcome=outcome if plan.sources else "nothing to do",
-        plan_id=plan.plan_id if plan.sources else "",
-        groups=len(plan.groups),
-        segments=len(plan.sources),
-        bytes_read=plan.size_bytes,
-        records_read=plan.record_count,
-    )
-    for result in results or ():
-        made.bytes_written += result.bytes_written
-        for reason, count in result.removed.items():
-            made.removed[reason] = made.removed.get(reason, 0) + count
-    if results:
-        made.records_read = sum(result.records_read for result in results)
-        made.records_written = sum(result.records_written for result in results)
-    return made
-
-
-def _line(plan: CompactionPlan, result: GroupResult) -> str:
-    return (
-        f"{plan.topic}-{plan.partition}: group {result.group + 1} of {len(plan.groups)}:"
-        f" {len(result.source_base_offsets)} segments, {result.bytes_read} bytes -> {result.bytes_written},"
-        f" {result.records_read} records -> {result.records_written}"
-    )
-
-
-def as_json(results: list[PartitionResult]) -> dict[str, Any]:
-    """One object for all partitions."""
-    return {"partitions": [asdict(each) for each in results]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -178,6 +179,12 @@ def test_what_verify_finds_is_exit_5(shell: Shell, capsys: pytest.CaptureFixture
     assert {"a batch has the CRC of its bytes", "a key's newest record is kept"} == {
         each["rule"] for each in report["partitions"][0]["findings"]
     }
+
+
+def test_a_lost_partition_is_exit_5(shell: Shell) -> None:
+    before = copied(shell.data_dir)
+    shutil.rmtree(shell.data_dir / f"{TOPIC}-1")
+    assert f"{TOPIC}-1: expected a log, as in {before}, found none" in shell("verify", "--against", before, exit_code=5)
 
 
 def test_damaged_originals_are_exit_3(shell: Shell) -> None:

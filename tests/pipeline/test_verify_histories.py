@@ -20,7 +20,7 @@ from support.compaction_pair import DATA_DIR, CompactionPair
 from support.crash_files import CrashFiles
 from support.make_log import TP
 
-HISTORIES = 60
+HISTORIES = 30
 BEFORE_DIR = "/before"
 
 
