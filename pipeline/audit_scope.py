@@ -20,7 +20,8 @@ from .findings import Finding
 from .install_steps import originals_directory
 from .log_view import Cursor, SegmentRef, segments_in
 from .plan import CompactionPlan
-from .range_audit import Promises, Range, RangeResult
+from .promises import Promises, Range
+from .range_audit import RangeResult
 from .staging import group_directory
 from .store import Store
 from .txn_audit import Rows, fold

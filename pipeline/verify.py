@@ -20,7 +20,8 @@ from .audit_scope import Scope, TxnSource
 from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
 from .key_audit import LEFT, NO_KEYS, Verdict, from_bytes, judge, merge, split
 from .log_view import record_key
-from .range_audit import Promises, Range, RangeResult, audit_range
+from .promises import Promises, Range
+from .range_audit import RangeResult, audit_range
 from .txn_audit import ROWS, Rows, transactional_rows
 
 if TYPE_CHECKING:

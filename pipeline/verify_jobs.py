@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..storage.files import Files
 from .audit_scope import TxnSource
 from .findings import ROW_DDL, VerifyReport
-from .range_audit import Promises, Range
+from .promises import Promises, Range
 from .spark_errors import failures_translated
 from .txn_audit import Rows
 from .verify import Judged, judge_blobs, marks_from, marks_of, range_blobs
