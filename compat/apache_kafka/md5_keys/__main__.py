@@ -30,7 +30,8 @@ CLEANER = {"log.cleaner.backoff.ms": "100"}
 TIMESTAMP_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 PRODUCE, PRODUCE_VERSION = 0, 7  # 7 is the first that takes zstd; its body is that of version 3
-UNKNOWN_TOPIC_OR_PARTITION = 3
+NOT_LED_YET = (3, 6)
+"""UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
 LAYOUTS = ("one batch", "segments")
 
 Write = tuple[bytes, bytes]
@@ -103,7 +104,7 @@ def write(broker: BrokerProcess, topic: str, codec: str, batches: list[list[Writ
             deadline = time.monotonic() + 10
             while code := produce_result(connection.request(PRODUCE, PRODUCE_VERSION, body), topic)[0]:
                 # Apache Kafka tells of a new topic before its leader knows of it.
-                assert code == UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < deadline, f"{topic}: error {code}"
+                assert code in NOT_LED_YET and time.monotonic() < deadline, f"{topic}: error {code}"
                 time.sleep(0.05)
 
 
