@@ -54,6 +54,8 @@ class Job:
 def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False) -> CompactionPlan:
     """The pending plan, if its segments and the topic's configs are still the same; else a new one, which is not saved.
 
+    A pending plan whose segments have changed, and of which nothing is installed, is discarded.
+
     Args:
         resume: Only the pending plan will do, if there is one.
 
@@ -71,6 +73,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False) -> Com
         try:
             check_sources(files, pending)
         except SourceChangedError:
+            discard(pending, files)  # nobody can go on with it
             continue
         if all(pending.config[name] == getattr(config, name) for name in CONFIGS):
             return pending

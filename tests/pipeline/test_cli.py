@@ -131,6 +131,15 @@ def test_segments_that_changed_since_the_plan_are_exit_4(shell: Shell) -> None:
     assert f"{shell.data_dir / FIRST_LOG}: expected " in refusal and " bytes" in refusal
 
 
+def test_a_plan_that_nobody_can_go_on_with_makes_place_for_another(shell: Shell) -> None:
+    (planned,) = shell.json("plan", "--partition", 0)["partitions"]
+    for path in (shell.data_dir / FIRST_LOG).parent.glob(f"{0:020}.*"):
+        path.unlink()  # retention
+    (made,) = shell.json("compact", "--partition", 0)["partitions"]
+    assert (made["outcome"], made["segments"]) == ("staged", 1)
+    assert [each["plan_id"] for each in shell.json("status")["plans"]] == [made["plan_id"]] != [planned["plan_id"]]
+
+
 def test_a_directory_that_a_server_holds_is_exit_2(shell: Shell) -> None:
     lock = OsFiles().lock(str(shell.data_dir / paths.LOCK_FILE))
     try:
