@@ -24,6 +24,7 @@ SUITES = (
     "aiokafka.suite",
     "confluent",
     "librdkafka",
+    "apache_kafka.suite",
     "clients_groups",
     "exactly_once",
     "group_chaos",
@@ -39,7 +40,6 @@ SUITES = (
     "apache_kafka.transactions",
     "apache_kafka.consumer_groups",
     "apache_kafka",
-    "apache_kafka.suite",
     "apache_kafka.md5_keys",
     "apache_kafka.bad_batches",
     "wheel",
@@ -51,6 +51,8 @@ SUITES = (
     "bench.latency",
 )
 QUICK_LIMIT_S, NIGHTLY_LIMIT_S = 240, 3 * 3600
+QUICK_START_LIMIT_S = 480
+"""No slice begins later, so that the slices of all suites end within ten minutes on a slow machine too."""
 LOGS = Path(__file__).parents[1] / "build" / "compat"
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
 
@@ -76,9 +78,13 @@ def main(argv: list[str] | None = None) -> int:
         suites, quick = tuple(parsed.what), parsed.quick
         if unknown := [suite for suite in suites if suite not in SUITES]:
             parser.error(f"no such suite: {', '.join(unknown)}")
-    outcomes = []
+    outcomes: list[Outcome] = []
+    began_s = time.monotonic()
     for suite in suites:
-        outcomes.append(run(suite, quick=quick))
+        if parsed.what == ["quick"] and time.monotonic() - began_s > QUICK_START_LIMIT_S:
+            outcomes.append(Outcome(suite, "not run: needs more time; make nightly has it", 0, 0, 1, 0.0))
+        else:
+            outcomes.append(run(suite, quick=quick))
         print(line(outcomes[-1]), flush=True)
     print_table(outcomes)
     return 1 if any(outcome.failed for outcome in outcomes) else 0

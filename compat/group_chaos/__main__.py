@@ -21,7 +21,7 @@ from .ownership import Ownership
 from .worker import HEARTBEAT_MS, SESSION_MS
 
 PARTITIONS = 60
-SECONDS, QUICK_SECONDS = 120, 20
+SECONDS, QUICK_SECONDS = 120, 8
 WORKERS, QUICK_WORKERS = 10, 4
 CONSUMERS_A_WORKER = 5
 CLIENTS = {"classic": ("confluent-kafka", "kafka-python"), "consumer": ("confluent-kafka",)}

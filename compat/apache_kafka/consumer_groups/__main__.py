@@ -29,7 +29,7 @@ from .asking import (
     Topic,
 )
 
-LIVES, LIVES_QUICK = 100, 15
+LIVES, LIVES_QUICK = 100, 4
 STEPS = 60
 OVERRIDES = {
     "group.consumer.assignors": "range,uniform",
