@@ -40,6 +40,8 @@ LOG_OVERHEAD_BYTES = 12
 MAGIC = 2
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
+ATTRIBUTES_LOW_BYTE_POSITION = ATTRIBUTES_POSITION + 1
+"""Codec and flags; one byte tells of a batch on its way in what there is to tell."""
 COUNT_POSITION = 57
 
 CODEC_MASK = 0x07

@@ -6,11 +6,12 @@ after, so the tables never hold what a restart would not find again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
 from ...protocol.wire import ZERO_UUID
 from ..coordination.store import Pair, RecordStore
 from .classic import ClassicProtocol
@@ -30,7 +31,7 @@ class TopicCommit(NamedTuple):
 
     topic: str
     topic_id: bytes
-    partitions: Sequence[OffsetCommitRequestPartition]
+    partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition]
 
 
 class Fetched(NamedTuple):
@@ -47,6 +48,63 @@ def is_metadata_too_large(metadata: str, limit: int) -> bool:
         return True
     # One character has two units at most.
     return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) > 2 * limit
+
+
+class Prepared(NamedTuple):
+    """A commit that may be written: its records, what they say, and what was left out."""
+
+    records: list[Pair]
+    accepted: list[tuple[Place, CommittedOffset]]
+    """One for each record; `record_offset` is the record's number."""
+    refused: dict[Place, ErrorCode]
+
+    def written_at(self, base_offset: int) -> Iterator[tuple[Place, CommittedOffset]]:
+        """What is committed where, once the first record stands at `base_offset`."""
+        for place, committed in self.accepted:
+            yield place, committed._replace(record_offset=base_offset + committed.record_offset)
+
+
+def prepare(
+    group_id: str,
+    topics: Sequence[TopicCommit],
+    check: PartitionCheck | None,
+    *,
+    now_ms: int,
+    expire_ms: int,
+    keeps_topic_ids: bool,
+    metadata_max: int,
+) -> Prepared:
+    """Make the records of a commit, plain or in a transaction; OFFSET_METADATA_TOO_LARGE refuses a partition alone.
+
+    Args:
+        expire_ms: When the client wants it forgotten; -1 if it says nothing.
+        metadata_max: `offset.metadata.max.bytes`, in UTF-16 units.
+
+    Raises:
+        KafkaError: From `check`.
+    """
+    prepared = Prepared([], [], {})
+    for topic, topic_id, partitions in topics:
+        for partition in partitions:
+            place = topic, partition.partition_index
+            metadata = partition.committed_metadata or ""
+            if is_metadata_too_large(metadata, metadata_max):
+                prepared.refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            if check is not None:
+                check(topic_id, partition.partition_index)
+            committed = CommittedOffset(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                metadata,
+                now_ms,
+                expire_ms,
+                topic_id if keeps_topic_ids else ZERO_UUID,
+                len(prepared.records),
+            )
+            prepared.records.append((offset_key(group_id, *place), offset_value(committed)))
+            prepared.accepted.append((place, committed))
+    return prepared
 
 
 class Commits:
@@ -73,41 +131,24 @@ class Commits:
             KafkaError: The group does not allow it (`Group.check_commit`), does not exist (ILLEGAL_GENERATION, later
                 GROUP_ID_NOT_FOUND), or the partition cannot be written. Nothing is committed then.
         """
-        group_id = request.group_id
         check, new_group = self._check_commit(shard, request, version, now_ms)
-        expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-        refused: dict[Place, ErrorCode] = {}
-        records: list[Pair] = []
-        accepted: list[tuple[Place, CommittedOffset]] = []
-        for topic, topic_id, partitions in topics:
-            for partition in partitions:
-                place = topic, partition.partition_index
-                metadata = partition.committed_metadata or ""
-                if is_metadata_too_large(metadata, self._settings.offset_metadata_max_bytes):
-                    refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                    continue
-                if check is not None:
-                    check(topic_id, partition.partition_index)
-                committed = CommittedOffset(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    metadata,
-                    now_ms,
-                    expire_ms,
-                    topic_id,
-                    len(records),
-                )
-                records.append((offset_key(group_id, *place), offset_value(committed)))
-                accepted.append((place, committed))
-        if records:
-            base_offset = self._store.append(shard.partition, records, now_ms)
+        prepared = prepare(
+            request.group_id,
+            topics,
+            check,
+            now_ms=now_ms,
+            expire_ms=-1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms,
+            keeps_topic_ids=True,
+            metadata_max=self._settings.offset_metadata_max_bytes,
+        )
+        if prepared.records:
+            base_offset = self._store.append(shard.partition, prepared.records, now_ms)
             # A simple group comes into being with its first commit, not with the attempt.
             if new_group is not None:
-                shard.groups[group_id] = new_group
-            for place, committed in accepted:
-                in_log = committed._replace(record_offset=base_offset + committed.record_offset)
-                shard.offsets.put(group_id, place, in_log)
-        return refused
+                shard.groups[request.group_id] = new_group
+            for place, committed in prepared.written_at(base_offset):
+                shard.offsets.put(request.group_id, place, committed)
+        return prepared.refused
 
     def _check_commit(
         self, shard: Shard, request: OffsetCommitRequest, version: int, now_ms: int

@@ -43,7 +43,7 @@ from .rebalance import refuse
 from .records import group_key, group_value
 from .settings import GroupSettings
 from .shard import Shard
-from .txn_commits import TxnCommits, TxnTopicCommit
+from .txn_commits import TxnCommits
 
 log = logging.getLogger("ottla.groups")
 
@@ -210,7 +210,7 @@ class GroupCoordinator(Coordinator[Shard]):
         return self._commits.fetch_all(self.shard_of(group_id), group_id, stable=stable)
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, version: int, topics: Sequence[TxnTopicCommit], now_ms: int
+        self, request: TxnOffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Commit offsets as part of a transaction (`TxnCommits.commit`)."""
         return self._txn_commits.commit(self._group_shard(request.group_id), request, version, topics, now_ms)

@@ -19,6 +19,7 @@ from functools import partial
 
 import trio
 
+from ...protocol.compression import Codec
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.produce import (
@@ -31,7 +32,7 @@ from ...protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ...protocol.records import HEADER_BYTES
+from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
 from ...storage.log import Log
 from ...storage.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
 from ...storage.validation import CheckedBatch
@@ -52,10 +53,6 @@ LOG_START_UNTOLD = (
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-
-# Position and bits of the attributes in a batch's header (record batch, magic 2).
-ATTRIBUTES_LOW_BYTE = 22
-CODEC_MASK, ZSTD = 0x07, 4
 
 
 async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
@@ -124,8 +121,8 @@ def _check_attributes(records: memoryview, version: int) -> None:
     """Refuse what the batch's attributes say and this request must not carry; looks at one byte."""
     if len(records) < HEADER_BYTES:
         return  # The log says what is wrong with it.
-    attributes = records[ATTRIBUTES_LOW_BYTE]
-    if attributes & CODEC_MASK == ZSTD and version < ZSTD_SINCE:
+    attributes = records[ATTRIBUTES_LOW_BYTE_POSITION]
+    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce {ZSTD_SINCE} or newer, this is version {version}",

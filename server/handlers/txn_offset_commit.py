@@ -22,8 +22,8 @@ from ...protocol.messages.txn_offset_commit import (
 from ...storage.paths import TopicPartition
 from ..connection import Context
 from ..coordination.store import Producer
+from ..groups.commits import TopicCommit
 from ..groups.offsets import Place
-from ..groups.txn_commits import TxnTopicCommit
 from ..internal_topics import OFFSETS_TOPIC
 from ..transactions.verification import Verification, ability_of
 
@@ -46,7 +46,7 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
             count = len(topic.partitions)
             partitions = [one for one in asked.partitions if 0 <= one.partition_index < count]
             if partitions:
-                commits.append(TxnTopicCommit(topic.name, topic.id, partitions))
+                commits.append(TopicCommit(topic.name, topic.id, partitions))
     existing = {(topic.topic, one.partition_index) for topic in commits for one in topic.partitions}
     error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE:
@@ -74,7 +74,7 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
 
 
 async def _commit(
-    ctx: Context, body: TxnOffsetCommitRequest, version: int, commits: list[TxnTopicCommit]
+    ctx: Context, body: TxnOffsetCommitRequest, version: int, commits: list[TopicCommit]
 ) -> tuple[ErrorCode, dict[Place, ErrorCode]]:
     broker = ctx.broker
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.messages.produce import ProduceRequest
-from ...protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
+from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
 from ...storage.paths import TopicPartition
 from ..coordination.store import Producer
 from .verification import NOT_NOW, Ability, UnverifiedError, Verification, ability_of
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _TOPIC_IDS_SINCE = 13
 _ABORTABLE_SINCE = 11
 _ADDING_SINCE = 12
-
-_ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 
 
 class TransactionalWrites:
@@ -108,7 +106,7 @@ def _transactional_batch(records: object) -> RecordBatch | None:
     """The header of the first batch in `records` if it belongs to a transaction. The log says what is wrong with it."""
     if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:
         return None
-    if not records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+    if not records[ATTRIBUTES_LOW_BYTE_POSITION] & TRANSACTIONAL_BIT:
         return None  # Nearly every batch: one byte tells.
     try:
         batch = RecordBatch(records)

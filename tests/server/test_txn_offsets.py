@@ -19,8 +19,8 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.protocol.wire import ZERO_UUID
+from ottla.server.groups.commits import TopicCommit
 from ottla.server.groups.offsets import Place
-from ottla.server.groups.txn_commits import TxnTopicCommit
 from ottla.storage.files import OsFiles
 from ottla.storage.paths import TopicPartition
 from ottla.storage.txn_markers import build_marker
@@ -61,7 +61,7 @@ def commit(
         group_instance_id=instance,
     )
     topics = [
-        TxnTopicCommit(
+        TopicCommit(
             topic,
             groups.topics.id_of(topic) or TOPIC_IDS[topic],
             [
