@@ -7,6 +7,7 @@ plan       what one plan has staged, or has installed, beside the segments that 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -101,9 +102,10 @@ def scope_against(
     if config.is_delete:
         log_start_offset = max(log_start_offset, after[0].base_offset)  # retention takes whole segments
     ranges = []
+    bases, ends = [each.base_offset for each in before], [each.end_offset for each in before]
     for number, segment in enumerate(after):
         from_offset = segment.base_offset if number else min(segment.base_offset, before[0].base_offset)
-        own = [each for each in before if each.base_offset < segment.end_offset and each.end_offset > from_offset]
+        own = before[bisect_right(ends, from_offset) : bisect_left(bases, segment.end_offset)]
         ranges.append(Range(segment, from_offset, tuple(own)))
     promises = _promises(store, tp, config, now_ms, log_start_offset=log_start_offset)
     return Scope(

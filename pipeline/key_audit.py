@@ -1,8 +1,11 @@
 """What becomes of each key, over all segments: one row a key and range, merged by hash, judged where all are together.
 
-    a range's records      one row for each of its keys: the newest offset, whether that one is still there, …
+    a range's records      a row for each of its keys: the newest offset, whether that one is still there, …
+                           (given out ROWS_AT_ONCE at a time, so a key of a large range may have several)
     exchange               rows by bucket of the key's hash (BLAKE2b, 128 bits: nobody makes two keys collide)
     a bucket's rows        merged to one row a key, and judged
+
+Memory: 57 bytes a row; merging takes about 250 bytes for each row that is merged.
 
 A key keeps its promise if its newest record is there, or was a tombstone that might go; and if, of the compacted part,
 no older record is left beside it.
@@ -40,8 +43,8 @@ KEY_ROW = np.dtype(
 KeyRows = NDArray[np.void]
 NO_KEYS: KeyRows = np.empty(0, KEY_ROW)
 
-MERGE_ROWS = 1 << 20
-"""Rows of a range that are put by until they are merged."""
+ROWS_AT_ONCE = 1 << 19
+"""Rows of a range that are put by until they are merged, and given out if that leaves many."""
 
 LOST_NEWEST = "a key's newest record is kept"
 LOST_CLEAN = "a record goes only for a newer one of the dirty part"
@@ -99,13 +102,21 @@ class KeyTable:
             rows[name][code[chosen][::-1]] = offsets[chosen][::-1]
         self._parts.append(rows)
         self._count += len(rows)
-        if self._count > 2 * MERGE_ROWS:
-            self._parts = [merge(self._parts)]
-            self._count = 0
 
-    def rows(self) -> KeyRows:
-        """One row a key, in order of the hash."""
-        return merge(self._parts)
+    def overflow(self) -> KeyRows:
+        """If there are too many rows, all of them, as `rest`; few keys with many records stay."""
+        if self._count < ROWS_AT_ONCE:
+            return NO_KEYS
+        merged = self.rest()
+        if len(merged) > ROWS_AT_ONCE // 2:
+            return merged
+        self._parts, self._count = [merged], len(merged)
+        return NO_KEYS
+
+    def rest(self) -> KeyRows:
+        """What was added and not given out yet: one row a key, in order of the hash."""
+        parts, self._parts, self._count = self._parts, [], 0
+        return merge(parts)
 
 
 def merge(parts: Iterable[KeyRows]) -> KeyRows:
@@ -133,7 +144,7 @@ def split(rows: KeyRows, buckets: int) -> Iterator[tuple[int, bytes]]:
             yield bucket, rows[cuts[bucket] : cuts[bucket + 1]].tobytes()
 
 
-def from_bytes(data: bytes) -> KeyRows:
+def from_bytes(data: bytes | memoryview) -> KeyRows:
     return np.frombuffer(data, KEY_ROW)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .log_view import SegmentRef
@@ -39,3 +39,11 @@ class Promises:
     """By the markers of both sides."""
     own_transactions: Transactions = NO_TRANSACTIONS
     """By those of the log that is judged."""
+
+    def within(self, of: Range) -> Promises:
+        """The same, with only those aborted transactions that have to do with a range."""
+        return replace(
+            self,
+            transactions=self.transactions.within(of.from_offset, of.segment.end_offset),
+            own_transactions=self.own_transactions.within(of.from_offset, of.segment.end_offset),
+        )

@@ -3,12 +3,13 @@
 Both sides are read side by side, a window of the originals at a time with what is left of its batches. Compaction joins
 no batches and cuts none, so each batch of the result is one of the originals, with the same base offset.
 
-Memory: a few windows of each side, and a row for each key of the range (57 bytes).
+Memory: a few windows of each side with their records, and ROWS_AT_ONCE rows of keys, however large the segment is; and
+40 bytes for each of its batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..storage.files import Files
 from .batch_window import HEADER_FIELDS, BatchWindow, Bools, Int64s
 from .errors import CorruptSourceError
 from .findings import Finding
-from .key_audit import NO_KEYS, KeyRows, KeyTable
+from .key_audit import KeyRows, KeyTable
 from .log_view import Cursor, Report
 from .promises import Promises, Range
 from .record_table import NO_HORIZON, RecordTable, differing, table_of
@@ -32,7 +33,6 @@ class RangeResult:
     finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
     """The first FINDINGS_MAX that were met."""
-    keys: KeyRows = field(default_factory=lambda: NO_KEYS)
     batches: int = 0
     records: int = 0
     bytes: int = 0
@@ -49,13 +49,13 @@ SAME_FIELDS = ("last_offset_delta", "leader_epoch", "producer_id", "producer_epo
 """Of a batch that is left, whatever became of its records."""
 
 
-def audit_range(of: Range, promises: Promises, files: Files) -> RangeResult:
-    """Judge a range.
+def audit_range(of: Range, promises: Promises, files: Files) -> Generator[KeyRows, None, RangeResult]:
+    """Judge a range; yields the rows of its keys, and returns the rest.
 
     Raises:
         CorruptSourceError: The originals are damaged.
     """
-    return _Audit(of, promises, files).run()
+    return (yield from _Audit(of, promises.within(of), files).run())
 
 
 class _Audit:
@@ -67,8 +67,9 @@ class _Audit:
         self._keys = KeyTable(clean_end=promises.clean_end, dirty_from=promises.dirty_from)
         self._places = BatchPlaces()
         self._epoch = -1
+        self._pinned = np.array(sorted(promises.pinned), np.int64)
 
-    def run(self) -> RangeResult:
+    def run(self) -> Generator[KeyRows, None, RangeResult]:
         of, result = self._of, self._result
         after = Cursor(self._files, [of.segment], self._report)
         for segment in of.before:
@@ -78,11 +79,13 @@ class _Audit:
                 inside = window.only((starts >= of.from_offset) & (starts < of.segment.end_offset))
                 if len(inside):
                     self._compare(inside, list(after.below(int(inside.last_offsets[-1]) + 1)), sealed_ms)
+                    yield self._keys.overflow()
         for window in after:
             self._alone([window])
+            yield self._keys.overflow()
         if not of.segment.is_active:
             check_indexes(self._files, of.segment, self._places, self._promises.own_transactions, self._report)
-        result.keys = self._keys.rows()
+        yield self._keys.rest()
         result.batches, result.bytes, result.torn_bytes = after.batches, after.bytes, after.torn_bytes
         return result
 
@@ -208,7 +211,7 @@ class _Audit:
         lost = gone & is_marker & ~self._is_due(horizons, sealed_ms)
         for row in np.flatnonzero(lost).tolist():
             self._gone("markers within their horizon are kept", before, row, "this marker")
-        pinned = np.isin(before.last_offsets, list(self._promises.pinned))
+        pinned = np.isin(before.last_offsets, self._pinned)
         for row in np.flatnonzero(gone & pinned).tolist():
             rule = "the last batch of a producer, and of the compacted part, is kept"
             self._gone(rule, before, row, "this batch, if without records")

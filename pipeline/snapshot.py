@@ -7,7 +7,9 @@
 A key of two partitions has two rows. Only committed data counts, up to the last stable offset; records without a key
 have no row. Every part is read twice, and nothing but 29 bytes for each key of each part is moved between tasks.
 
-Memory of a task: 29 bytes for each key of a part (MAX_PART_BYTES of a log file), or of a bucket; and a few windows.
+Memory of a task, however large the log: to find, a window with its records, and ROWS_AT_ONCE rows; to choose, about 130
+bytes for each of the ROWS_A_BUCKET rows of a bucket, 280 MB; to write, 24 bytes for each key of a part (MAX_PART_BYTES of
+a log file), and a row group.
 """
 
 from __future__ import annotations
@@ -49,6 +51,14 @@ SCHEMA = pa.schema(
 NEWEST = np.dtype([("high", ">u8"), ("low", ">u8"), ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
 NewestRows = NDArray[np.void]
 
+ROWS_AT_ONCE = 1 << 19
+"""Rows of a part that are put by until they are merged, and given out if that leaves many."""
+ROWS_A_BUCKET = 1 << 21
+"""Rows that are chosen from at once, at most, unless records take less than MIN_RECORD_BYTES each in the log."""
+MIN_RECORD_BYTES = 8
+ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1 << 17, 32 << 20
+"""A row group ends with the batch that reaches either."""
+
 _KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("valueSize", pa.int32())])
 
 
@@ -75,13 +85,23 @@ def parts_of(store: Store, topic: str, partition: int | None = None) -> list[Tas
     return found
 
 
-def newest_of(task: Task, number: int) -> NewestRows:
-    """The newest offset of each key of a part, in order of the hash.
+def bucket_count(tasks: Sequence[Task], at_least: int = 1) -> int:
+    """How many buckets keep each to ROWS_A_BUCKET. The result does not depend on it."""
+    rows = sum(
+        min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
+        for split in (task.split for task in tasks)
+    )
+    return max(at_least, -(-rows // ROWS_A_BUCKET))
+
+
+def newest_of(task: Task, number: int) -> Iterator[NewestRows]:
+    """The newest offset of each key of a part, in order of the hash; of many keys ROWS_AT_ONCE or so at a time.
 
     Raises:
         CorruptSourceError: A batch is damaged.
     """
     found: list[NewestRows] = []
+    count = 0
     salt = task.split.of.partition.to_bytes(4)
     for batch in read_split(task.split, Wanted(_KEYS, task.aborted)):
         batch = batch.filter(batch.column("key").is_valid())
@@ -97,7 +117,14 @@ def newest_of(task: Task, number: int) -> NewestRows:
         rows["offset"][code] = batch.column("offset").to_numpy()
         rows["is_deleted"][code] = batch.column("valueSize").is_null().to_numpy(zero_copy_only=False)
         found.append(rows)
-    return newest(found)
+        count += len(rows)
+        if count >= ROWS_AT_ONCE:
+            found = [newest(found)]
+            count = len(found[0])
+            if count > ROWS_AT_ONCE // 2:
+                yield found[0]
+                found, count = [], 0
+    yield newest(found)
 
 
 def newest(rows: Iterable[NewestRows]) -> NewestRows:
@@ -133,10 +160,9 @@ def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: s
     keys = 0
     try:
         with pq.ParquetWriter(unfinished, SCHEMA) as writer:
-            for batch in read_split(task.split, Wanted(SCHEMA, task.aborted)):
-                found = batch.filter(pa.array(np.isin(batch.column("offset").to_numpy(), offsets)))
-                writer.write_batch(found)
-                keys += found.num_rows
+            for group in _row_groups(_chosen_of(task, offsets)):
+                writer.write_table(group)
+                keys += group.num_rows
         os.replace(unfinished, path)
     finally:
         with suppress(FileNotFoundError):
@@ -144,10 +170,31 @@ def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: s
     return keys
 
 
+def _chosen_of(task: Task, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    for batch in read_split(task.split, Wanted(SCHEMA, task.aborted)):
+        if batch.num_rows:
+            own = batch.column("offset").to_numpy()
+            first, end = np.searchsorted(offsets, (own[0], own[-1] + 1))
+            yield batch.filter(pa.array(np.isin(own, offsets[first:end])))
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    group: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        group.append(batch)
+        rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
+        if rows >= ROW_GROUP_ROWS or size_bytes >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(group)
+            group, rows, size_bytes = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(group)
+
+
 def snapshot_locally(
     store: Store, topic: str, out: str, *, partition: int | None = None, overwrite: bool = False
 ) -> SnapshotResult:
-    """Write a snapshot in this process: no Spark, no JVM.
+    """Write a snapshot in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
 
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
@@ -155,7 +202,7 @@ def snapshot_locally(
     """
     with replacing(out, overwrite=overwrite) as directory:
         tasks = parts_of(store, topic, partition)
-        offsets = dict(chosen([newest_of(task, number) for number, task in enumerate(tasks)]))
+        offsets = dict(chosen(rows for number, task in enumerate(tasks) for rows in newest_of(task, number)))
         keys = sum(write_part(tasks[part], part, found, directory, attempt="local") for part, found in offsets.items())
     return result(out, keys, tasks)
 

@@ -9,7 +9,18 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from .snapshot import NEWEST, SnapshotResult, chosen, newest_of, parts_of, replacing, result, write_part
+from .key_audit import split
+from .snapshot import (
+    NEWEST,
+    SnapshotResult,
+    bucket_count,
+    chosen,
+    newest_of,
+    parts_of,
+    replacing,
+    result,
+    write_part,
+)
 from .spark_errors import failures_translated
 from .store import Store
 
@@ -34,7 +45,8 @@ def snapshot(
 
     Args:
         out: A folder that all workers share.
-        buckets: How many parts the keys are chosen in; unless given, as many as there are parts, or the cluster runs tasks.
+        buckets: How many parts the keys are chosen in; unless given, as many as the cluster runs tasks at once, and
+            enough that none has more than `snapshot.ROWS_A_BUCKET` rows.
 
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
@@ -43,17 +55,15 @@ def snapshot(
     """
     with replacing(out, overwrite=overwrite) as directory:
         tasks = parts_of(Store(data_dir), topic, partition)
-        count = max(1, len(tasks), spark.sparkContext.defaultParallelism) if buckets is None else buckets
+        count = bucket_count(tasks, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
 
         def find(batches: Batches) -> Batches:
             for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    rows = newest_of(tasks[number], number)
-                    bucket_of = (rows["high"].astype(np.uint64) >> np.uint64(32)) * np.uint64(count) >> np.uint64(32)
-                    cuts = np.searchsorted(bucket_of, np.arange(count + 1, dtype=np.uint64))
-                    for bucket in range(count):
-                        if cuts[bucket] < cuts[bucket + 1]:
-                            yield _blob(bucket, rows[cuts[bucket] : cuts[bucket + 1]].tobytes())
+                for rows in (
+                    rows for number in batch.column(0).to_pylist() for rows in newest_of(tasks[number], number)
+                ):
+                    for bucket, data in split(rows, count):
+                        yield _blob(bucket, data)
 
         def choose(batches: Batches) -> Batches:
             rows = [np.frombuffer(data.as_py(), NEWEST) for batch in batches for data in batch.column(1)]

@@ -52,14 +52,42 @@ class Transactions(NamedTuple):
         """Those that may have data at these offsets."""
         return [span for span in self.aborted if span.first_offset < end_offset and span.end_offset > first_offset]
 
+    def within(self, first_offset: int, end_offset: int) -> Transactions:
+        """What has to do with these offsets: transactions that have data there or end there, and markers there."""
+        return Transactions(
+            tuple(span for span in self.aborted if span.first_offset < end_offset and span.end_offset >= first_offset),
+            tuple(span for span in self.unmarked if span.first_offset < end_offset),
+            frozenset(marker for marker in self.abort_markers if first_offset <= marker[1] < end_offset),
+        )
+
 
 NO_TRANSACTIONS = Transactions()
 
 
-def transactional_rows(files: Files, segment: SegmentRef) -> Rows:
-    """The transactional batches of a segment. Damage ends it silently: whoever checks the segment will say so."""
-    parts = [_of_window(window) for window in Cursor(files, [segment], lambda _: None, checks_crc=False)]
-    return np.concatenate([NO_ROWS, *parts])
+class Marks(NamedTuple):
+    """What the batch headers of a segment say."""
+
+    rows: Rows
+    """Its transactional batches."""
+    record_count: int
+
+    def to_bytes(self) -> bytes:
+        return self.record_count.to_bytes(8) + self.rows.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Marks:
+        return cls(np.frombuffer(data, ROWS, offset=8), int.from_bytes(data[:8]))
+
+
+def marks_of(files: Files, segment: SegmentRef) -> Marks:
+    """Look a segment through. Damage ends it silently: whoever checks the segment will say so."""
+    parts, record_count = [NO_ROWS], 0
+    for window in Cursor(files, [segment], lambda _: None, checks_crc=False):
+        parts.append(_of_window(window))
+        # A count that is no count must not seem large.
+        counts = np.clip(window.column("record_count"), 0, window.column("last_offset_delta") + 1)
+        record_count += int(counts.sum())
+    return Marks(np.concatenate(parts), record_count)
 
 
 def fold(rows: Iterable[Rows]) -> Transactions:

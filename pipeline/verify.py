@@ -1,12 +1,15 @@
 """Does a log hold what compaction promises? By itself, or beside what it was made from.
 
     scope     which segments are judged, and what is promised of them                    driver
-    marks     the transactional batches of every segment                                 a task a segment
+    marks     the transactional batches of every segment, and how many records it has    a task a segment
     ranges    batches, indexes, records; and a row for each key                          a task a segment
     keys      the rows of one bucket of hashes, merged and judged                        a task a bucket
 
 `verify` does this in this process, `verify_on` as jobs of a Spark session. What they find is the same; neither uses any
 of the code that compacts.
+
+Memory of a task, however large the log: of a range what `range_audit` says, of a bucket that of merging ROWS_A_BUCKET
+rows (`key_audit`): 260 MB. On the driver 25 bytes for each transactional batch.
 """
 
 from __future__ import annotations
@@ -16,19 +19,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..storage.files import Files
-from .audit_scope import Scope, TxnSource
+from .audit_scope import Scope
 from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
-from .key_audit import LEFT, NO_KEYS, Verdict, from_bytes, judge, merge, split
+from .key_audit import LEFT, Verdict, from_bytes, judge, merge, split
 from .log_view import record_key
 from .promises import Promises, Range
 from .range_audit import RangeResult, audit_range
-from .txn_audit import ROWS, Rows, transactional_rows
+from .txn_audit import Marks, marks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS_A_BUCKET = 1 << 20
-"""Rows of keys that one task judges, about."""
+"""Rows of keys that one task judges, at most, where every record has a key of its own."""
 
 
 class Judged(NamedTuple):
@@ -42,19 +45,17 @@ class Judged(NamedTuple):
 def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone") -> VerifyReport:
     """Judge in this process, one range after the other.
 
-    Memory: a row of 57 bytes for each key of a partition.
+    Memory: 57 bytes for each key of each range of a partition, besides what a task of `verify_on` takes.
 
     Raises:
         CorruptSourceError: The originals are damaged.
     """
     partitions = []
     for scope in scopes:
-        rows = [transactional_rows(files, source.segment) for source in scope.txn_sources]
-        promises = scope.with_transactions(rows)
-        results = [audit_range(each, promises, files) for each in scope.ranges]
-        keys = merge([result.keys for result in results])
-        verdict = judge(keys, dirty_from=promises.dirty_from, at_most=FINDINGS_MAX)
-        partitions.append(_report(scope, promises, Judged(results, [verdict]), files))
+        marks = [marks_of(files, source.segment) for source in scope.txn_sources]
+        promises = scope.with_transactions([each.rows for each in marks])
+        judged = _judge_here(scope.ranges, promises, files, bucket_count(marks))
+        partitions.append(_report(scope, promises, judged, files))
     return VerifyReport(mode=mode, partitions=partitions)
 
 
@@ -65,8 +66,8 @@ def verify_on(
 
     Args:
         files: The operating system's; workers read the same paths.
-        buckets: How many parts the keys are judged in; unless given, as many as the cluster runs tasks at once, and one
-            more for each 256 MiB of log.
+        buckets: How many parts the keys are judged in; unless given, as many as the cluster runs tasks at once, and
+            enough that none has more than ROWS_A_BUCKET rows.
 
     Raises:
         CorruptSourceError: The originals are damaged.
@@ -76,13 +77,9 @@ def verify_on(
 
     partitions = []
     for scope in scopes:
-        rows = read_marks(spark, scope.txn_sources, files)
-        promises = scope.with_transactions(rows)
-        if buckets is None:
-            size_bytes = sum(files.size(each.segment.log_path) for each in scope.ranges)
-            parts = max(spark.sparkContext.defaultParallelism, size_bytes >> 28)
-        else:
-            parts = buckets
+        marks = read_marks(spark, scope.txn_sources, files)
+        promises = scope.with_transactions([each.rows for each in marks])
+        parts = bucket_count(marks, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
         judged = judge_ranges(spark, scope.ranges, promises, files, parts)
         partitions.append(_report(scope, promises, judged, files))
     return VerifyReport(mode=mode, partitions=partitions)
@@ -90,19 +87,23 @@ def verify_on(
 
 def range_blobs(of: Range, promises: Promises, files: Files, buckets: int, number: int) -> Iterator[tuple[int, bytes]]:
     """(bucket, blob) of a range: the rows of its keys, and with one of them, pickled, what else was found."""
-    result = audit_range(of, promises, files)
-    keys, result.keys = result.keys, NO_KEYS
-    yield number % buckets, b"\0" + pickle.dumps((number, result))
-    for bucket, data in split(keys, buckets):
-        yield bucket, b"\1" + data
+    audit = audit_range(of, promises, files)
+    while True:
+        try:
+            keys = next(audit)
+        except StopIteration as done:
+            yield number % buckets, b"\0" + pickle.dumps((number, done.value))
+            return
+        for bucket, data in split(keys, buckets):
+            yield bucket, b"\1" + data
 
 
 def judge_blobs(blobs: Iterable[tuple[int, bytes]], promises: Promises) -> Iterator[bytes]:
     """Of the blobs of some buckets, of each of which all are here: pickled results of ranges, and verdicts."""
-    rows: dict[int, list[bytes]] = {}
+    rows: dict[int, list[memoryview]] = {}
     for bucket, data in blobs:
         if data[0]:
-            rows.setdefault(bucket, []).append(data[1:])
+            rows.setdefault(bucket, []).append(memoryview(data)[1:])
         else:
             yield data[1:]
     while rows:
@@ -111,16 +112,26 @@ def judge_blobs(blobs: Iterable[tuple[int, bytes]], promises: Promises) -> Itera
         yield pickle.dumps((-1, judge(keys, dirty_from=promises.dirty_from, at_most=FINDINGS_MAX)))
 
 
-def marks_of(source: TxnSource, files: Files) -> bytes:
-    """As `transactional_rows`, as bytes."""
-    return transactional_rows(files, source.segment).tobytes()
+def bucket_count(marks: Iterable[Marks], at_least: int = 1) -> int:
+    """How many buckets keep each to ROWS_A_BUCKET. What is found does not depend on it."""
+    return max(at_least, -(-sum(each.record_count for each in marks) // ROWS_A_BUCKET))
 
 
-def marks_from(data: bytes) -> Rows:
-    """The reverse of `marks_of`."""
-    import numpy as np
+def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, buckets: int) -> Judged:
+    blobs = (blob for number, of in enumerate(ranges) for blob in range_blobs(of, promises, files, buckets, number))
+    return judged_of(judge_blobs(blobs, promises), len(ranges))
 
-    return np.frombuffer(data, ROWS)
+
+def judged_of(found: Iterable[bytes], ranges: int) -> Judged:
+    """What `judge_blobs` has given, of so many ranges."""
+    results: dict[int, RangeResult] = {}
+    verdicts = []
+    for number, result in map(pickle.loads, found):
+        if number >= 0:
+            results[number] = result
+        else:
+            verdicts.append(result)
+    return Judged([results[number] for number in range(ranges)], verdicts)
 
 
 def _report(scope: Scope, promises: Promises, judged: Judged, files: Files) -> PartitionReport:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -13,8 +12,8 @@ from .audit_scope import TxnSource
 from .findings import ROW_DDL, VerifyReport
 from .promises import Promises, Range
 from .spark_errors import failures_translated
-from .txn_audit import Rows
-from .verify import Judged, judge_blobs, marks_from, marks_of, range_blobs
+from .txn_audit import Marks, marks_of
+from .verify import Judged, judge_blobs, judged_of, range_blobs
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -23,18 +22,18 @@ _BLOBS_DDL = "bucket int, data binary"
 _DATA = pa.schema([("data", pa.binary())])
 
 
-def read_marks(spark: SparkSession, sources: Sequence[TxnSource], files: Files) -> list[Rows]:
-    """The transactional batches of each of these segments."""
+def read_marks(spark: SparkSession, sources: Sequence[TxnSource], files: Files) -> list[Marks]:
+    """The marks of each of these segments."""
 
     def task(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _blob(number, marks_of(sources[number], files))
+                yield _blob(number, marks_of(files, sources[number].segment).to_bytes())
 
     segments = spark.range(0, len(sources), 1, max(1, len(sources)))
     with failures_translated():
         rows = segments.mapInArrow(task, _BLOBS_DDL).collect()
-    return [marks_from(bytes(row.data)) for row in sorted(rows, key=lambda row: row.bucket)]
+    return [Marks.from_bytes(bytes(row.data)) for row in sorted(rows, key=lambda row: row.bucket)]
 
 
 def judge_ranges(
@@ -60,9 +59,7 @@ def judge_ranges(
     blobs = work.mapInArrow(scan, _BLOBS_DDL).repartitionById(buckets, "bucket")
     with failures_translated():
         rows = blobs.mapInArrow(merge, "data binary").collect()
-    found = [pickle.loads(bytes(row.data)) for row in rows]
-    results = {number: result for number, result in found if number >= 0}
-    return Judged([results[number] for number in range(len(ranges))], [each for number, each in found if number < 0])
+    return judged_of((bytes(row.data) for row in rows), len(ranges))
 
 
 def _blob(bucket: int, data: bytes) -> pa.RecordBatch:
