@@ -22,7 +22,6 @@ this plan, and no harm.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from ..storage.files import DirectoryLockedError, Files
 from ..storage.segment import LogSegment
 from ..storage.staged_segment import StagedSegment
 from ..storage.swap import finish_swaps, swap_files
-from .errors import SourceChangedError, StoreLockedError, UsageError
+from .errors import SourceChangedError, StoreLockedError
 from .install_steps import (
     GroupState,
     checked_stage,
@@ -42,6 +41,7 @@ from .install_steps import (
     link_originals,
     mark_installed,
     mark_plan_installed,
+    on_one_file_system,
     pending_groups,
     present_sources,
 )
@@ -157,15 +157,8 @@ def _swap(plan: CompactionPlan, staged: StagedSegment, numbers: Sequence[int], f
     old = [LogSegment.open(files, plan.directory, base, plan.log_config, now_ms) for base in bases]
     opened = list(old)
     try:
-        try:
+        with on_one_file_system(plan):
             new = staged.link_into(files, plan.directory, plan.log_config, now_ms)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            raise UsageError(
-                f"{staged.directory}: expected the file system of {plan.directory}, found another one;"
-                " a data directory that is itself a mount point cannot be installed into"
-            ) from error
         opened.append(new)
         swap_files(files, plan.directory, [new], old)
     finally:

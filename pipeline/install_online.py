@@ -1,8 +1,8 @@
 """What `compact` has staged takes the place of its sources in a server that runs: the server itself does the swaps.
 
-    pause      a lease keeps the server's own cleaner off the partition, while appends and reads go on
+    pause      a lease, renewed while this runs, keeps the server's own cleaner off; appends and reads go on
     check      as offline: the segments of all groups that are not in the log yet are those that were planned
-    for each group: the lease is renewed, originals are linked, the server is told to install, the group is marked
+    for each group: the lease is looked at, originals are linked, the server is told to install, the group is marked
     resume     with the offset up to which the log is clean now; also where something fails, without that
 
 The server's admin listener has to be on (`ottla serve --admin PORT`); it is on this machine, as data and staging are.
@@ -10,16 +10,14 @@ The server's admin listener has to be on (`ottla serve --admin PORT`); it is on 
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
-from contextlib import suppress
 from typing import Any
 
 from ..storage import paths
 from ..storage.files import Files
 from ..storage.staged_segment import MANIFEST_FILE, size_and_crc
-from .errors import PipelineError, SourceChangedError, StoreLockedError, UsageError
+from .admin_client import AdminClient
+from .errors import UsageError
 from .install import InstallResult, OnGroup
 from .install_steps import (
     GroupState,
@@ -34,15 +32,8 @@ from .install_steps import (
 from .plan import CompactionPlan
 from .staging import group_directory
 
-LEASE_MS = 600_000
-TIMEOUT_S = 600
-"""For one answer: the server reads all that is staged of a group, and waits for the disk."""
-
-_ERRORS: dict[tuple[str, int], type[PipelineError]] = {
-    ("pause", 409): StoreLockedError,
-    ("install", 409): SourceChangedError,
-    ("install", 404): SourceChangedError,
-}
+LEASE_MS = 60_000
+"""So long after a driver died the server's cleaner goes on, and so does an install that is called again."""
 
 
 def install_online(
@@ -60,7 +51,7 @@ def install_online(
 
     Args:
         admin: HOST:PORT of the server's admin listener.
-        lease_ms: How long the server waits for the next call before its own cleaner goes on.
+        lease_ms: How long after this process has died the server's own cleaner goes on.
 
     Raises:
         StoreLockedError: Somebody else installs there.
@@ -73,11 +64,10 @@ def install_online(
         return InstallResult((), ())
     calls = AdminClient(admin)
     tp = {"topic": plan.topic, "partition": plan.partition}
-    found = calls.get("status", tp)
-    if os.path.realpath(found["data_dir"]) != os.path.realpath(plan.data_dir):
-        raise UsageError(f"{admin}: expected the server of {plan.data_dir}, found that of {found['data_dir']}")
-    held = tp | {"lease": calls.post("pause", tp | {"lease_ms": lease_ms})["lease"]}
-    try:
+    data_dir = str(calls.get("status", tp).get("data_dir"))
+    if os.path.realpath(data_dir) != os.path.realpath(plan.data_dir):
+        raise UsageError(f"{admin}: expected the server of {plan.data_dir}, found that of {data_dir}")
+    with calls.paused(tp, lease_ms) as held:
         pending = pending_groups(plan, files)
         chosen = choose(pending, max_groups, plan, files)
         for group, state in chosen.items():
@@ -88,12 +78,8 @@ def install_online(
                 calls.post("install", held | _group(plan, group, present_sources(plan, group, files), files))
             mark_installed(plan, group, files, now_ms)
             on_group(group)
-    except BaseException:
-        with suppress(PipelineError):
-            calls.post("resume", held)
-        raise
-    left = tuple(group for group in pending if group not in chosen)
-    calls.post("resume", held if left else held | {"clean_up_to": plan.upper_offset})
+        left = tuple(group for group in pending if group not in chosen)
+        calls.post("resume", held if left else held | {"clean_up_to": plan.upper_offset})
     if not left:
         mark_plan_installed(plan, files, now_ms)
     return InstallResult(tuple(chosen), left)
@@ -107,41 +93,3 @@ def _group(plan: CompactionPlan, group: int, present: list[int], files: Files) -
         "staged": directory,
         "manifest_crc": size_and_crc(files, paths.join(directory, MANIFEST_FILE))[1],
     }
-
-
-class AdminClient:
-    """Calls of a server's admin listener, each on a connection of its own."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def get(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a question. Errors as `post`."""
-        query = "&".join(f"{name}={value}" for name, value in fields.items())  # of topics: nothing to escape
-        return self._ask(name, "GET", f"/v1/cleaning/{name}?{query}", None)
-
-    def post(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a call.
-
-        Raises:
-            UsageError: Nobody answers there.
-            PipelineError: It was refused; which one says `_ERRORS`.
-        """
-        return self._ask(name, "POST", f"/v1/cleaning/{name}", json.dumps(fields))
-
-    def _ask(self, name: str, method: str, target: str, body: str | None) -> dict[str, Any]:
-        try:
-            connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
-            try:
-                connection.request(method, target, body, {"Content-Type": "application/json"} if body else {})
-                response = connection.getresponse()
-                answer = json.loads(response.read())
-            finally:
-                connection.close()
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise UsageError(f"{self._address}: expected a server's admin listener, found: {error!r}") from error
-        if response.status != 200:
-            kind = _ERRORS.get((name, response.status), UsageError if response.status < 500 else PipelineError)
-            raise kind(f"{self._address}: {answer.get('error')}")
-        assert isinstance(answer, dict)
-        return answer

@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import errno
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
 
 from ..storage import paths
@@ -19,7 +20,7 @@ from ..storage.files import Files
 from ..storage.staged_segment import StagedError, StagedSegment, read_staged, size_and_crc
 from .errors import SourceChangedError, UsageError
 from .plan import CompactionPlan
-from .staging import INSTALLED_FILE, PLAN_FILE, check_sources, group_directory, is_installed
+from .staging import INSTALLED_FILE, PLAN_FILE, check_sources, group_directory, is_installed, other_file_system
 
 ORIGINALS = "originals"
 
@@ -125,10 +126,25 @@ def link_originals(plan: CompactionPlan, group: int, state: GroupState, files: F
         base_offset = plan.sources[number].base_offset
         for kind in (*paths.SEGMENT_KINDS, paths.SNAPSHOT):
             name = paths.segment_file_name(base_offset, kind)
-            with suppress(FileNotFoundError, FileExistsError):  # no such file; linked before a crash
+            with suppress(FileNotFoundError, FileExistsError), on_one_file_system(plan):  # none; linked before a crash
                 files.link(paths.join(plan.directory, name), paths.join(directory, name))
     files.sync_dir(directory)
     files.sync_dir(plan.staging)
+
+
+@contextmanager
+def on_one_file_system(plan: CompactionPlan) -> Iterator[None]:
+    """What is done in here makes hard links between a plan's staging and its log.
+
+    Raises:
+        UsageError: In the place of an OSError EXDEV.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise other_file_system(plan) from error
 
 
 def _is_unchanged(plan: CompactionPlan, group: int, files: Files) -> bool:

@@ -6,11 +6,12 @@
         00000000000000000000/               a finished group, see `rewrite`; with a file `installed` once it is in the log
         originals/                          hard links to the files that groups have replaced, see `install`
 
-Everything here lies on the data directory's file system, so that installing is renaming.
+Everything here lies on the data directory's file system, so that installing makes hard links and copies nothing.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 
 from ..storage import paths
@@ -29,10 +30,12 @@ def save_plan(files: Files, plan: CompactionPlan) -> None:
     """Put the plan into its staging directory, on disk on return.
 
     Raises:
+        UsageError: What lies beside the data directory is on another file system. Nothing is left.
         FileExistsError: It is there.
         OSError: The disk refused.
     """
     root = staging_root(plan.data_dir)
+    _check_links(files, plan)
     files.make_dir(plan.staging)
     path = paths.join(plan.staging, PLAN_FILE)
     file = files.open(path + paths.TEMPORARY, create=True, truncate=True)
@@ -47,6 +50,31 @@ def save_plan(files: Files, plan: CompactionPlan) -> None:
         files.remove(path + paths.TEMPORARY)
     for directory in (plan.staging, root, paths.parent(root)):
         files.sync_dir(directory)
+
+
+def _check_links(files: Files, plan: CompactionPlan) -> None:
+    """Try what installing will do: only that finds the mount points within one file system, too."""
+    root = staging_root(plan.data_dir)
+    probe = paths.join(root, f"{plan.plan_id}{paths.TEMPORARY}")
+    files.make_dir(root)
+    for source in plan.sources[:1]:
+        try:
+            files.link(paths.log_path(plan.directory, source.base_offset), probe)
+        except OSError as error:  # any other one is for whoever installs, who may be another user
+            if error.errno == errno.EXDEV:
+                if not files.list(root):
+                    files.remove_dir(root)
+                raise other_file_system(plan) from error
+        finally:
+            files.remove(probe)
+
+
+def other_file_system(plan: CompactionPlan) -> UsageError:
+    """The refusal of a data directory that installing cannot make hard links into."""
+    return UsageError(
+        f"{staging_root(plan.data_dir)}: expected the file system of {plan.directory}, found another one: a data"
+        " directory that is itself a mount point, or a link to another disk, cannot be compacted; one below it can"
+    )
 
 
 def load_plan(files: Files, staging: str) -> CompactionPlan:

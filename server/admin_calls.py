@@ -12,6 +12,7 @@ An answer is an object: what was asked for, or `{"error": sentence}` under a sta
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import parse_qsl, urlsplit
@@ -71,7 +72,7 @@ class AdminCalls:
         log = self.leases.log_of(tp)
         lease = self.leases.of(tp)
         return {
-            "data_dir": paths.parent(log.directory),
+            "data_dir": os.path.abspath(paths.parent(log.directory)),
             "cleaning": self._broker.cleaning.manager.state_name(tp),
             "lease_expires_ms": lease.expires_ms if lease else None,
             "now_ms": self._broker.clock.now_ms(),

@@ -10,6 +10,7 @@ of it, as for a pass of the cleaner; for the rest of a lease it is paused, and n
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,11 @@ import trio
 
 from ..protocol.errors import CorruptRecordError, KafkaError
 from ..storage import paths
-from ..storage.flush import Flush
 from ..storage.index import CorruptIndexError
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
 from ..storage.segment import LogSegment
-from ..storage.staged_segment import StagedError, StagedSegment, read_staged
+from ..storage.staged_segment import StagedError, bring_in
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -47,6 +47,8 @@ class Lease:
     """Who keeps the cleaner off a partition."""
 
     lease_id: str
+    log: Log
+    """Another topic may come to have the name."""
     expires_ms: int
     """By the broker's clock."""
     lock: trio.Lock = field(default_factory=trio.Lock)
@@ -81,7 +83,7 @@ class CleaningLeases:
         Raises:
             LeaseError: 404: there is no such partition; 409: somebody else has a lease, or this one has expired.
         """
-        self.log_of(tp)
+        log = self.log_of(tp)
         expires_ms = self._broker.clock.now_ms() + lease_ms
         if lease_id is not None:
             lease = self._held(tp, lease_id)
@@ -91,7 +93,7 @@ class CleaningLeases:
             raise LeaseError(
                 409, f"{tp} is paused already, until {other.expires_ms} ms since 1970 by the broker's clock"
             )
-        lease = Lease(f"{self._broker.rng.getrandbits(64):016x}", expires_ms)
+        lease = Lease(f"{self._broker.rng.getrandbits(64):016x}", log, expires_ms)
         self._leases[tp] = lease
         async with lease.lock:
             await self._broker.cleaning.pause(tp)
@@ -105,14 +107,14 @@ class CleaningLeases:
             clean_up_to: Written to the cleaner's checkpoint, unless that is higher already.
 
         Raises:
-            LeaseError: 404, 409 as for `pause`; 422: `clean_up_to` lies outside of the closed segments; 500: the disk
+            LeaseError: 404, 409 as for `pause`; 422: `clean_up_to` lies beyond the closed segments; 500: the disk
                 refused. The lease holds on.
         """
         lease = self._held(tp, lease_id)
         async with lease.lock:
             self._held(tp, lease_id)
             if clean_up_to is not None:
-                await self._write_checkpoint(self.log_of(tp), clean_up_to)
+                await self._write_checkpoint(self._log_under(lease, tp), clean_up_to)
             self._end(tp)
 
     async def install(
@@ -133,7 +135,7 @@ class CleaningLeases:
         lease = self._held(tp, lease_id)
         async with lease.lock:
             self._held(tp, lease_id)
-            log = self.log_of(tp)
+            log = self._log_under(lease, tp)
             if not log.config.is_compact:
                 raise LeaseError(409, f"{tp} is not compacted: cleanup.policy is {','.join(log.config.cleanup_policy)}")
             old = _same_segments(log, sources)
@@ -171,6 +173,11 @@ class CleaningLeases:
             raise LeaseError(409, f"{tp} is not paused under lease {lease_id}: it has expired or was given back")
         return lease
 
+    def _log_under(self, lease: Lease, tp: TopicPartition) -> Log:
+        if (log := self.log_of(tp)) is not lease.log:
+            raise LeaseError(409, f"{tp} was deleted and made anew since it was paused")
+        return log
+
     async def _expire(self, tp: TopicPartition, lease: Lease) -> None:
         clock = self._broker.clock
         while self._leases.get(tp) is lease:
@@ -185,9 +192,9 @@ class CleaningLeases:
 
     async def _write_checkpoint(self, log: Log, clean_up_to: int) -> None:
         end = log.segments.active.base_offset
-        if not log.log_start_offset <= clean_up_to <= end:
+        if clean_up_to > end:
             raise LeaseError(
-                422, f"clean_up_to: expected {log.log_start_offset} to {end}, the closed segments, found {clean_up_to}"
+                422, f"clean_up_to: expected at most {end}, where the closed segments end, found {clean_up_to}"
             )
         try:
             await trio.to_thread.run_sync(self._broker.cleaning.manager.cleaned_elsewhere, log, clean_up_to)
@@ -199,7 +206,7 @@ class CleaningLeases:
         following = log.segments.higher(old[-1].base_offset)
         assert following is not None  # those that go are closed
         work = partial(
-            _bring_in,
+            bring_in,
             log,
             old,
             directory,
@@ -213,7 +220,8 @@ class CleaningLeases:
         except (StagedError, CorruptIndexError, CorruptRecordError) as error:
             raise LeaseError(422, str(error)) from error
         except OSError as error:
-            raise LeaseError(500, f"{directory} cannot be brought in: {error}") from error
+            status = 422 if error.errno == errno.EXDEV else 500
+            raise LeaseError(status, f"{directory} cannot be brought in: {error}") from error
         try:
             await trio.to_thread.run_sync(log.prepare_swap, [new], old)
         except OSError as error:
@@ -247,43 +255,3 @@ def _staged_directory(log: Log, staged: str) -> str:
     if not (os.path.isabs(staged) and found.startswith(root + "/")):
         raise LeaseError(422, f"staged: expected a directory below {root}, found {staged[:300]!r}")
     return found
-
-
-def _bring_in(
-    log: Log,
-    old: Sequence[LogSegment],
-    directory: str,
-    manifest_crc: int,
-    *,
-    end_offset: int,
-    unsynced: Flush | None,
-    now_ms: int,
-) -> LogSegment:
-    """Check what is staged, every byte, and link it into the log's directory; in a worker thread."""
-    staged = read_staged(log.files, directory, manifest_crc=manifest_crc)
-    bases = [segment.base_offset for segment in old]
-    if staged.base_offset != bases[0] or not set(bases).issubset(staged.source_base_offsets):
-        made_of = list(staged.source_base_offsets)
-        raise StagedError(f"{directory}: expected a segment in the place of {bases[:10]}, found one of {made_of[:10]}")
-    staged.check(log.files)
-    # An old value must not go for a newer one that a power loss could still take.
-    if unsynced is not None:
-        unsynced.sync()
-    try:
-        return _linked(log, staged, end_offset, now_ms)
-    except BaseException:
-        for kind in paths.SEGMENT_KINDS:
-            log.files.remove(paths.segment_path(log.directory, staged.base_offset, kind, paths.CLEANED))
-        raise
-
-
-def _linked(log: Log, staged: StagedSegment, end_offset: int, now_ms: int) -> LogSegment:
-    new = staged.link_into(log.files, log.directory, log.config, now_ms)
-    try:
-        new.sanity_check()
-        if (found := new.next_offset()) > end_offset:
-            raise StagedError(f"{staged.directory}: expected offsets below {end_offset}, found {found - 1}")
-    except BaseException:
-        new.log_file.close()
-        raise
-    return new

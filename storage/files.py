@@ -103,6 +103,9 @@ class Files(Protocol):
     def is_dir(self, path: str) -> bool:
         """Whether it is a directory; False if it is missing."""
 
+    def is_file(self, path: str) -> bool:
+        """Whether it is a regular file itself; False for a symbolic link to one, or if it is missing."""
+
     def make_dir(self, path: str) -> None:
         """Make a directory and its missing parents. One that is there is fine."""
 
@@ -318,6 +321,9 @@ class OsFiles:
 
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)
+
+    def is_file(self, path: str) -> bool:
+        return os.path.isfile(path) and not os.path.islink(path)
 
     def make_dir(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

@@ -12,7 +12,7 @@ leave the log's files in two directories after a power loss, each of which lacks
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -20,6 +20,8 @@ from crc32c import crc32c
 from . import paths
 from .config import LogConfig
 from .files import Files
+from .flush import Flush
+from .log import Log
 from .segment import LogSegment
 
 MANIFEST_FILE = "manifest.json"
@@ -56,9 +58,10 @@ class StagedSegment:
         """
         for name, (size_bytes, crc) in self.files.items():
             path = paths.join(self.directory, name)
-            found = size_and_crc(files, path) if files.exists(path) else None
+            # A link would get a name in the log's directory as it is, and its target may go.
+            found = size_and_crc(files, path) if files.is_file(path) else None
             if found != (size_bytes, crc):
-                there = "no file" if found is None else f"{found[0]} bytes of CRC {found[1]:#x}"
+                there = "no file of its own" if found is None else f"{found[0]} bytes of CRC {found[1]:#x}"
                 raise StagedError(f"{path}: expected {size_bytes} bytes of CRC {crc:#x}, found {there}")
 
     def link_into(self, files: Files, directory: str, config: LogConfig, now_ms: int) -> LogSegment:
@@ -95,8 +98,8 @@ def read_staged(files: Files, directory: str, *, manifest_crc: int | None = None
         StagedError: There is no manifest, or it makes no sense.
     """
     path = paths.join(directory, MANIFEST_FILE)
-    if not files.exists(path):
-        raise StagedError(f"{path}: expected a manifest, found no file")
+    if not files.is_file(path):
+        raise StagedError(f"{path}: expected a manifest, found no file of its own")
     if (size_bytes := files.size(path)) > MANIFEST_BYTES_MAX:
         raise StagedError(f"{path}: expected at most {MANIFEST_BYTES_MAX} bytes, found {size_bytes}")
     file = files.open(path)
@@ -141,3 +144,54 @@ def size_and_crc(files: Files, path: str) -> tuple[int, int]:
         return position, crc
     finally:
         file.close()
+
+
+def bring_in(
+    log: Log,
+    old: Sequence[LogSegment],
+    directory: str,
+    manifest_crc: int,
+    *,
+    end_offset: int,
+    unsynced: Flush | None,
+    now_ms: int,
+) -> LogSegment:
+    """Check what is staged, every byte, and link it into the log's directory, ready for `Log.prepare_swap`. In any thread.
+
+    Args:
+        old: Closed segments of the log that it is to take the place of: neighbours, in order.
+        directory: The one with the manifest.
+        end_offset: Where the segment after `old` begins; no offset may reach it.
+        unsynced: What of the log is not on disk yet; None if all is.
+
+    Raises:
+        StagedError, CorruptIndexError, CorruptRecordError: It is not whole, or not made from `old`. No name is left.
+        OSError: The disk refused, or the log is on another file system (EXDEV).
+    """
+    staged = read_staged(log.files, directory, manifest_crc=manifest_crc)
+    bases = [segment.base_offset for segment in old]
+    if staged.base_offset != bases[0] or not set(bases).issubset(staged.source_base_offsets):
+        made_of = list(staged.source_base_offsets)
+        raise StagedError(f"{directory}: expected a segment in the place of {bases[:10]}, found one of {made_of[:10]}")
+    staged.check(log.files)
+    # An old value must not go for a newer one that a power loss could still take.
+    if unsynced is not None:
+        unsynced.sync()
+    try:
+        return _linked(log, staged, end_offset, now_ms)
+    except BaseException:
+        for kind in paths.SEGMENT_KINDS:
+            log.files.remove(paths.segment_path(log.directory, staged.base_offset, kind, paths.CLEANED))
+        raise
+
+
+def _linked(log: Log, staged: StagedSegment, end_offset: int, now_ms: int) -> LogSegment:
+    new = staged.link_into(log.files, log.directory, log.config, now_ms)
+    try:
+        new.sanity_check()
+        if (found := new.next_offset()) > end_offset:
+            raise StagedError(f"{staged.directory}: expected offsets below {end_offset}, found {found - 1}")
+    except BaseException:
+        new.log_file.close()
+        raise
+    return new

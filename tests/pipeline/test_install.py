@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,8 +21,9 @@ from ottla.pipeline.install_steps import (
     originals_directory,
 )
 from ottla.pipeline.local import compact_locally
+from ottla.pipeline.plan import staging_root
 from ottla.pipeline.rewrite import finished_group
-from ottla.pipeline.staging import group_directory
+from ottla.pipeline.staging import group_directory, save_plan
 from ottla.storage import paths
 from ottla.storage.catalog import Catalog
 from ottla.storage.checkpoints import OffsetCheckpoint
@@ -207,6 +209,38 @@ def test_what_is_not_as_planned_is_refused_and_nothing_changes(life: Staged, nam
     assert {path: data for path, data in after.items() if not path.endswith(paths.LOCK_FILE)} == {
         path: data for path, data in before.items() if not path.endswith(paths.LOCK_FILE)
     }
+
+
+def other_disk(operation: str, path: str, _added_bytes: int) -> None:
+    """As where the data directory is a mount point."""
+    if operation == "link":
+        raise OSError(errno.EXDEV, "Invalid cross-device link", path)
+
+
+@pytest.mark.parametrize("keep_originals", [True, False])
+def test_a_staging_on_another_disk_is_refused_and_nothing_changes(life: Staged, keep_originals: bool) -> None:
+    files = life.copy()
+    before = life.segments(files)
+    files.refuse = other_disk
+    with pytest.raises(UsageError, match=r"d\.ottla-pipeline: expected the file system of /d/t-0, found another one"):
+        run(life, files, keep_originals=keep_originals)
+    assert life.segments(files) == before
+
+
+def test_no_plan_is_made_where_it_could_not_be_installed(life: Staged) -> None:
+    files = life.copy()
+    discard(life.plan, files)
+    files.remove_dir(staging_root(DATA_DIR))
+    before = files.snapshot()
+    files.refuse = other_disk
+    with pytest.raises(UsageError, match="a data directory that is itself a mount point"):
+        save_plan(files, life.plan)
+    assert files.snapshot() == before
+    assert not files.exists(staging_root(DATA_DIR))
+    files.refuse = None
+    save_plan(files, life.plan)
+    assert files.list(staging_root(DATA_DIR)) == [life.plan.plan_id]
+    assert files.list(life.plan.staging) == ["plan.json"]
 
 
 def test_a_directory_that_a_server_holds_is_left_alone(life: Staged) -> None:

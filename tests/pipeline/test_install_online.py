@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 
 import ottla
+from ottla.pipeline.admin_client import AdminClient
 from ottla.pipeline.errors import SourceChangedError, StoreLockedError, UsageError
 from ottla.pipeline.install import InstallResult, install
-from ottla.pipeline.install_online import AdminClient, install_online
+from ottla.pipeline.install_online import install_online
 from ottla.pipeline.install_steps import originals_directory
 from ottla.pipeline.local import compact_locally
 from ottla.pipeline.plan import CompactionPlan, make_plan

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import trio
 from crc32c import crc32c
 
 import ottla
+from ottla.protocol.errors import ErrorCode
 from ottla.server.admin_http import BODY_BYTES_MAX, HEAD_BYTES_MAX, parse_address
 from ottla.server.broker import run_broker
 from ottla.server.cleaning_leases import LEASE_MS_MAX
@@ -27,6 +29,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.paths import CLEANER_CHECKPOINT, TopicPartition, staging_root
 from ottla.storage.segment import LogSegment
 from ottla.storage.staged_segment import MANIFEST_FILE
+from support.admin import delete_records
 from support.batches import batch
 from support.compacting import QUICK, VALUE, alter, consume, create_compacted, let_clean
 from support.conversation import produce
@@ -334,8 +337,18 @@ def test_a_segment_that_reaches_into_the_next_is_not_installed(served: Served) -
 
 def test_clean_is_only_what_is_closed(served: Served) -> None:
     lease = served.pause()
-    assert served.post("resume", lease=lease, clean_up_to=BATCHES)[0] == 422
+    status, answer = served.post("resume", lease=lease, clean_up_to=BATCHES)
+    assert status == 422 and f"expected at most {BATCHES - 1}, " in answer["error"]
     assert served.post("resume", lease=lease, clean_up_to=BATCHES - 1)[0] == 200
+
+
+def test_what_is_clean_may_be_gone(served: Served) -> None:
+    """DeleteRecords may have come after the last group."""
+    lease = served.pause()
+    alter(served.client, "t", cleanup_policy="compact,delete", retention_ms=-1)
+    assert delete_records(served.client, "t", 3) == (ErrorCode.NONE, 3)
+    assert served.post("resume", lease=lease, clean_up_to=2) == (200, {})
+    assert served.status()["cleaning"] == "not held"
 
 
 def test_only_what_fits_is_installed(served: Served, tmp_path: Path) -> None:
@@ -378,6 +391,58 @@ def test_damaged_files_are_not_installed(served: Served, kind: str) -> None:
     status, answer = served.post("install", lease=lease, **staged.fields)
     assert status == 422 and f".{kind}: expected" in answer["error"]
     assert served.offsets() == list(range(BATCHES))
+
+
+NO_FILES: dict[str, Callable[[Path], object]] = {
+    "a link": lambda path: path.symlink_to(path.with_name("elsewhere")),
+    "a link to nothing": lambda path: path.symlink_to(path.with_name("nothing")),
+    "a directory": Path.mkdir,
+    "a pipe": os.mkfifo,
+    "nothing": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.index", MANIFEST_FILE])
+@pytest.mark.parametrize("what", NO_FILES)
+def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) -> None:
+    """A link would be linked as a link: the log's bytes would lie, and could go, somewhere else."""
+    staged = StagedHere(served)
+    path = staged.directory / name
+    path.rename(path.with_name("elsewhere"))
+    NO_FILES[what](path)
+    status, answer = served.post("install", lease=served.pause(), **staged.fields)
+    assert status == 422 and f"{name}: expected" in answer["error"] and "no file of its own" in answer["error"]
+    assert served.offsets() == list(range(BATCHES))
+    assert not list((served.data_dir / "t-0").glob("*.cleaned"))
+
+
+def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None:
+    """Its segments may begin at the same offsets and have the same sizes."""
+    staged, lease = StagedHere(served), served.pause()
+    before = served.status()["segments"]
+    topic = served.broker.inner.topics.get("t")
+    assert topic is not None
+    served.broker.run(served.broker.inner.admin.delete, topic)
+    create_compacted(served.client, "t", min_cleanable_dirty_ratio=1)
+    for number in range(BATCHES):
+        produce(served.client, "t", (f"k{number % 2}", VALUE.upper()))
+    assert served.status()["segments"] == before
+    for name, fields in (("install", staged.fields), ("resume", {"clean_up_to": 1})):
+        status, answer = served.post(name, lease=lease, **fields)
+        assert (status, answer["error"]) == (409, "t-0 was deleted and made anew since it was paused")
+    assert {record.value for record in consume(served.client, "t")} == {VALUE.upper().encode()}
+    assert served.post("resume", lease=lease) == (200, {})
+    assert served.status()["cleaning"] == "not held"
+
+
+def test_the_data_directory_has_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks may work in another directory."""
+    monkeypatch.chdir(tmp_path)
+    with ottla.Broker("data", admin="0") as broker, RawClient(*address(broker)) as client:
+        create_compacted(client, "t")
+        admin = broker.inner.admin_http
+        assert admin is not None
+        assert Calls(admin.address, tmp_path).status()["data_dir"] == str(tmp_path / "data")
 
 
 def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:

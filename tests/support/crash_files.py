@@ -281,6 +281,9 @@ class CrashFiles:
     def is_dir(self, path: str) -> bool:
         return isinstance(self._find(path), Directory)
 
+    def is_file(self, path: str) -> bool:
+        return isinstance(self._find(path), Inode)
+
     def make_dir(self, path: str) -> None:
         at = self._root
         for name in _names(path):
