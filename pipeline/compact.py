@@ -14,18 +14,21 @@ the tasks that it runs at once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from socket import gethostname
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..storage.files import Files, OsFiles
+from .errors import SparkFailedError, UsageError
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
 from .plan import CompactionPlan
 from .preview import GroupPreview, preview_groups
-from .rewrite import GroupResult, finished_group, rewrite_groups
+from .rewrite import GroupResult, finished_group, remove_attempts, rewrite_groups
 from .spark_errors import failures_translated
 from .staging import load_plan
 from .store import ReadingFiles
@@ -68,6 +71,7 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
         for row in rows:
             result = GroupResult.from_json(row.manifest)
             results[result.group] = result
+    remove_attempts(plan, files)
     return [result for _, result in sorted(results.items()) if result is not None]
 
 
@@ -155,7 +159,13 @@ def _preview(staging: str) -> Task:
 @lru_cache(maxsize=4)
 def _plan(staging: str) -> CompactionPlan:
     """Once for each worker process; what a path names never changes, for a plan's id is a hash of it."""
-    return load_plan(ReadingFiles(), staging)
+    try:
+        return load_plan(ReadingFiles(), staging)
+    except UsageError as error:  # the driver could
+        raise SparkFailedError(
+            f"worker {gethostname()}: {error}; the data directory and {os.path.dirname(staging)} must be on all workers,"
+            " at the same paths"
+        ) from error
 
 
 def _row(schema: pa.Schema, *values: object) -> pa.RecordBatch:

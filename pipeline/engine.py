@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -56,13 +56,15 @@ class Engine:
 
         from .session import builder
         from .source import register
+        from .spark_errors import failures_translated
 
         if (running := SparkSession.getActiveSession()) is not None:
             return running  # the caller's, who ends it, too
         made = builder("ottla-spark", master=self._master)
         for name, value in self._confs.items():
             made = made.config(name, value)
-        self._started = made.getOrCreate()
+        with failures_translated():
+            self._started = made.getOrCreate()
         self._started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
         register(self._started)
         return self._started
@@ -70,7 +72,8 @@ class Engine:
     def stop(self) -> None:
         """End the session, if there is one."""
         if self._started is not None:
-            self._started.stop()
+            with suppress(Exception):  # its JVM may be gone, and what the command has to say of that is said
+                self._started.stop()
 
     def survey(self, files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
         """The `survey` of `make_plan`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..storage.files import Files
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
 from .plan import CompactionPlan
-from .rewrite import GroupResult, finished_group, rewrite_groups
+from .rewrite import GroupResult, finished_group, remove_attempts, rewrite_groups
 
 
 def compact_locally(
@@ -32,4 +32,5 @@ def compact_locally(
         blobs = [blob for blob in merge_buckets(plan, blobs) if blob.task in missing]
     for result in rewrite_groups(plan, blobs, source_files=source_files, files=files, attempt="local"):
         results[result.group] = result
+    remove_attempts(plan, files)
     return [result for _, result in sorted(results.items()) if result is not None]

@@ -4,7 +4,7 @@ The batches go through the server's own `BatchFilter` and `CleanOutput`, with de
 the server's map; transactions, producers, the clock and the configs are the plan's. So the bytes are those that the
 server's pass would have written, indexes included, and the same every time.
 
-    <staging>/00000000000000000310.<attempt>.part/      while it is written; an attempt that dies leaves it
+    <staging>/00000000000000000310.<attempt>.part/      while it is written; if the attempt dies, until all groups are done
     <staging>/00000000000000000310/                     finished: renamed as a whole, after all in it is on disk
         00000000000000000310.log  .index  .timeindex  [.txnindex]
         manifest.json                                   their sizes and CRCs, and what was done
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,7 +41,17 @@ from .plan import CompactionPlan
 from .segment_bits import BitTable, SegmentBits
 from .staging import group_directory, is_installed
 
-__all__ = ["MANIFEST_FILE", "GroupResult", "finished_group", "group_directory", "rewrite_group", "rewrite_groups"]
+__all__ = [
+    "MANIFEST_FILE",
+    "GroupResult",
+    "finished_group",
+    "group_directory",
+    "remove_attempts",
+    "rewrite_group",
+    "rewrite_groups",
+]
+
+PART = ".part"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +128,7 @@ def rewrite_group(
         SourceChangedError: A segment is not the one that was planned.
         OSError: The disk refused. A `.part` directory may be left.
     """
-    directory = paths.join(plan.staging, f"{plan.group_base(group):020}.{attempt}.part")
+    directory = paths.join(plan.staging, f"{plan.group_base(group):020}.{attempt}{PART}")
     files.remove_dir(directory)
     files.make_dir(directory)
     result = _write(plan, group, dead_bits_of(plan, group, blobs), directory, source_files, files)
@@ -137,6 +147,14 @@ def rewrite_group(
                 raise
     files.remove_dir(directory)
     return result
+
+
+def remove_attempts(plan: CompactionPlan, files: Files) -> None:
+    """Take away what dead attempts have left; for when every group is finished, so that no living one is needed."""
+    for name in files.list(plan.staging):
+        if name.endswith(PART):
+            with suppress(OSError):  # one that Spark has given up still writes: the next call finds what it leaves
+                files.remove_dir(paths.join(plan.staging, name))
 
 
 def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> DeadBits:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from . import errors
 from .errors import PipelineError, SparkFailedError
 
 _RAISED = re.compile(r"ottla\.pipeline\.errors\.(\w+): (.*)")
+_PYTHON_ERROR = re.compile(r"[A-Za-z]\w*(?:\.\w+)*(?:Error|Exception): .+")
 
 
 @contextmanager
@@ -26,7 +28,16 @@ def failures_translated() -> Iterator[None]:
     except PySparkException as error:
         raised = _RAISED.findall(str(error))
         if not raised:
-            raise SparkFailedError(str(error).strip().splitlines()[-1]) from error
+            raise SparkFailedError(_reason(str(error))) from error
         name, message = raised[-1]
         kind: type[PipelineError] = getattr(errors, name, SparkFailedError)
         raise kind(message) from error
+    except (Py4JError, ConnectionError) as error:  # not of the job: Spark itself did not start, or is gone
+        raise SparkFailedError(f"Spark's own process: {_reason(str(error))}") from error
+
+
+def _reason(text: str) -> str:
+    """The line that says why: what Python raised on a worker, else what Spark says first; the rest is stacks."""
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("An error occurred while calling")] or ["it ended"]
+    return next((line for line in reversed(lines) if _PYTHON_ERROR.fullmatch(line)), lines[0])
