@@ -1,0 +1,211 @@
+"""What a record costs on a cluster: bytes through the shuffles, and CPU; of two sizes, so that start-up falls out.
+
+Shuffled bytes and the JVMs' CPU come from Spark's event log, the CPU of the executors' Python from the processes.
+"""
+
+import contextlib
+import json
+import random
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import psutil
+
+from ..spark_histories.big_log import RECORDS_A_BATCH
+from ..support.suite import Suite
+from .cluster import Cluster
+from .command import Driver
+
+TOPIC = "figures"
+SMALL_BYTES, LARGE_BYTES = 64 << 20, 256 << 20
+SEGMENT_BYTES = 16 << 20
+LOOK_EVERY_S = 0.2
+ENTRY_BYTES, NUMBER_BYTES, BIT_BYTES = 16, 4, 2 / 8
+"""Of a key that a segment knows, through the first shuffle; of a record that others supersede, and of any record."""
+FRAME_BYTES = 1.0
+"""What blobs' frames and Arrow's padding may add a record, at these sizes."""
+
+ALL_UNIQUE, TEN_UPDATES = 1, 10
+SHAPES = (
+    ("100 B records, all keys unique", 76, ALL_UNIQUE),
+    ("100 B records, 10 updates a key", 76, TEN_UPDATES),
+    ("1 KB records, all keys unique", 990, ALL_UNIQUE),
+)
+
+
+class Cost(NamedTuple):
+    """Of one job."""
+
+    log_bytes: int
+    records: int
+    superseded: int
+    shuffled_bytes: tuple[int, ...]
+    """Stage by stage; the last one shuffles nothing."""
+    entries: int
+    """Keys that segments know, summed over segments: at most so many go through the first shuffle."""
+    jvm_s: float
+    python_s: float
+    written_bytes: int
+
+
+def judge(suite: Suite, driver: Driver, work: Path) -> None:
+    for name, value_bytes, updates in SHAPES:
+        small, large = (
+            cost(driver, work / "figures", value_bytes, updates, size) for size in (SMALL_BYTES, LARGE_BYTES)
+        )
+        shuffled = sum(large.shuffled_bytes)
+        most = (
+            ENTRY_BYTES * large.entries
+            + NUMBER_BYTES * large.superseded
+            + (2 * BIT_BYTES + FRAME_BYTES) * large.records
+        )
+        suite.check(
+            f"{name}: shuffled bytes a record",
+            0 < shuffled <= most,
+            f"{shuffled / large.records:.2f} (stages: "
+            + ", ".join(f"{each / large.records:.2f}" for each in large.shuffled_bytes)
+            + f"), the formula's {most / large.records:.2f} at most; keys a segment knows {large.entries / large.records:.2f},"
+            f" superseded {large.superseded / large.records:.2f} a record; {large.records} records",
+        )
+        log_gb = (large.log_bytes - small.log_bytes) / 1e9
+        records = large.records - small.records
+        python_s, jvm_s = large.python_s - small.python_s, large.jvm_s - small.jvm_s
+        suite.note(
+            f"{name}: CPU {(python_s + jvm_s) / log_gb:.1f} s/GB, of it JVM {jvm_s / log_gb:.1f};"
+            f" {(python_s + jvm_s) / records * 1e6:.2f} us a record;"
+            f" start-up {small.python_s + small.jvm_s - (python_s + jvm_s) * small.log_bytes / (log_gb * 1e9):.1f} s;"
+            f" {large.written_bytes / large.log_bytes:.2f} bytes written a byte read"
+        )
+
+
+def cost(driver: Driver, work: Path, value_bytes: int, updates: int, size_bytes: int) -> Cost:
+    """Make a log and compact it on the cluster."""
+    from ottla.storage.paths import TopicPartition
+
+    from ..support.big_log import write_big_log
+
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "events").mkdir(parents=True)
+    tp = TopicPartition(TOPIC, 0)
+    entries = Entries(SEGMENT_BYTES)
+    batches = make_batches(random.Random(1), value_bytes, updates, size_bytes, entries)
+    write_big_log(work / "data", tp, batches, records_a_batch=RECORDS_A_BATCH, segment_bytes=SEGMENT_BYTES)
+    events = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (work / "events").as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+    words = ("compact", str(work / "data"), "--topic", TOPIC, "--quiet", "--no-verify", "--json")
+    driver.moments.clear()
+    with PythonSeconds(driver.cluster) as python:
+        done = driver.run(*words, "--config", "cleanup.policy=compact", confs=events)
+    if done.code != 0:
+        raise RuntimeError(done.err)
+    (found,) = json.loads(done.out)["partitions"]
+    (log,) = (work / "events").iterdir()
+    tasks = [event for event in map(json.loads, log.open()) if event["Event"] == "SparkListenerTaskEnd"]
+    stages: dict[int, int] = {}
+    for task in tasks:
+        metrics = task["Task Metrics"]
+        stages[task["Stage ID"]] = (
+            stages.get(task["Stage ID"], 0) + metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+        )
+    shutil.rmtree(work)
+    return Cost(
+        log_bytes=found["bytes_read"],
+        records=found["records_read"],
+        superseded=sum(found["removed"].values()),
+        shuffled_bytes=tuple(size for _, size in sorted(stages.items())),
+        entries=entries.count,
+        jvm_s=sum(task["Task Metrics"]["Executor CPU Time"] for task in tasks) / 1e9,
+        python_s=python.seconds,
+        written_bytes=found["bytes_written"],
+    )
+
+
+class Entries:
+    """Counts the keys of each segment, as the log's writer cuts them."""
+
+    def __init__(self, segment_bytes: int) -> None:
+        self._segment_bytes = segment_bytes
+        self._filled = 0
+        self._keys: set[int] = set()
+        self.count = 0
+
+    def add(self, keys: list[int], size_bytes: int) -> None:
+        if self._filled + size_bytes > self._segment_bytes:
+            self._filled = 0
+            self._keys.clear()
+        self._filled += size_bytes
+        before = len(self._keys)
+        self._keys.update(keys)
+        self.count += len(self._keys) - before
+
+
+class PythonSeconds:
+    """CPU of the executors' Python while this is entered, but for what the last look has missed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._seen: dict[tuple[int, float], float] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self._seen.values())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            for process in self._cluster.processes():
+                with contextlib.suppress(psutil.Error):
+                    if "java" not in process.name():
+                        times = process.cpu_times()
+                        self._seen[process.pid, process.create_time()] = times.user + times.system
+
+
+def make_batches(
+    rng: random.Random, value_bytes: int, updates: int, size_bytes: int, entries: Entries
+) -> Iterator[bytearray]:
+    """Uncompressed batches; keys of 16 digits."""
+    from ottla.protocol.batch_builder import seal_batch
+
+    from ..spark_histories.big_log import _head, _varint
+
+    heads = [_head(index, value_bytes) for index in range(RECORDS_A_BATCH)]
+    record_bytes = len(heads[-1]) + 16 + value_bytes + 3
+    keys_in_all = size_bytes // record_bytes // updates
+    pick: Callable[[int], Any] = (lambda number: number) if updates == 1 else (lambda _: rng.randrange(keys_in_all))
+    written = offset = 0
+    while written < size_bytes:
+        keys = [pick(offset + index) for index in range(RECORDS_A_BATCH)]
+        tail = _varint(value_bytes) + rng.randbytes(value_bytes) + b"\0"
+        batch = seal_batch(
+            b"".join([head + b"%016x" % key + tail for head, key in zip(heads, keys, strict=True)]),
+            record_count=RECORDS_A_BATCH,
+            base_offset=offset,
+            last_offset_delta=RECORDS_A_BATCH - 1,
+            attributes=0,
+            base_timestamp=1_000 + offset,
+            max_timestamp=1_000 + offset,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            partition_leader_epoch=0,
+        )
+        entries.add(keys, len(batch))
+        yield batch
+        offset += RECORDS_A_BATCH
+        written += len(batch)

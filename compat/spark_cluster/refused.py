@@ -1,0 +1,59 @@
+"""Workers that lack something. The command must say what, and leave the log alone."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..support.process import free_port
+from ..support.suite import Suite
+from .command import Done, Driver
+from .log_under_test import TOPIC, LogUnderTest
+
+SPARK_FAILED = 6
+NEEDED = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "dateutil", "pytz", "tzdata", "six")
+"""What PySpark's workers need, besides ottla and its dependencies."""
+
+
+def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
+    compact = ("compact", str(log.data), "--topic", TOPIC, "--quiet")
+
+    def refused(what: str, done: Done, *words: str) -> None:
+        suite.check(f"{what}: exit code 6", done.code == SPARK_FAILED, done.code)
+        suite.check(
+            "the refusal says why", all(word in done.refusal for word in words), done.refusal or done.err[-300:]
+        )
+        suite.check("in one line", "Traceback" not in done.err)
+        suite.check("nothing is staged, and the log is untouched", log.untouched() and not log.staged())
+
+    log.restore()
+    python = python_without_ottla(work)
+    refused("workers whose Python lacks ottla", driver.run(*compact, PYSPARK_PYTHON=str(python)), "ottla", "worker")
+    # A path that means another directory to every process.
+    elsewhere = ("compact", "/proc/self/cwd/data", "--topic", TOPIC, "--quiet")
+    done = driver.end_of(driver.start(*elsewhere, cwd=log.data.parent))
+    refused("workers that do not see the directory", done, "/proc/self/cwd/data.ottla-pipeline", "worker")
+    master = driver.cluster.port
+    driver.cluster.port = free_port()
+    try:
+        refused("no master there", driver.run(*compact), "Spark")
+    finally:
+        driver.cluster.port = master
+
+
+def python_without_ottla(work: Path) -> Path:
+    """The Python of this environment with PySpark's packages and nothing else."""
+    packages = work / "packages-without-ottla"
+    packages.mkdir()
+    for name in NEEDED:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        origin = Path(spec.origin)
+        found = origin.parent if origin.name == "__init__.py" else origin
+        (packages / found.name).symlink_to(found)
+    for path in Path(find_spec("numpy").origin).parents[1].glob("*.libs"):  # type: ignore[union-attr, arg-type]
+        (packages / path.name).symlink_to(path)
+    made = work / "python-without-ottla"
+    made.write_text(f'#!/bin/sh\nPYTHONPATH="{packages}:$PYTHONPATH" exec "{sys.executable}" -S "$@"\n')
+    made.chmod(0o755)
+    return made
