@@ -27,7 +27,7 @@ from ..storage.files import Files, OsFiles
 from .errors import SparkFailedError, UsageError
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
 from .plan import CompactionPlan
-from .preview import GroupPreview, preview_groups
+from .preview import preview_groups
 from .rewrite import GroupResult, finished_group, remove_attempts, rewrite_groups
 from .spark_errors import failures_translated
 from .staging import load_plan
@@ -41,8 +41,6 @@ _BLOBS = pa.schema([("task", pa.int32()), ("source", pa.int32()), ("kind", pa.in
 _BLOBS_DDL = "task int, source int, kind int, data binary"
 _RESULTS = pa.schema([("manifest", pa.string())])
 _RESULTS_DDL = "manifest string"
-_PREVIEWS = pa.schema([(name, pa.int64()) for name in GroupPreview._fields])
-_PREVIEWS_DDL = ", ".join(f"{name} bigint" for name in GroupPreview._fields)
 _SURVEYS = pa.schema([("id", pa.int32()), ("crc", pa.int64()), ("records", pa.int64()), ("transactional", pa.binary())])
 _SURVEYS_DDL = "id int, crc bigint, records bigint, transactional binary"
 
@@ -75,14 +73,17 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
     return [result for _, result in sorted(results.items()) if result is not None]
 
 
-def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupPreview]:
-    """What a plan that lies in its staging directory would take out, group by group. Arguments and errors as above."""
+def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupResult]:
+    """What `compact` would return for a plan that lies in its staging directory, without files: none is written.
+
+    Arguments and errors as above.
+    """
     if not plan.groups:
         return []
     dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), buckets)
     with failures_translated():
-        rows = dead.mapInArrow(_preview(plan.staging), _PREVIEWS_DDL).collect()
-    return sorted(GroupPreview(*row) for row in rows)
+        rows = dead.mapInArrow(_preview(plan.staging), _RESULTS_DDL).collect()
+    return sorted((GroupResult.from_json(row.manifest) for row in rows), key=lambda result: result.group)
 
 
 def _superseded(spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: int | None) -> DataFrame:
@@ -117,7 +118,7 @@ def _scan(staging: str, buckets: int) -> Task:
         plan = _plan(staging)
         for number in _numbers(batches):
             for blob in scan_source(plan, number, ReadingFiles(), buckets=buckets):
-                yield _row(_BLOBS, *blob)
+                yield _blob_row(blob)
 
     return scan
 
@@ -126,7 +127,7 @@ def _merge(staging: str, groups: frozenset[int]) -> Task:
     def merge(batches: Batches) -> Batches:
         for blob in merge_buckets(_plan(staging), _blobs(batches)):
             if blob.task in groups:
-                yield _row(_BLOBS, *blob)
+                yield _blob_row(blob)
 
     return merge
 
@@ -150,8 +151,8 @@ def _rewrite(staging: str, application_id: str) -> Task:
 
 def _preview(staging: str) -> Task:
     def preview(batches: Batches) -> Batches:
-        for found in preview_groups(_plan(staging), _blobs(batches)):
-            yield _row(_PREVIEWS, *found)
+        for result in preview_groups(_plan(staging), _blobs(batches), source_files=ReadingFiles()):
+            yield _row(_RESULTS, result.to_json())
 
     return preview
 
@@ -173,10 +174,21 @@ def _row(schema: pa.Schema, *values: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def _blob_row(blob: Blob) -> pa.RecordBatch:
+    """Without a copy of the data."""
+    *numbers, data = blob
+    edges = pa.py_buffer(struct.pack("=ii", 0, len(data)))
+    columns = [pa.array([number], pa.int32()) for number in numbers]
+    columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, edges, pa.py_buffer(data)]))
+    return pa.RecordBatch.from_arrays(columns, schema=_BLOBS)
+
+
 def _blobs(batches: Batches) -> Iterator[Blob]:
+    """Without a copy of the data."""
     for batch in batches:
-        for row in zip(*(column for column in batch.columns), strict=True):
-            yield Blob(*(value.as_py() for value in row))
+        numbers = (column.to_pylist() for column in batch.columns[:3])
+        for task, source, kind, data in zip(*numbers, batch.column(3), strict=True):
+            yield Blob(task, source, kind, memoryview(data.as_buffer()))
 
 
 def _numbers(batches: Batches) -> Iterator[int]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,7 +35,7 @@ from ..storage.files import Files
 from ..storage.segment import LogSegment
 from ..storage.staged_segment import MANIFEST_FILE, size_and_crc
 from .errors import CorruptSourceError, SourceChangedError
-from .exchange import BITS, Blob
+from .exchange import BITS, Blob, set_superseded
 from .key_scan import CHUNK_BYTES
 from .plan import CompactionPlan
 from .segment_bits import BitTable, SegmentBits
@@ -44,11 +44,13 @@ from .staging import group_directory, is_installed
 __all__ = [
     "MANIFEST_FILE",
     "GroupResult",
+    "by_group",
     "finished_group",
     "group_directory",
     "remove_attempts",
     "rewrite_group",
     "rewrite_groups",
+    "write_segment",
 ]
 
 PART = ".part"
@@ -103,12 +105,17 @@ def rewrite_groups(
     plan: CompactionPlan, blobs: Iterable[Blob], *, source_files: Files, files: Files, attempt: str
 ) -> Iterable[GroupResult]:
     """Stage 3 for the groups of these blobs, of each of which all are here, in any order. As `rewrite_group`."""
+    for group, found in by_group(blobs):
+        yield rewrite_group(plan, group, found, source_files=source_files, files=files, attempt=attempt)
+
+
+def by_group(blobs: Iterable[Blob]) -> Iterator[tuple[int, list[Blob]]]:
+    """Each group with all of its blobs, which nobody else holds then."""
     groups: dict[int, list[Blob]] = defaultdict(list)
     for blob in blobs:
         groups[blob.task].append(blob)
     while groups:
-        group, found = groups.popitem()
-        yield rewrite_group(plan, group, found, source_files=source_files, files=files, attempt=attempt)
+        yield groups.popitem()
 
 
 def rewrite_group(
@@ -131,7 +138,7 @@ def rewrite_group(
     directory = paths.join(plan.staging, f"{plan.group_base(group):020}.{attempt}{PART}")
     files.remove_dir(directory)
     files.make_dir(directory)
-    result = _write(plan, group, dead_bits_of(plan, group, blobs), directory, source_files, files)
+    result = write_segment(plan, group, blobs, directory, source_files=source_files, files=files)
     write_atomically(files, paths.join(directory, MANIFEST_FILE), result.to_json())
     final = group_directory(plan, group)
     was_there = files.exists(final)
@@ -175,7 +182,7 @@ def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> Dea
         tombstones.put(starts[source], found.tombstones)
     for blob in blobs:
         if blob.kind != BITS:
-            dead.set(np.frombuffer(blob.data, np.uint32).astype(np.uint64) + np.uint64(starts[blob.source]))
+            set_superseded(blob, dead, starts[blob.source])
     for source, found in bits.items():
         echoes = found.echoes.astype(np.uint64).reshape(-1, 2) + np.uint64(starts[source])
         dead.set(echoes[dead.are_set(echoes[:, 1]), 0])
@@ -189,9 +196,11 @@ def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> Dea
     )
 
 
-def _write(
-    plan: CompactionPlan, group: int, bits: DeadBits, directory: str, source_files: Files, files: Files
+def write_segment(
+    plan: CompactionPlan, group: int, blobs: Sequence[Blob], directory: str, *, source_files: Files, files: Files
 ) -> GroupResult:
+    """Write the new segment of a group into a directory. Arguments and errors as of `rewrite_group`."""
+    bits = dead_bits_of(plan, group, blobs)
     numbers = plan.groups[group]
     sources = {plan.sources[number].base_offset: plan.sources[number] for number in numbers}
     output = CleanOutput(CHUNK_BYTES, lambda _: None)

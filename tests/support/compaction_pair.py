@@ -8,11 +8,11 @@ byte for byte. Then the history goes on, with a pass as it would have been, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from ottla.pipeline.key_scan import scan_segment
-from ottla.pipeline.local import compact_locally
+from ottla.pipeline.local import compact_locally, dry_run_locally
 from ottla.pipeline.plan import CompactionPlan, make_plan
 from ottla.pipeline.rewrite import GroupResult, group_directory
 from ottla.pipeline.staging import load_plan, save_plan
@@ -86,6 +86,8 @@ class CompactionPair(Pair):
         assert len(plan.groups) == len(new)
         save_plan(disk, plan)
         before = disk.snapshot()
+        previewed = dry_run_locally(plan, source_files=disk, buckets=2)
+        assert disk.snapshot() == before, "a dry run leaves nothing"
         results = self.compact(load_plan(disk, plan.staging), disk)
         assert {path: data for path, data in disk.snapshot().items() if path.startswith(DATA_DIR + "/")} == {
             path: data for path, data in before.items() if path.startswith(DATA_DIR + "/")
@@ -96,6 +98,7 @@ class CompactionPair(Pair):
             names = [name for name in disk.list(directory) if paths.parse_segment_name(name)]
             assert files_of(disk, [paths.join(directory, name) for name in names]) == expected, (group, plan.to_json())
         assert_same_counts(results, stats)
+        assert previewed == [replace(result, files={}) for result in results]
         self.met["a pass compared"] += 1
         self.met["several groups"] += len(plan.groups) > 1
         self.met["a group of several segments"] += any(len(group) > 1 for group in plan.groups)
