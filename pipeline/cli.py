@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
@@ -182,14 +182,20 @@ def _log_options(parser: Parser, *, needs_topic: bool = True) -> None:
         help="a topic config that is not in the store",
     )  # fmt: skip
     parser.add_argument(
-        "--master", default=os.environ.get("OTTLA_SPARK_MASTER", "local[*]"), metavar="URL",
-        help="Spark's; `none` does it in this process, without a JVM (default: %(default)s)",
+        "--master", default=_default_master(os.environ), metavar="URL",
+        help="Spark's; `none` does it in this process, without a JVM (default: $OTTLA_SPARK_MASTER, else what"
+        " spark-submit was told, else local[*])",
     )  # fmt: skip
     parser.add_argument(
         "--conf", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE", help="of Spark"
     )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def _default_master(environment: Mapping[str, str]) -> str | None:
+    """None leaves it to spark-submit, which tells the Python that it starts where its gateway listens."""
+    return environment.get("OTTLA_SPARK_MASTER", None if "PYSPARK_GATEWAY_PORT" in environment else "local[*]")
 
 
 def _admin_option(parser: Parser) -> None:
