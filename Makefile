@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ./data
 
-.PHONY: run test check format schemas compat-quick nightly clean help
+.PHONY: run test check example format schemas compat-quick nightly clean help
 
 help:
 	@echo "make run           a broker on 127.0.0.1:9092, data in ./data"
 	@echo "make test          all tests"
 	@echo "make check         format, lint, types, import contracts, tests"
+	@echo "make example       a change feed, Spark's Structured Streaming into a table, nightly compaction and snapshots"
 	@echo "make schemas       fetch Apache Kafka's message definitions, which a test compares ours with (needs Maven)"
 	@echo "make compat-quick  other programs judge us, 10 minutes at most"
 	@echo "make nightly       all of that, at full length"
@@ -46,6 +47,10 @@ check: $(BIN)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest
+
+# Python and the package index are enough; with Maven the job reads through Spark's own Kafka connector.
+example: $(BIN)/.ready
+	$(BIN)/python examples/change_feed/run.py
 
 # The messages are compared with the definitions in these jars; without them that test is skipped.
 schemas:

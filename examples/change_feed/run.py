@@ -1,15 +1,22 @@
-"""All of the example, from a clone, Python, a JDK 17 or newer and Maven: `python3 examples/change_feed/run.py`.
+"""Two days of the example, from a clone: `make example`, or `python3 examples/change_feed/run.py [--source kafka|ottla]`.
 
-Makes the project's environment, fetches the connector's jars, starts a broker, writes changes, lets the job make the
-table, twice, kills the broker in between, and compares the table with the feed. Exit code 1 when it differs.
+Makes the project's environment and starts a broker; each day the feed writes changes, the job brings the table up to
+date, and at night, under the running broker, the topic is compacted and a snapshot written; between the days the broker
+is killed. Table and snapshot are compared with the feed each time: exit code 1 when one differs.
+
+The job reads with Spark's own Kafka connector if its jars are there or Maven can fetch them, else the broker's files in
+place, which takes no more than Python and its package index.
 """
 
+import argparse
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,34 +28,30 @@ JARS = (
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.12.1",
 )
-FIRST, THEN = 2_000, 500
-CHECK = """
-import sys, feed, job, table
-spark = job.session()
-rows = table.KeyedTable(job.Path(sys.argv[1]) / "table", "customer", job.COLUMNS).read(spark).collect()
-found = {row.customer: {name: row[name] for name in ("city", "orders", "changed_ms")} for row in rows}
-wanted = feed.customers_after(int(sys.argv[2]))
-print(f"{len(found)} customers in the table, {len(wanted)} by the feed")
-sys.exit("the table differs" if found != wanted or len(rows) != len(found) else 0)
-"""
+DAYS = {"2026-06-01": (0, 60_000), "2026-06-02": (60_000, 120_000)}
+"""Date -> the first of its changes, and the one after its last."""
+
+SHORT_JOBS = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"}
+"""Spark starts four times for a few seconds' work: what the JVM's second compiler would win, it never gets back."""
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", choices=("kafka", "ottla"), help="of the job; unless given, kafka where it can be")
+    asked = parser.parse_args()
     python = python_with_spark()
-    fetch_jars()
+    source = asked.source or chosen_source()
+    if source == "kafka" and not has_jars():
+        sys.exit("--source kafka needs the connector's jars, and Maven (mvn) that can fetch them")
     with tempfile.TemporaryDirectory(prefix="change-feed-") as work:
-        steps = Steps(python, Path(work))
+        example = Example(python, Path(work), source)
         try:
-            steps.start_broker()
-            steps.run("feed.py", "--changes", str(FIRST))
-            steps.run("job.py", "--out", work, "--show")
-            steps.kill_broker()
-            steps.start_broker()
-            steps.run("feed.py", "--from", str(FIRST), "--changes", str(THEN))
-            steps.run("job.py", "--out", work, "--show")
+            for date, (start, end) in DAYS.items():
+                example.start_broker()
+                example.day(date, start, end)
+                example.kill_broker()
         finally:
-            steps.kill_broker()
-        subprocess.run([python, "-c", CHECK, work, str(FIRST + THEN)], cwd=HERE, env=steps.environment, check=True)
+            example.kill_broker()
 
 
 def python_with_spark() -> str:
@@ -59,49 +62,73 @@ def python_with_spark() -> str:
     return str(CLONE / ".venv" / "bin" / "python")
 
 
-def fetch_jars() -> None:
-    """What is there already is left alone."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            sys.exit(
-                f"this example needs {program} on the path: Spark runs on a JDK, Maven fetches Spark's Kafka connector"
-            )
+def chosen_source() -> str:
+    if has_jars():
+        return "kafka"
+    print(
+        "no jars of Spark's Kafka connector, and no Maven that fetches them: the job reads the broker's files in place"
+    )
+    return "ottla"
+
+
+def has_jars() -> bool:
+    """Whether all are there, or could be fetched now."""
     for artifact in JARS:
         _, name, version = artifact.split(":")
-        if not (CONNECTOR / f"{name}-{version}.jar").exists():
-            fetch = ["mvn", "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={CONNECTOR}"]
-            subprocess.run(fetch, check=True)
+        if (CONNECTOR / f"{name}-{version}.jar").exists():
+            continue
+        if shutil.which("mvn") is None:
+            return False
+        fetch = ["mvn", "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={CONNECTOR}"]
+        if subprocess.run(fetch, check=False, stdout=subprocess.DEVNULL).returncode:
+            return False
+    return True
 
 
-class Steps:
-    """The programs of the example, with one broker."""
+class Example:
+    """The programs of the example, with one broker. Each runs in a process of its own, as from a timer."""
 
-    def __init__(self, python: str, work: Path) -> None:
-        self.python, self.data = python, work / "broker"
-        self.environment = os.environ | {"CONNECTOR_JARS": str(CONNECTOR), "MASTER": "local[2]"}
+    def __init__(self, python: str, work: Path, source: str) -> None:
+        self.python, self.work, self.source = python, work, source
+        self.data = work / "broker"
+        self.environment = os.environ | {"CONNECTOR_JARS": str(CONNECTOR), "MASTER": "local[2]", **SHORT_JOBS}
+        self.listener, self.admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.broker: subprocess.Popen[str] | None = None
-        self.address = "127.0.0.1:0"
+        self.started_s = time.monotonic()
+
+    def day(self, date: str, start: int, end: int) -> None:
+        self.run("feed.py", "--bootstrap", self.listener, "--from", start, "--changes", end - start)
+        self.run(
+            "job.py", "--source", self.source, "--bootstrap", self.listener, "--data", self.data, "--out", self.work
+        )
+        self.run("nightly.py", self.data, "--admin", self.admin, "--out", self.work / "latest", "--date", date)
+        self.run("check.py", end, self.work / "table", self.work / "latest" / date)
+
+    def run(self, program: str, *arguments: object) -> None:
+        print(f"[{time.monotonic() - self.started_s:5.1f} s] {program}", flush=True)
+        command = [self.python, program, *map(str, arguments)]
+        if code := subprocess.run(command, check=False, cwd=HERE, env=self.environment).returncode:
+            sys.exit(f"{program}: exit code {code}")
 
     def start_broker(self) -> None:
-        ottla = str(Path(self.python).with_name("ottla"))
-        command = [ottla, "serve", "--data", str(self.data), "--listener", self.address]
+        command = [self.python, "-m", "ottla.server", "serve", "--data", str(self.data)]
+        command += ["--listener", self.listener, "--admin", self.admin]
         self.broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.broker.stdout is not None
-        for line in self.broker.stdout:
-            if line.startswith("ready "):
-                self.address = line.split()[1]
-                return
-        sys.exit("the broker did not start")
+        if not any(line.startswith("ready ") for line in self.broker.stdout):
+            sys.exit("the broker did not start")
 
     def kill_broker(self) -> None:
+        """kill -9."""
         if self.broker is not None:
             self.broker.kill()
             self.broker.wait()
             self.broker = None
 
-    def run(self, program: str, *arguments: str) -> None:
-        command = [self.python, program, "--bootstrap", self.address, *arguments]
-        subprocess.run(command, cwd=HERE, env=self.environment, check=True)
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 if __name__ == "__main__":
