@@ -15,6 +15,7 @@ the tasks that it runs at once.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from socket import gethostname
