@@ -2,7 +2,7 @@
 
     stage 1, a task a segment     dead bits inside the segment, and an entry of 16 bytes for the newest record of each key
     exchange                      one blob for each segment and bucket of hashes: rows are few, however many the keys
-    stage 2, a task a bucket      of each key's entries all but the last die: blobs of record numbers, one a segment
+    stage 2, a task a bucket      of each key's entries all but the last die: blobs of record numbers or bits, one a segment
     exchange                      to the tasks that rewrite a group of segments each (`rewrite`)
 
 A segment's own bits ride along, with one of the buckets.
@@ -14,18 +14,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..storage.files import Files
+from ..storage.files import Buffer, Files
 from ..storage.offset_map import BYTES_PER_SLOT
 from .key_scan import Entries, scan_segment
 from .plan import CompactionPlan
+from .segment_bits import BitTable, Bools, Numbers, pack
 
-CLEAN_KEYS, DIRTY_KEYS, BITS, SUPERSEDED = range(4)
-"""Kinds of blobs. In order of (source, kind) entries are in the order of the log, and all dirty ones behind the clean."""
+CLEAN_KEYS, DIRTY_KEYS, BITS, SUPERSEDED, SUPERSEDED_BITS = range(5)
+"""Kinds of blobs. In order of (source, kind) entries are in the order of the log, and all dirty ones behind the clean.
+What is superseded are numbers of records, or a bitmap over them where that is shorter."""
 
 BUCKET_BYTES = 32 << 20
 """A bucket's entries, about, where every record has a key of its own."""
@@ -39,7 +41,7 @@ class Blob(NamedTuple):
     source: int
     """The segment's number in the plan."""
     kind: int
-    data: bytes
+    data: Buffer
 
 
 def bucket_count(plan: CompactionPlan, at_least: int = 1) -> int:
@@ -57,7 +59,7 @@ def scan_source(plan: CompactionPlan, number: int, files: Files, *, buckets: int
         cuts = np.searchsorted(bucket_of, np.arange(buckets + 1, dtype=np.uint64))
         for bucket in range(buckets):
             if cuts[bucket] < cuts[bucket + 1]:
-                yield Blob(bucket, number, kind, entries[cuts[bucket] : cuts[bucket + 1]].tobytes())
+                yield Blob(bucket, number, kind, _data_of(entries[cuts[bucket] : cuts[bucket + 1]]))
 
 
 def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob]) -> Iterator[Blob]:
@@ -72,33 +74,72 @@ def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob]) -> Iterator[Blob]
     while buckets:
         _, found = buckets.popitem()
         for source, numbers in superseded(found):
-            yield Blob(group_of[source], source, SUPERSEDED, numbers.tobytes())
+            yield Blob(group_of[source], source, *_packed(numbers))
 
 
-def superseded(blobs: list[Blob]) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
+def superseded(blobs: list[Blob]) -> Iterator[tuple[int, Numbers]]:
     """(source, numbers of its records that are superseded by those of other blobs) of one bucket's entries.
 
     Of the entries of a key all but the last are superseded, if the last is dirty.
     """
     blobs = sorted(blobs, key=lambda blob: (blob.source, blob.kind))
-    found = [np.frombuffer(blob.data, np.uint64).reshape(-1, 2) for blob in blobs]
-    blob_of = np.repeat(np.arange(len(blobs), dtype=np.uint32), [len(entries) for entries in found])
-    entries: Entries = np.concatenate(found)
-    order = np.argsort(entries[:, 0], kind="stable")  # a merge: each blob is in order already
-    high, tail = entries[order, 0], entries[order, 1]
-    if np.any((high[1:] == high[:-1]) & (tail[1:] >> np.uint64(32) != tail[:-1] >> np.uint64(32))):
-        order = np.lexsort((blob_of, entries[:, 1] >> np.uint64(32), entries[:, 0]))
-        high, tail = entries[order, 0], entries[order, 1]
-    low = tail >> np.uint64(32)
-    is_last = np.ones(len(order), np.bool_)
-    is_last[:-1] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    parts: list[Entries] = [np.frombuffer(blob.data, np.uint64).reshape(-1, 2) for blob in blobs]
+    starts = np.cumsum([0, *map(len, parts)])
+    first_dirty = next((number for number, blob in enumerate(blobs) if blob.kind == DIRTY_KEYS), len(blobs))
+    entries: Entries = np.concatenate(parts)
+    order, is_last = _in_order_of_keys(entries)
     ends = np.flatnonzero(is_last)
-    is_dirty = np.array([blob.kind == DIRTY_KEYS for blob in blobs])
-    falls = np.repeat(is_dirty[blob_of[order[ends]]], np.diff(ends, prepend=-1)) & ~is_last
-    fallen = order[falls]
-    numbers = ((entries[fallen, 1] & np.uint64(0xFFFFFFFF)) - np.uint64(1)).astype(np.uint32)
-    source_of = np.array([blob.source for blob in blobs])[blob_of[fallen]]
-    by_source = np.lexsort((numbers, source_of))
-    sources, starts = np.unique(source_of[by_source], return_index=True)
-    for source, part in zip(sources, np.split(numbers[by_source], starts[1:]), strict=False):  # no source, one part
-        yield int(source), part
+    falls = np.repeat(order[ends] >= starts[first_dirty], np.diff(ends, prepend=-1)) & ~is_last
+    has_fallen = np.zeros(len(entries), np.bool_)
+    has_fallen[order[falls]] = True
+    fallen_numbers: dict[int, list[Numbers]] = defaultdict(list)
+    for blob, part, start in zip(blobs, parts, starts, strict=False):  # one start more: the end
+        if len(fallen := part[has_fallen[start : start + len(part)], 1]):
+            fallen_numbers[blob.source].append(fallen.astype(np.uint32) - np.uint32(1))
+    for source, numbers in fallen_numbers.items():
+        yield source, np.concatenate(numbers)
+
+
+def set_superseded(blob: Blob, dead: BitTable, start: int) -> None:
+    """Set the bits of what a blob of stage 2 says is superseded; its source's records begin at bit `start`."""
+    if blob.kind == SUPERSEDED_BITS:
+        dead.put(start, np.frombuffer(blob.data, np.uint64))
+    else:
+        dead.set(np.frombuffer(blob.data, np.uint32).astype(np.uint64) + np.uint64(start))
+
+
+def _in_order_of_keys(entries: Entries) -> tuple[npt.NDArray[np.int64], Bools]:
+    """The rows in order of their keys, those of a key in their own order; and which of these are the last of a key.
+
+    What is sorted is one number a row: as much of the hash as has room beside the row's own number. Blobs are in order
+    already, so this is a merge.
+    """
+    count = len(entries)
+    hashes, tails = entries[:, 0], entries[:, 1] >> np.uint64(32)
+    lowest, highest = int(hashes.min()), int(hashes.max())
+    unused_bits, row_bits = 64 - (highest - lowest).bit_length(), count.bit_length()
+    rows = np.uint64((1 << row_bits) - 1)
+    keys = (hashes - np.uint64(lowest) << np.uint64(min(63, unused_bits))) & ~rows | np.arange(count, dtype=np.uint64)
+    keys.sort(kind="stable")
+    order = (keys & rows).astype(np.int64)
+    keys >>= np.uint64(row_bits)
+    goes_on = keys[1:] == keys[:-1]
+    one, next_one = order[:-1][goes_on], order[1:][goes_on]
+    if np.any((hashes[one] != hashes[next_one]) | (tails[one] != tails[next_one])):  # more of the hash tells them apart
+        order = np.lexsort((tails, hashes))
+        goes_on = (hashes[order[1:]] == hashes[order[:-1]]) & (tails[order[1:]] == tails[order[:-1]])
+    return order, np.append(~goes_on, True)
+
+
+def _packed(numbers: Numbers) -> tuple[int, Buffer]:
+    """Numbers of records as the shorter of two kinds of data."""
+    words = int(numbers.max()) // 64 + 1
+    if numbers.nbytes <= 8 * words:
+        return SUPERSEDED, _data_of(numbers)
+    bits = np.zeros(64 * words, np.uint8)
+    bits[numbers] = 1
+    return SUPERSEDED_BITS, _data_of(pack(bits))
+
+
+def _data_of(values: npt.NDArray[Any]) -> memoryview:
+    return memoryview(values).cast("B")

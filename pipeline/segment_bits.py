@@ -12,8 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..storage.files import Buffer
+
 Words = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.uint32]
+Bools = npt.NDArray[np.bool_]
 
 _COUNTS = struct.Struct("=QQ")
 
@@ -36,7 +39,7 @@ class SegmentBits(NamedTuple):
         return b"".join((counts, self.dead.tobytes(), self.tombstones.tobytes(), self.echoes.tobytes()))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> SegmentBits:
+    def from_bytes(cls, data: Buffer) -> SegmentBits:
         count, keyless = _COUNTS.unpack_from(data)
         words = (count + 63) // 64
         at = _COUNTS.size
@@ -64,7 +67,7 @@ class BitTable:
         """Set these bits."""
         np.bitwise_or.at(self._words, (numbers >> 6).astype(np.intp), np.uint64(1) << (numbers & np.uint64(63)))
 
-    def are_set(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    def are_set(self, numbers: npt.NDArray[np.uint64]) -> Bools:
         """Which of these bits are set."""
         return (self._words[(numbers >> 6).astype(np.intp)] >> (numbers & np.uint64(63)) & np.uint64(1)).astype(
             np.bool_

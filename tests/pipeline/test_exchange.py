@@ -14,10 +14,13 @@ from ottla.pipeline.exchange import (
     BITS,
     CLEAN_KEYS,
     DIRTY_KEYS,
+    SUPERSEDED,
+    SUPERSEDED_BITS,
     Blob,
     bucket_count,
     merge_buckets,
     scan_source,
+    set_superseded,
     superseded,
 )
 from ottla.pipeline.plan import CompactionPlan, make_plan
@@ -53,9 +56,16 @@ CASES = {
         [blob(0, DIRTY_KEYS, (HIGH, 1, 0), (HIGH, 2, 1)), blob(1, DIRTY_KEYS, (HIGH, 2, 0), (HIGH, 3, 1))],
         {0: [1]},
     ),
-    "numbers come in order": (
-        [blob(0, DIRTY_KEYS, (1, 1, 9), (2, 1, 4), (3, 1, 6)), blob(1, DIRTY_KEYS, (1, 1, 0), (2, 1, 1), (3, 1, 2))],
+    "many are, of keys all over the hashes": (
+        [
+            blob(0, DIRTY_KEYS, (0, 1, 9), (5, 1, 4), (2**64 - 1, 1, 6)),
+            blob(1, DIRTY_KEYS, (0, 1, 0), (5, 1, 1), (5, 2, 3), (2**64 - 1, 1, 2)),
+        ],
         {0: [4, 6, 9]},
+    ),
+    "keys whose hashes differ in their last bits": (
+        [blob(0, DIRTY_KEYS, (0, 1, 0), (HIGH, 1, 1), (2**64 - 1, 1, 2)), blob(1, DIRTY_KEYS, (HIGH + 1, 1, 0))],
+        {},
     ),
 }
 
@@ -65,7 +75,7 @@ def test_of_a_keys_entries_all_but_the_last_are_superseded(case: str) -> None:
     blobs, expected = CASES[case]
     for seed in range(3):
         random.Random(seed).shuffle(blobs)
-        assert {source: list(numbers) for source, numbers in superseded(blobs)} == expected
+        assert {source: sorted(numbers) for source, numbers in superseded(blobs)} == expected
 
 
 def test_bitmaps_are_put_together_at_any_bit() -> None:
@@ -109,14 +119,20 @@ def planned() -> tuple[CrashFiles, CompactionPlan]:
 
 def test_what_is_superseded_does_not_depend_on_buckets() -> None:
     files, plan = planned()
+    kinds: set[int] = set()
     for buckets in (1, 2, 7):
         blobs = [each for number in range(2) for each in scan_source(plan, number, files, buckets=buckets)]
         assert all(0 <= each.task < buckets for each in blobs)
         assert (len({each.task for each in blobs if each.kind == DIRTY_KEYS}) > 1) == (buckets > 1)
         merged = [each for each in merge_buckets(plan, blobs) if each.kind != BITS]
         assert {each.source for each in merged} == {0}
-        numbers = [number for each in merged for number in np.frombuffer(each.data, np.uint32)]
-        assert sorted(numbers) == [5, 6, 7, 8, 9]
+        dead = BitTable(13)
+        for each in merged:
+            set_superseded(each, dead, 3)
+        bits = unpack(np.array(dead.to_array(), np.uint64), 13)
+        assert [number for number in range(10) if bits[3 + number]] == [5, 6, 7, 8, 9]
+        kinds |= {each.kind for each in merged}
+    assert kinds == {SUPERSEDED, SUPERSEDED_BITS}
 
 
 def test_there_are_more_buckets_for_more_records() -> None:
