@@ -16,16 +16,14 @@ import pyarrow as pa
 from ..storage.files import OsFiles
 from ..storage.offset_map import SECRET_BYTES
 from . import commands
-from .audit_scope import scope_against, scope_alone, scope_of_plan
-from .commands import Job
 from .engine import Engine
 from .errors import UsageError
-from .install_steps import drop_originals, is_plan_installed
+from .install_steps import is_plan_installed
+from .job_plans import Job, find_plan, forget, status
 from .job_results import PartitionResult, as_json
 from .reading import opened
 from .snapshot import MAX_PART_BYTES
 from .split_reader import Wanted, read_split
-from .store import Store
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,45 +89,29 @@ def _print_results(results: list[PartitionResult], options: argparse.Namespace) 
 
 
 def _verify(job: Job, options: argparse.Namespace) -> int:
-    if options.plan is not None:
-        plan = commands.find_plan(job, options.plan)
-        scopes, mode = [scope_of_plan(plan, OsFiles())], f"plan {plan.plan_id}"
-    elif options.topic is None:
-        raise UsageError("verify: expected --topic or --plan")
-    elif options.against is not None:
-        originals = Store(options.against)
-        scopes = [
-            scope_against(job.store(), originals, tp, job.now_ms(), job.configs)
-            for tp in originals.topic_partitions(job.topic, job.partition)
-        ]
-        mode = f"against {originals.data_dir}"
-    else:
-        scopes = [scope_alone(job.store(), tp, job.now_ms(), job.configs) for tp in job.partitions()]
-        mode = "alone"
-    report = job.engine.verify(scopes, mode)
+    plan = None if options.plan is None else find_plan(job, options.plan)
+    if options.drop_originals and (plan is None or not is_plan_installed(plan, OsFiles())):
+        raise UsageError("--drop-originals: expected --plan with a plan that is wholly installed")
+    report = commands.verify(job, against=options.against, plan_id=options.plan)
     if options.json:
         sys.stdout.write(report.to_json())
     else:
         for each in report.partitions:
             print(
-                f"{each.topic}-{each.partition}: {'FAILED' if each.finding_count else 'passed'} ({mode}):"
+                f"{each.topic}-{each.partition}: {'FAILED' if each.finding_count else 'passed'} ({report.mode}):"
                 f" {each.segments} segments, {each.batches} batches, {each.records} records, {each.bytes} bytes,"
                 f" {each.finding_count} findings"
             )
             for finding in each.findings[:10]:
                 print(f"  {finding}")
     report.check()
-    if options.drop_originals:
-        if options.plan is None or not is_plan_installed(plan, OsFiles()):
-            raise UsageError("--drop-originals: expected --plan with a plan that is wholly installed")
-        drop_originals(plan, OsFiles())
+    if plan is not None and options.drop_originals:
+        forget(plan)
     return 0
 
 
 def _snapshot(job: Job, options: argparse.Namespace) -> int:
-    made = job.engine.snapshot(
-        job.store().data_dir, options.topic, options.out, partition=options.partition, overwrite=options.overwrite
-    )
+    made = commands.snapshot(job, options.out, overwrite=options.overwrite)
     if options.json:
         _print_json(made._asdict())
     else:
@@ -201,7 +183,7 @@ def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _status(job: Job, options: argparse.Namespace) -> int:
-    plans = commands.status(job)
+    plans = status(job)
     if options.json:
         _print_json({"plans": plans})
         return 0

@@ -1,92 +1,25 @@
-"""What `ottla-spark plan`, `compact`, `install` and `status` do, partition by partition.
+"""What `ottla-spark plan`, `compact`, `install`, `verify` and `snapshot` do, partition by partition.
 
 compact    the pending plan, or a new one -> staged -> verified by its plan -> with --install: in the log
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
-
 from ..storage.files import OsFiles
 from ..storage.paths import TopicPartition
-from .audit_scope import scope_of_plan
-from .engine import Engine
-from .errors import CorruptSourceError, SourceChangedError, UsageError
+from .audit_scope import scope_against, scope_alone, scope_of_plan
+from .errors import CorruptSourceError, UsageError
+from .findings import VerifyReport
 from .install import install, locked
 from .install_online import install_online
-from .install_steps import discard, is_plan_installed, originals_directory
+from .install_steps import is_begun, is_plan_installed
+from .job_plans import Job, find_plan, forget, plan_partition, save
 from .job_results import PartitionResult, group_line, result_of
-from .plan import CONFIGS, CompactionPlan, make_plan, staging_root
+from .plan import CompactionPlan
 from .rewrite import GroupResult, finished_group
-from .staging import check_sources, is_installed, pending_plans, save_plan
+from .snapshot import SnapshotResult
+from .staging import pending_plans
 from .store import Store
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What the options of a command say."""
-
-    data_dir: str
-    topic: str | None
-    partition: int | None
-    configs: Mapping[str, str]
-    engine: Engine
-    say: Say
-    """Takes a line of progress."""
-    now_ms: Callable[[], int]
-    secret: Callable[[], bytes]
-    admin: str | None = None
-    """HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped."""
-
-    def store(self) -> Store:
-        return Store(self.data_dir)
-
-    def partitions(self) -> list[TopicPartition]:
-        return self.store().topic_partitions(self.topic, self.partition)
-
-
-def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False) -> CompactionPlan:
-    """The pending plan, if its segments and the topic's configs are still the same; else a new one, which is not saved.
-
-    A pending plan whose segments have changed, and of which nothing is installed, is discarded.
-
-    Args:
-        resume: Only the pending plan will do, if there is one.
-
-    Raises:
-        SourceChangedError: `resume`, and its segments have changed.
-    """
-    store, files = job.store(), OsFiles()
-    config = store.config_of(tp.topic, job.configs)
-    for pending in reversed(pending_plans(files, store.data_dir, tp)):
-        if is_plan_installed(pending, files):
-            continue
-        begun = any(is_installed(files, pending, group) for group in range(len(pending.groups)))
-        if resume or begun:
-            return pending
-        try:
-            check_sources(files, pending)
-        except SourceChangedError:
-            discard(pending, files)  # nobody can go on with it
-            continue
-        if all(pending.config[name] == getattr(config, name) for name in CONFIGS):
-            return pending
-    now_ms = job.now_ms()
-    with store.open_log(tp, now_ms=now_ms, config=config) as log:
-        return make_plan(
-            log,
-            data_dir=store.data_dir,
-            checkpoint=log.cleaner_checkpoint,
-            now_ms=now_ms,
-            secret=job.secret(),
-            survey=job.engine.survey,
-        )
 
 
 def plan(job: Job) -> list[PartitionResult]:
@@ -94,7 +27,7 @@ def plan(job: Job) -> list[PartitionResult]:
     found = []
     for tp in job.partitions():
         made = plan_partition(job, tp)
-        _save(made)
+        save(made)
         found.append(result_of(made, "planned"))
     return found
 
@@ -112,7 +45,8 @@ def compact(
     """Plan, run, verify, and if wanted install, partition by partition.
 
     Args:
-        dry_run: Leave nothing behind: neither a plan nor what it makes.
+        dry_run: Say what would come of it, exactly, and leave everything as it is.
+        resume: As in `plan_partition`.
         max_groups: Install so many of each partition, and leave the rest to another call.
         skips_corrupt: Go on with the next partition where one is damaged.
 
@@ -125,10 +59,11 @@ def compact(
     found = []
     for tp in job.partitions():
         try:
+            if dry_run:
+                found.append(_preview_one(job, tp, resume=resume))
+                continue
             found.append(
-                _compact_one(
-                    job, tp, installs=installs, dry_run=dry_run, resume=resume, max_groups=max_groups, verifies=verifies
-                )
+                _compact_one(job, tp, installs=installs, resume=resume, max_groups=max_groups, verifies=verifies)
             )
         except CorruptSourceError as error:
             if not skips_corrupt:
@@ -138,36 +73,42 @@ def compact(
 
 
 def _compact_one(
-    job: Job,
-    tp: TopicPartition,
-    *,
-    installs: bool,
-    dry_run: bool,
-    resume: bool,
-    max_groups: int | None,
-    verifies: bool,
+    job: Job, tp: TopicPartition, *, installs: bool, resume: bool, max_groups: int | None, verifies: bool
 ) -> PartitionResult:
     files = OsFiles()
     made = plan_partition(job, tp, resume=resume)
     if not made.sources:
         return result_of(made, "nothing to do")
-    is_new = _save(made)
+    save(made)
     results = job.engine.compact(made, lambda result: job.say(group_line(made, result)))
-    if dry_run:
-        if is_new:
-            discard(made, files)
-            with suppress(OSError):  # other plans are there
-                os.rmdir(staging_root(made.data_dir))
-        return result_of(made, "would be compacted", results)
-    if verifies and not any(is_installed(files, made, group) for group in range(len(made.groups))):
+    if verifies and not is_begun(made, files):
         job.engine.verify([scope_of_plan(made, files)], f"plan {made.plan_id}").check()
     if not installs:
         return result_of(made, "staged", results)
     return _install_one(job, made, max_groups, results)
 
 
+def _preview_one(job: Job, tp: TopicPartition, *, resume: bool) -> PartitionResult:
+    files = OsFiles()
+    made = plan_partition(job, tp, resume=resume, discards=False)
+    if not made.sources:
+        return result_of(made, "nothing to do")
+    finished = [finished_group(made, group, files) for group in range(len(made.groups))]
+    results = [result for result in finished if result is not None]
+    if len(results) < len(made.groups):
+        is_new = save(made)  # the tasks read it
+        try:
+            results = job.engine.dry_run(made)
+        finally:
+            if is_new:
+                forget(made)
+    for result in results:
+        job.say(group_line(made, result))
+    return result_of(made, "would be compacted", results)
+
+
 def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | None = None) -> list[PartitionResult]:
-    """Put into the log what is staged.
+    """Put into the log what is staged: of each partition the newest plan, or the one of that id.
 
     Raises:
         UsageError: There is no such plan, or nothing is staged.
@@ -184,49 +125,41 @@ def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | Non
     ]
     if not chosen:
         raise UsageError(f"{store.data_dir}: expected a staged plan{f' {plan_id}' if plan_id else ''}, found none")
+    newest = {each.topic_partition: each for each in chosen}  # of two, the older one was passed over
     found = []
-    for each in chosen:
+    for each in newest.values():
         results = [finished_group(each, group, files) for group in range(len(each.groups))]
         found.append(_install_one(job, each, max_groups, [result for result in results if result is not None]))
     return found
 
 
-def status(job: Job) -> list[dict[str, Any]]:
-    """The plans that lie beside the data directory, and how far they are."""
-    files, store = OsFiles(), job.store()
-    found = []
-    for each in pending_plans(files, store.data_dir):
-        if job.topic not in (None, each.topic) or job.partition not in (None, each.partition):
-            continue
-        originals = originals_directory(each)
-        kept = files.list(originals) if files.is_dir(originals) else []
-        groups = range(len(each.groups))
-        found.append(
-            {
-                "plan_id": each.plan_id,
-                "topic": each.topic,
-                "partition": each.partition,
-                "planned_at_ms": each.now_ms,
-                "upper_offset": each.upper_offset,
-                "groups": len(each.groups),
-                "staged": sum(finished_group(each, group, files) is not None for group in groups),
-                "installed": sum(is_installed(files, each, group) for group in groups),
-                "is_complete": is_plan_installed(each, files),
-                "originals_bytes": sum(files.size(f"{originals}/{name}") for name in kept),
-            }
-        )
-    return found
+def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) -> VerifyReport:
+    """Check what compaction promises: alone, against a copy of the data directory from before, or by a plan.
 
-
-def find_plan(job: Job, plan_id: str) -> CompactionPlan:
-    """
     Raises:
-        UsageError: There is no such plan.
+        UsageError: Neither a topic nor a plan is given, or there is none.
+        PipelineError: As opening the logs does. What is found is in the report; its `check` raises that.
     """
-    for each in pending_plans(OsFiles(), job.store().data_dir):
-        if each.plan_id == plan_id:
-            return each
-    raise UsageError(f"{job.store().data_dir}: expected a plan {plan_id} beside it, found none")
+    if plan_id is not None:
+        chosen = find_plan(job, plan_id)
+        return job.engine.verify([scope_of_plan(chosen, OsFiles())], f"plan {chosen.plan_id}")
+    if job.topic is None:
+        raise UsageError("verify: expected --topic or --plan")
+    store, now_ms = job.store(), job.now_ms()
+    if against is None:
+        scopes = [scope_alone(store, tp, now_ms, job.configs) for tp in job.partitions()]
+        return job.engine.verify(scopes, "alone")
+    originals = Store(against)
+    found = originals.topic_partitions(job.topic, job.partition)
+    scopes = [scope_against(store, originals, tp, now_ms, job.configs) for tp in found]
+    return job.engine.verify(scopes, f"against {originals.data_dir}")
+
+
+def snapshot(job: Job, out: str, *, overwrite: bool = False) -> SnapshotResult:
+    """Write the latest value of each key to Parquet. Errors as of `pipeline.snapshot`."""
+    if job.topic is None:
+        raise UsageError("snapshot: expected --topic")
+    return job.engine.snapshot(job.store().data_dir, job.topic, out, partition=job.partition, overwrite=overwrite)
 
 
 def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results: list[GroupResult]) -> PartitionResult:
@@ -241,13 +174,3 @@ def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results
     else:
         done = install_online(plan, job.admin, files, now_ms=now_ms, max_groups=max_groups, on_group=on_group)
     return result_of(plan, "installed" if done.is_complete else "partly installed", results)
-
-
-def _save(plan: CompactionPlan) -> bool:
-    """Put a plan into its staging directory, if it has something to do and is not there; whether it was new."""
-    if not plan.sources or any(
-        each.plan_id == plan.plan_id for each in pending_plans(OsFiles(), plan.data_dir, plan.topic_partition)
-    ):
-        return False
-    save_plan(OsFiles(), plan)
-    return True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..storage.files import Files, OsFiles
 from .audit_scope import Scope
 from .findings import VerifyReport
-from .local import compact_locally
+from .local import compact_locally, dry_run_locally
 from .plan import CompactionPlan
 from .rewrite import GroupResult, finished_group
 from .snapshot import SnapshotResult, snapshot_locally
@@ -36,14 +36,18 @@ OnResult = Callable[[GroupResult], None]
 class Engine:
     """Runs the jobs of one command."""
 
-    def __init__(self, master: str | None, confs: Mapping[str, str]) -> None:
+    def __init__(
+        self, master: str | None, confs: Mapping[str, str] | None = None, *, session: SparkSession | None = None
+    ) -> None:
         """
         Args:
             master: As Spark's, IN_PROCESS, or None for what spark-submit says.
             confs: Spark's.
+            session: One that runs, and goes on when the jobs are done.
         """
         self._master = master
-        self._confs = confs
+        self._confs = confs or {}
+        self._given = session
         self._started: SparkSession | None = None
 
     @property
@@ -58,7 +62,7 @@ class Engine:
         from .source import register
         from .spark_errors import failures_translated
 
-        if (running := SparkSession.getActiveSession()) is not None:
+        if (running := self._given or SparkSession.getActiveSession()) is not None:
             return running  # the caller's, who ends it, too
         made = builder("ottla-spark", master=self._master)
         for name, value in self._confs.items():
@@ -94,6 +98,14 @@ class Engine:
             from .compact import compact
 
             return compact(self._spark, plan)
+
+    def dry_run(self, plan: CompactionPlan) -> list[GroupResult]:
+        """What `compact` would return, without files."""
+        if self.is_in_process:
+            return dry_run_locally(plan, source_files=ReadingFiles())
+        from .compact import dry_run
+
+        return dry_run(self._spark, plan)
 
     def verify(self, scopes: Sequence[Scope], mode: str) -> VerifyReport:
         if self.is_in_process:

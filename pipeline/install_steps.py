@@ -47,6 +47,25 @@ def is_plan_installed(plan: CompactionPlan, files: Files) -> bool:
     return files.exists(paths.join(plan.staging, INSTALLED_FILE))
 
 
+def is_begun(plan: CompactionPlan, files: Files) -> bool:
+    """Whether an install has begun to change the log, or was about to."""
+    return files.is_dir(originals_directory(plan)) or any(
+        is_installed(files, plan, group) for group in range(len(plan.groups))
+    )
+
+
+def is_overtaken(plan: CompactionPlan, files: Files) -> bool:
+    """Whether somebody else has changed what a plan has still to put into the log, so that it never can."""
+    names = [paths.parse_segment_name(name) for name in files.list(plan.directory)]
+    if any(name is not None and name.suffix for name in names):
+        return False  # a swap was cut off: what there is shows when the next install has finished it
+    try:
+        choose(pending_groups(plan, files), 0, plan, files)
+    except SourceChangedError:
+        return True
+    return False
+
+
 def mark_plan_installed(plan: CompactionPlan, files: Files, now_ms: int) -> None:
     """Note that all groups are in the log and the checkpoint says so."""
     write_atomically(files, paths.join(plan.staging, INSTALLED_FILE), _mark(now_ms))

@@ -19,7 +19,7 @@ class PartitionResult:
     """`nothing to do`, `planned`, `would be compacted`, `staged`, `installed`, `partly installed`, or `skipped`."""
     plan_id: str = ""
     reason: str = ""
-    """Why it was skipped."""
+    """Why it was skipped, or there was nothing to do."""
     groups: int = 0
     segments: int = 0
     bytes_read: int = 0
@@ -40,12 +40,27 @@ class PartitionResult:
         return text + (f": {self.reason}" if self.reason else "")
 
 
+RESULT_DDL = (
+    "topic string, partition int, outcome string, plan_id string, reason string, groups int, segments int, "
+    "bytes_read bigint, bytes_written bigint, records_read bigint, records_written bigint, removed map<string,bigint>"
+)
+"""The fields of `PartitionResult`, in their order."""
+
+
 def result_of(plan: CompactionPlan, outcome: str, results: list[GroupResult] | None = None) -> PartitionResult:
+    if not plan.sources:
+        return PartitionResult(
+            topic=plan.topic,
+            partition=plan.partition,
+            outcome="nothing to do",
+            reason=f"clean up to offset {plan.first_dirty_offset}; what lies from offset {plan.upper_offset} on is active,"
+            " too young, of open transactions, or not known to be safe on disk",
+        )
     made = PartitionResult(
         topic=plan.topic,
         partition=plan.partition,
-        outcome=outcome if plan.sources else "nothing to do",
-        plan_id=plan.plan_id if plan.sources else "",
+        outcome=outcome,
+        plan_id=plan.plan_id,
         groups=len(plan.groups),
         segments=len(plan.sources),
         bytes_read=plan.size_bytes,

@@ -86,7 +86,10 @@ def load_plan(files: Files, staging: str) -> CompactionPlan:
     path = paths.join(staging, PLAN_FILE)
     if not files.exists(path):
         raise UsageError(f"{path}: no plan is there")
-    plan = CompactionPlan.from_json(read_text(files, path))
+    try:
+        plan = CompactionPlan.from_json(read_text(files, path))
+    except (UsageError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}; without {staging} a new plan is made") from error
     if plan.plan_id != staging.rpartition("/")[2]:
         raise UsageError(f"{path}: expected the plan {staging.rpartition('/')[2]}, found {plan.plan_id}")
     return plan
@@ -96,13 +99,20 @@ def pending_plans(files: Files, data_dir: str, tp: TopicPartition | None = None)
     """The plans that lie beside a data directory, for one log or all, the oldest clock first.
 
     Raises:
-        UsageError: One cannot be read.
+        UsageError: One cannot be read, or is of another directory: this one was moved or copied together with its plans.
     """
     root = staging_root(data_dir)
     if not files.is_dir(root):
         return []
     directories = [paths.join(root, name) for name in files.list(root)]
-    plans = [load_plan(files, each) for each in directories if files.exists(paths.join(each, PLAN_FILE))]
+    with_plan = [each for each in directories if files.exists(paths.join(each, PLAN_FILE))]
+    plans = [load_plan(files, each) for each in with_plan]
+    for plan, directory in zip(plans, with_plan, strict=True):
+        if plan.data_dir != data_dir:
+            raise UsageError(
+                f"{directory}: expected a plan of {data_dir}, found one of {plan.data_dir}; without {directory} a new"
+                " plan is made"
+            )
     return sorted(
         (plan for plan in plans if tp in (None, plan.topic_partition)), key=lambda plan: (plan.now_ms, plan.plan_id)
     )

@@ -70,7 +70,7 @@ class Store:
         Raises:
             UsageError: There is no such directory.
         """
-        self.data_dir = os.path.abspath(data_dir)
+        self.data_dir = os.path.realpath(data_dir)  # what lies beside a link may be on another disk
         self.files: Files = ReadingFiles() if files is None else files
         if not self.files.is_dir(self.data_dir):
             raise UsageError(f"{data_dir} is not a directory")
@@ -88,6 +88,7 @@ class Store:
             and parsed.topic != paths.CLUSTER_METADATA_TOPIC
             and topic in (None, parsed.topic)
             and partition in (None, parsed.partition)
+            and self.files.is_dir(self.directory_of(parsed))
         ]
         if not found and topic is not None:
             which = topic if partition is None else str(TopicPartition(topic, partition))

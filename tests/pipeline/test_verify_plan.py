@@ -10,11 +10,12 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.audit_scope import scope_of_plan
-from ottla.pipeline.commands import Job, compact
+from ottla.pipeline.commands import compact
 from ottla.pipeline.engine import IN_PROCESS, Engine
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.findings import PartitionReport
 from ottla.pipeline.install_steps import drop_originals, originals_directory
+from ottla.pipeline.job_plans import Job
 from ottla.pipeline.plan import CompactionPlan
 from ottla.pipeline.staging import group_directory, pending_plans
 from ottla.pipeline.verify import verify

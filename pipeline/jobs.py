@@ -1,0 +1,138 @@
+"""The commands of `ottla-spark` as functions on a session that the caller has, and keeps.
+
+    from ottla.pipeline import jobs
+
+    results = jobs.compact(spark, "/data", topic="orders", installs=True)
+    jobs.results_frame(spark, results).show()             # or job_results.as_json(results)
+    report = jobs.verify(spark, "/data", topic="orders", against="/before")
+    report.check()
+
+With None in the session's place a job runs in this process, without a JVM. What is refused is raised (`errors`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+from ..storage.offset_map import SECRET_BYTES
+from . import commands
+from .engine import IN_PROCESS, Engine
+from .findings import VerifyReport
+from .job_plans import Job, Say
+from .job_plans import status as status_of
+from .job_results import RESULT_DDL, PartitionResult
+from .snapshot import SnapshotResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def _quiet(_line: str) -> None:
+    pass
+
+
+def job(
+    spark: SparkSession | None,
+    data_dir: str,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    configs: Mapping[str, str] | None = None,
+    admin: str | None = None,
+    say: Say = _quiet,
+) -> Job:
+    """What all functions here take.
+
+    Args:
+        spark: None is this process.
+        topic, partition: None is all.
+        configs: Topic configs that are not in the store, by their names.
+        admin: HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped.
+        say: Takes lines of progress, one for each group; may be called from another thread.
+    """
+    return Job(
+        data_dir=data_dir,
+        topic=topic,
+        partition=partition,
+        configs=configs or {},
+        engine=Engine(IN_PROCESS if spark is None else None, session=spark),
+        say=say,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        secret=lambda: secrets.token_bytes(SECRET_BYTES),
+        admin=admin,
+    )
+
+
+def plan(spark: SparkSession | None, data_dir: str, *, topic: str, **options: Any) -> list[PartitionResult]:
+    """`ottla-spark plan`. Options are those of `job`."""
+    return commands.plan(job(spark, data_dir, topic=topic, **options))
+
+
+def compact(
+    spark: SparkSession | None,
+    data_dir: str,
+    *,
+    topic: str,
+    installs: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    max_groups: int | None = None,
+    skips_corrupt: bool = False,
+    verifies: bool = True,
+    **options: Any,
+) -> list[PartitionResult]:
+    """`ottla-spark compact`. Arguments are those of `commands.compact`, options those of `job`."""
+    return commands.compact(
+        job(spark, data_dir, topic=topic, **options),
+        installs=installs,
+        dry_run=dry_run,
+        resume=resume,
+        max_groups=max_groups,
+        skips_corrupt=skips_corrupt,
+        verifies=verifies,
+    )
+
+
+def install(
+    spark: SparkSession | None,
+    data_dir: str,
+    *,
+    plan_id: str | None = None,
+    max_groups: int | None = None,
+    **options: Any,
+) -> list[PartitionResult]:
+    """`ottla-spark install`. Options are those of `job`."""
+    return commands.install_plans(job(spark, data_dir, **options), plan_id=plan_id, max_groups=max_groups)
+
+
+def verify(
+    spark: SparkSession | None,
+    data_dir: str,
+    *,
+    against: str | None = None,
+    plan_id: str | None = None,
+    **options: Any,
+) -> VerifyReport:
+    """`ottla-spark verify`; `check` of the report raises what was found. Options are those of `job`."""
+    return commands.verify(job(spark, data_dir, **options), against=against, plan_id=plan_id)
+
+
+def snapshot(
+    spark: SparkSession | None, data_dir: str, *, topic: str, out: str, overwrite: bool = False, **options: Any
+) -> SnapshotResult:
+    """`ottla-spark snapshot`. Options are those of `job`."""
+    return commands.snapshot(job(spark, data_dir, topic=topic, **options), out, overwrite=overwrite)
+
+
+def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:
+    """`ottla-spark status`. Options are those of `job`."""
+    return status_of(job(None, data_dir, **options))
+
+
+def results_frame(spark: SparkSession, results: Sequence[PartitionResult]) -> DataFrame:
+    """One row for each partition, of RESULT_DDL."""
+    return spark.createDataFrame([astuple(each) for each in results], RESULT_DDL)
