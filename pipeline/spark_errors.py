@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 
 from . import errors
 from .errors import PipelineError, SparkFailedError
 
 _RAISED = re.compile(r"ottla\.pipeline\.errors\.(\w+): (.*)")
 _PYTHON_ERROR = re.compile(r"[A-Za-z]\w*(?:\.\w+)*(?:Error|Exception): .+")
+_MISSING = re.compile(r"\b(?:ModuleNotFound|Import)Error: ")
 
 
 @contextmanager
@@ -28,7 +29,12 @@ def failures_translated() -> Iterator[None]:
     except PySparkException as error:
         raised = _RAISED.findall(str(error))
         if not raised:
-            raise SparkFailedError(_reason(str(error))) from error
+            said = _reason(str(error))
+            if isinstance(error, PythonException):
+                said = f"on a worker: {said}"
+            if _MISSING.search(said):
+                said += "; what PYSPARK_PYTHON names must have ottla[spark] on every worker"
+            raise SparkFailedError(said) from error
         name, message = raised[-1]
         kind: type[PipelineError] = getattr(errors, name, SparkFailedError)
         raise kind(message) from error

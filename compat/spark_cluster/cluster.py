@@ -25,7 +25,6 @@ from ..support.suite import NotRunError
 PATIENCE_S = 90.0
 LOOK_EVERY_S = 0.1
 WORKER_MEMORY = "1g"
-EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 def java_for_spark(environment: dict[str, str] | None = None) -> str:
@@ -89,12 +88,10 @@ class Cluster:
         state = self.state() or {}
         return sum(worker["state"] == "ALIVE" for worker in state.get("workers", []))
 
-    def running_applications(self) -> int:
-        return len((self.state() or {}).get("activeapps", []))
-
-    def wait_until_idle(self) -> None:
-        """Until no application holds a core: a driver that was killed is missed only after a while."""
-        self.wait_for("the master to be idle", lambda: (state := self.state()) is not None and not state["coresused"])
+    def applications(self) -> int:
+        """How many the master has ever had."""
+        state = self.state() or {}
+        return len(state.get("activeapps", [])) + len(state.get("completedapps", []))
 
     def state(self) -> dict[str, Any] | None:
         """What the master says of itself; None while it does not."""
@@ -121,14 +118,6 @@ class Cluster:
                 worker = psutil.Process(pid)
                 yield worker
                 yield from worker.children(recursive=True)
-
-    def executors(self) -> list[psutil.Process]:
-        found = []
-        for process in self.processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if any(EXECUTOR in word for word in process.cmdline()):
-                    found.append(process)
-        return found
 
     def stop(self) -> None:
         """End everything, whatever state it is in."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import psutil
 
 from .cluster import Cluster
 
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 HOOKS = Path(__file__).with_name("hooks")
 
 CONFS = {
@@ -101,6 +102,9 @@ class Driver:
         words = [*console_command(), *arguments, "--master", self.cluster.master]
         for name, value in (CONFS | dict(confs or {})).items():
             words += ["--conf", f"{name}={value}"]
+        return self._open(words, cwd or self.work, {"PYSPARK_PYTHON": str(self.moments.python)} | environment)
+
+    def _open(self, words: list[str], cwd: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         return subprocess.Popen(
             words,
@@ -108,10 +112,23 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=cwd or self.work,
-            env=clean | {"JAVA_HOME": self.cluster.java, "PYSPARK_PYTHON": str(self.moments.python)} | environment,
+            cwd=cwd,
+            env=clean | {"JAVA_HOME": self.cluster.java} | environment,
             start_new_session=True,
         )
+
+    def submit(self, *arguments: str) -> Done:
+        """The same by spark-submit, which alone is told of the master."""
+        spec = find_spec("pyspark")
+        assert spec is not None and spec.origin is not None
+        script = self.work / "nightly.py"
+        script.write_text(f"import sys\nfrom ottla.pipeline.cli import main\nsys.exit(main({list(arguments)!r}))\n")
+        words = [str(Path(spec.origin).parent / "bin" / "spark-submit"), "--master", self.cluster.master]
+        for name, value in CONFS.items():
+            words += ["--conf", f"{name}={value}"]
+        words += ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
+        words += ["--conf", f"spark.pyspark.python={self.moments.python}", str(script)]
+        return self.end_of(self._open(words, self.work, {}))
 
     def end_of(self, process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> Done:
         """Wait for it; one that takes too long is killed, and that is its exit code."""

@@ -20,11 +20,12 @@ from .cluster import Cluster
 from .command import Driver
 
 TOPIC = "figures"
-SMALL_BYTES, LARGE_BYTES = 64 << 20, 256 << 20
-SEGMENT_BYTES = 16 << 20
+SMALL_BYTES, LARGE_BYTES = 64 << 20, 320 << 20
+SEGMENT_BYTES = 32 << 20
 LOOK_EVERY_S = 0.2
 ENTRY_BYTES, NUMBER_BYTES, BIT_BYTES = 16, 4, 2 / 8
-"""Of a key that a segment knows, through the first shuffle; of a record that others supersede, and of any record."""
+"""Of each key of a segment, through the first shuffle; of those that others supersede, through the second; of any record,
+through both."""
 FRAME_BYTES = 1.0
 """What blobs' frames and Arrow's padding may add a record, at these sizes."""
 
@@ -41,7 +42,8 @@ class Cost(NamedTuple):
 
     log_bytes: int
     records: int
-    superseded: int
+    fallen: int
+    """Of the entries: those that other segments supersede."""
     shuffled_bytes: tuple[int, ...]
     """Stage by stage; the last one shuffles nothing."""
     entries: int
@@ -49,36 +51,46 @@ class Cost(NamedTuple):
     jvm_s: float
     python_s: float
     written_bytes: int
+    peak_bytes: int
+    """Of one Python worker, without what it shares with others."""
+    records_a_segment: int
+
+    @property
+    def cpu_s(self) -> float:
+        return self.jvm_s + self.python_s
 
 
 def judge(suite: Suite, driver: Driver, work: Path) -> None:
+    start_s = None
     for name, value_bytes, updates in SHAPES:
-        small, large = (
-            cost(driver, work / "figures", value_bytes, updates, size) for size in (SMALL_BYTES, LARGE_BYTES)
-        )
-        shuffled = sum(large.shuffled_bytes)
-        most = (
-            ENTRY_BYTES * large.entries
-            + NUMBER_BYTES * large.superseded
-            + (2 * BIT_BYTES + FRAME_BYTES) * large.records
-        )
-        suite.check(
-            f"{name}: shuffled bytes a record",
-            0 < shuffled <= most,
-            f"{shuffled / large.records:.2f} (stages: "
-            + ", ".join(f"{each / large.records:.2f}" for each in large.shuffled_bytes)
-            + f"), the formula's {most / large.records:.2f} at most; keys a segment knows {large.entries / large.records:.2f},"
-            f" superseded {large.superseded / large.records:.2f} a record; {large.records} records",
-        )
-        log_gb = (large.log_bytes - small.log_bytes) / 1e9
-        records = large.records - small.records
-        python_s, jvm_s = large.python_s - small.python_s, large.jvm_s - small.jvm_s
+        found = cost(driver, work / "figures", value_bytes, updates, LARGE_BYTES)
+        if start_s is None:
+            small = cost(driver, work / "figures", value_bytes, updates, SMALL_BYTES)
+            slope = (found.cpu_s - small.cpu_s) / (found.log_bytes - small.log_bytes)
+            start_s = small.cpu_s - slope * small.log_bytes
+            suite.note(
+                f"start-up of the executors' Python and first tasks: {start_s:.1f} s of CPU, which is taken off below"
+            )
+        judge_shuffled(suite, name, found)
+        cpu_s = found.cpu_s - start_s
         suite.note(
-            f"{name}: CPU {(python_s + jvm_s) / log_gb:.1f} s/GB, of it JVM {jvm_s / log_gb:.1f};"
-            f" {(python_s + jvm_s) / records * 1e6:.2f} us a record;"
-            f" start-up {small.python_s + small.jvm_s - (python_s + jvm_s) * small.log_bytes / (log_gb * 1e9):.1f} s;"
-            f" {large.written_bytes / large.log_bytes:.2f} bytes written a byte read"
+            f"{name}: CPU {cpu_s / found.log_bytes * 1e9:.1f} s/GB, {cpu_s / found.records * 1e6:.2f} us a record (JVM"
+            f" {found.jvm_s:.1f} s, Python {found.python_s:.1f} s); {found.written_bytes / found.log_bytes:.2f} bytes"
+            f" written a byte read; a Python worker takes {found.peak_bytes / 1e6:.0f} MB of its own,"
+            f" {found.records_a_segment} records a segment"
         )
+
+
+def judge_shuffled(suite: Suite, name: str, found: Cost) -> None:
+    shuffled, records = sum(found.shuffled_bytes), found.records
+    known, fallen = found.entries / records, found.fallen / records
+    most = ENTRY_BYTES * known + NUMBER_BYTES * fallen + 2 * BIT_BYTES + FRAME_BYTES
+    suite.check(
+        f"{name}: bytes shuffled a record",
+        0 < shuffled <= most * records,
+        f"{shuffled / records:.2f}, of it {', '.join(f'{each / records:.2f}' for each in found.shuffled_bytes)}; the formula's"
+        f" {most:.2f} at most, of d = {known:.2f} and s = {fallen:.2f}; {records} records of {found.log_bytes / records:.0f} B",
+    )
 
 
 def cost(driver: Driver, work: Path, value_bytes: int, updates: int, size_bytes: int) -> Cost:
@@ -118,12 +130,14 @@ def cost(driver: Driver, work: Path, value_bytes: int, updates: int, size_bytes:
     return Cost(
         log_bytes=found["bytes_read"],
         records=found["records_read"],
-        superseded=sum(found["removed"].values()),
+        fallen=entries.count - found["records_written"],
         shuffled_bytes=tuple(size for _, size in sorted(stages.items())),
         entries=entries.count,
         jvm_s=sum(task["Task Metrics"]["Executor CPU Time"] for task in tasks) / 1e9,
         python_s=python.seconds,
         written_bytes=found["bytes_written"],
+        peak_bytes=python.peak_bytes,
+        records_a_segment=found["records_read"] // found["segments"],
     )
 
 
@@ -152,6 +166,8 @@ class PythonSeconds:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._seen: dict[tuple[int, float], float] = {}
+        self.peak_bytes = 0
+        """The largest of the processes, without what it shares."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -173,6 +189,7 @@ class PythonSeconds:
                 with contextlib.suppress(psutil.Error):
                     if "java" not in process.name():
                         times = process.cpu_times()
+                        self.peak_bytes = max(self.peak_bytes, process.memory_full_info().uss)
                         self._seen[process.pid, process.create_time()] = times.user + times.system
 
 

@@ -30,6 +30,7 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
     done = driver.run("verify", str(log.data), *topic, "--against", str(before))
     suite.check("verify --against", done.code == 0, done.refusal or done.out.strip())
     shutil.rmtree(before)
+    submitted(suite, driver, log)
     snapshots(suite, driver, log, work)
     done = driver.run("read", str(log.data), *topic)
     here = run_here("read", str(log.data), *topic)
@@ -38,6 +39,13 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
     found = json.loads(done.out)[0]
     suite.check("status", found["is_complete"] and found["staged"] == found["installed"] == len(log.bases), found)
     suite.check("a consumer sees the newest value of each key", log.served() == log.values, f"{len(log.values)} keys")
+
+
+def submitted(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
+    ran = driver.cluster.applications()
+    done = driver.submit("verify", str(log.data), "--topic", TOPIC, "--quiet")
+    suite.check("verify, by spark-submit", done.code == 0, done.refusal or done.out.strip())
+    suite.equal("it ran on the cluster", ran + 1, driver.cluster.applications())
 
 
 def snapshots(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:

@@ -34,7 +34,11 @@ An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
 : java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.
 This stopped SparkContext was created at:
 """
-MODULE_MISSING = "ModuleNotFoundError: No module named 'ottla'"
+RAISED_BY_NUMPY = RAISED_BY_PYTHON.replace("ModuleNotFoundError: No module named 'ottla'", "MemoryError: 2 GiB")
+MODULE_MISSING = (
+    "on a worker: ModuleNotFoundError: No module named 'ottla'; what PYSPARK_PYTHON names must have ottla[spark] on every"
+    " worker"
+)
 LOST = EXECUTORS_LOST.splitlines()[0]
 NOT_STARTED_LINE = (
     "Spark's own process: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
@@ -50,6 +54,7 @@ NOT_STARTED_LINE = (
             "0.log, byte 61, offset 7: expected a batch, found none",
         ),
         (PythonException(RAISED_BY_PYTHON), SparkFailedError, MODULE_MISSING),
+        (PythonException(RAISED_BY_NUMPY), SparkFailedError, "on a worker: MemoryError: 2 GiB"),
         (SparkRuntimeException(EXECUTORS_LOST), SparkFailedError, LOST),
         (Py4JError(NOT_STARTED), SparkFailedError, NOT_STARTED_LINE),
         (Py4JNetworkError("Answer from Java side is empty"), SparkFailedError, "Spark's own process: Answer from Java side is empty"),

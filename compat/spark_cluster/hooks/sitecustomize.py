@@ -91,7 +91,7 @@ def _install() -> None:
     from ottla.pipeline import exchange
     from ottla.storage.files import OsFiles
 
-    for name, stage in (("scan", "scan_source"), ("merge", "superseded")):
+    for name, stage in (("scan", "scan_source"), ("merge", "merge_buckets")):
         setattr(exchange, stage, _stage(name, getattr(exchange, stage)))
     for name in ("make_dir", "open", "rename", "sync_dir"):
         setattr(OsFiles, name, _operation(name, getattr(OsFiles, name)))
