@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..storage.files import Files, OsFiles
 from .audit_scope import Scope
+from .errors import SparkFailedError
 from .findings import VerifyReport
 from .local import compact_locally, dry_run_locally
 from .plan import CompactionPlan
@@ -67,8 +68,11 @@ class Engine:
         made = builder("ottla-spark", master=self._master)
         for name, value in self._confs.items():
             made = made.config(name, value)
-        with failures_translated():
-            self._started = made.getOrCreate()
+        try:
+            with failures_translated():
+                self._started = made.getOrCreate()
+        except SparkFailedError as error:
+            raise SparkFailedError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
         self._started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
         register(self._started)
         return self._started
