@@ -1,5 +1,6 @@
 """Workers that lack something. The command must say what, and leave the log alone."""
 
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,15 +28,19 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
 
     log.restore()
     python = python_without_ottla(work)
-    refused("workers whose Python lacks ottla", driver.run(*compact, PYSPARK_PYTHON=str(python)), "ottla", "worker")
-    # A path that means another directory to every process.
+    refused(
+        "workers whose Python lacks ottla", driver.run(*compact, PYSPARK_PYTHON=str(python)), "'ottla'", "on a worker"
+    )
+    # A path that means another directory to every process; without the plan, which knows where the log really is.
+    shutil.rmtree(log.beside)
     elsewhere = ("compact", "/proc/self/cwd/data", "--topic", TOPIC, "--quiet")
     done = driver.end_of(driver.start(*elsewhere, cwd=log.data.parent))
     refused("workers that do not see the directory", done, "/proc/self/cwd/data.ottla-pipeline", "worker")
+    log.restore()
     master = driver.cluster.port
     driver.cluster.port = free_port()
     try:
-        refused("no master there", driver.run(*compact), "Spark")
+        refused("no master there", driver.run(*compact), "did not start", driver.cluster.master)
     finally:
         driver.cluster.port = master
 
