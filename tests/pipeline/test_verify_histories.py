@@ -2,63 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
-from ottla.pipeline.audit_scope import scope_against, scope_alone, scope_of_plan
-from ottla.pipeline.plan import CompactionPlan
-from ottla.pipeline.rewrite import GroupResult
-from ottla.pipeline.store import Store
-from ottla.pipeline.verify import verify
 from support.cleaner_history import random_history
-from support.compaction_pair import DATA_DIR, CompactionPair
-from support.crash_files import CrashFiles
-from support.make_log import TP
+from support.verified_pair import VerifiedPair
 
 HISTORIES = 30
-BEFORE_DIR = "/before"
-
-
-class VerifiedPair(CompactionPair):
-    """Each plan's result is verified by the plan; each pass of the server alone, and against a copy."""
-
-    @staticmethod
-    def compact(plan: CompactionPlan, files: CrashFiles) -> Sequence[GroupResult]:
-        results = CompactionPair.compact(plan, files)
-        verify([scope_of_plan(plan, files)], files).check()
-        return results
-
-    def clean(self, **arguments: Any) -> None:
-        if arguments.get("seal"):
-            arguments["seal"] = False
-            self.roll()
-        is_compact = self.model.config.is_compact
-        before = self._stopped_disk(self.checkpoint) if is_compact else None
-        super().clean(**arguments)
-        if before is None:
-            return
-        disk = self._stopped_disk(self.checkpoint)
-        # A server that starts again brings the originals to other epochs and producers, as a kill in the pass does.
-        for path, data in before.snapshot().items():
-            if path.startswith(DATA_DIR + "/"):
-                copy_file(disk, path.replace(DATA_DIR, BEFORE_DIR, 1), data, before.mtime_ms(path))
-        store = Store(DATA_DIR, disk)
-        verify([scope_alone(store, TP, self.now_ms)], disk).check()
-        verify([scope_against(store, Store(BEFORE_DIR, disk), TP, self.now_ms)], disk).check()
-        self.met["a pass verified"] += 1
-
-
-def copy_file(files: CrashFiles, path: str, data: bytes, mtime_ms: int) -> None:
-    files.make_dir(path.rpartition("/")[0])
-    file = files.open(path, create=True, truncate=True)
-    file.append(data)
-    file.close()
-    files.set_mtime_ms(path, mtime_ms)
 
 
 def test_what_server_and_pipeline_make_passes() -> None:

@@ -1,0 +1,49 @@
+"""What the pipeline's modules say that a Python worker needs, as numbers."""
+
+from ottla.pipeline import exchange, key_audit, snapshot, verify
+from ottla.pipeline.read_options import MAX_PARTITION_BYTES_DEFAULT
+
+MIB = 1 << 20
+BASE_BYTES = 170 * MIB
+"""Python with PySpark, pyarrow and NumPy."""
+TRANSIT_BYTES = 64 * MIB
+"""What Spark hands over at once (spark.sql.execution.arrow.maxBytesPerBatch)."""
+WINDOWS_BYTES = 96 * MIB
+"""A window of 8 MiB on each side, its records as columns, and their strings."""
+
+SCAN_RECORD_BYTES, SCAN_KEY_BYTES = 24, 16
+"""`key_scan`, for each record and key of a segment."""
+MERGE_ENTRY_BYTES = 90
+"""`exchange`, for each entry of a bucket."""
+VERIFY_ROW_BYTES = 250
+"""`key_audit`, for each row that is merged."""
+CHOOSE_ROW_BYTES = 130
+"""`snapshot`, for each row of a bucket."""
+WRITE_KEY_BYTES = 24
+"""`snapshot`, for each key of a part."""
+RECORD_BYTES = 62
+"""Of our records in a log file."""
+
+
+def worker_bounds(records: int, *, records_a_segment: int) -> dict[str, int]:
+    """Command -> the most that a worker may need for a log of so many records."""
+    entries = min(records, exchange.BUCKET_BYTES // exchange.BYTES_PER_SLOT)
+    compact = max((SCAN_RECORD_BYTES + SCAN_KEY_BYTES) * records_a_segment, MERGE_ENTRY_BYTES * entries)
+    verified = VERIFY_ROW_BYTES * max(
+        min(records, verify.ROWS_A_BUCKET), min(records_a_segment, key_audit.ROWS_AT_ONCE)
+    )
+    part = min(records_a_segment, MAX_PARTITION_BYTES_DEFAULT // RECORD_BYTES)
+    rows = min(records, snapshot.ROWS_A_BUCKET)
+    chosen = max(
+        CHOOSE_ROW_BYTES * rows,
+        CHOOSE_ROW_BYTES * min(part, snapshot.ROWS_AT_ONCE),
+        WRITE_KEY_BYTES * part + snapshot.ROW_GROUP_BYTES,
+    )
+    shared = BASE_BYTES + TRANSIT_BYTES
+    return {
+        "plan": shared,
+        "compact": shared + compact,
+        "verify": shared + WINDOWS_BYTES + verified,
+        "install": shared,
+        "snapshot": shared + WINDOWS_BYTES + chosen,
+    }
