@@ -301,11 +301,17 @@ def test_a_disk_that_refuses_anything_is_no_loss(life: Staged) -> None:
 # Losses of power
 
 
-@pytest.mark.parametrize("with_server", [True, False], ids=["then a server starts", "then it is called again"])
+@pytest.mark.parametrize(
+    ("how", "with_server"),
+    [("offline", True), ("offline", False), ("online", False)],
+    ids=["offline, then a server starts", "offline, then again", "through a server, then again"],
+)
 @pytest.mark.parametrize("name", INSTALLS)
-def test_power_may_go_before_any_operation(name: str, with_server: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_may_go_before_any_operation(
+    name: str, how: str, with_server: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One disk in so many; all of them, and losses in recovery, are in compat/installs."""
     monkeypatch.setattr(crash_files, "CHANGES_MAX", 6)
-    counts = search(INSTALLS[name](), with_server=with_server, losses=1, thinned_to=12)
+    counts = search(INSTALLS[name](), how=how, with_server=with_server, losses=1, thinned_to=12)
     assert counts.after_one_loss > 20
     assert not counts.failures

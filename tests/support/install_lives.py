@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ottla.pipeline.install import install
+from ottla.pipeline.install_steps import (
+    GroupState,
+    choose,
+    is_plan_installed,
+    link_originals,
+    mark_installed,
+    mark_plan_installed,
+    pending_groups,
+    present_sources,
+)
 from ottla.pipeline.local import compact_locally
 from ottla.pipeline.plan import CompactionPlan, make_plan
-from ottla.pipeline.staging import save_plan
+from ottla.pipeline.staging import group_directory, save_plan
 from ottla.pipeline.store import Store
 from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.config import LogConfig
+from ottla.storage.log import Log
 from ottla.storage.paths import SNAPSHOT
+from ottla.storage.staged_segment import MANIFEST_FILE, bring_in, size_and_crc
 
 from .compacted_life import DATA_DIR, TOPIC_ID, TP, Broker, CompactedLife, History, Owed, check
 from .crash_files import CrashFiles
@@ -91,9 +104,49 @@ INSTALLS: dict[str, Callable[[], Staged]] = {
 }
 
 
+def run_offline(life: Staged, files: CrashFiles) -> None:
+    """Install with no server about."""
+    assert install(life.plan, files, now_ms=SECOND_MS, keep_originals=False).is_complete
+
+
+def run_online(life: Staged, files: CrashFiles) -> None:
+    """What server and driver do to the disk in an install through a server, from its start to the end of the leftovers."""
+    broker, plan = Broker(files, life.config, SECOND_MS), life.plan
+    pending = pending_groups(plan, files)
+    for group, state in choose(pending, None, plan, files).items():
+        link_originals(plan, group, state, files)
+        if state is not GroupState.IN_PLACE:
+            bases = [plan.sources[number].base_offset for number in present_sources(plan, group, files)]
+            bring_group_in(broker.log, group_directory(plan, group), bases)
+        mark_installed(plan, group, files, SECOND_MS)
+    if not is_plan_installed(plan, files):
+        broker.cleaning.cleaned_elsewhere(broker.log, plan.upper_offset)
+        mark_plan_installed(plan, files, SECOND_MS)
+    broker.remove_deleted_files()
+    broker.manager.release()
+
+
+def bring_group_in(log: Log, directory: str, bases: Sequence[int]) -> None:
+    """As `CleaningLeases.install`, in one thread."""
+    old = [segment for segment in log.segments if segment.base_offset in bases]
+    following = log.segments.higher(old[-1].base_offset)
+    assert following is not None
+    manifest_crc = size_and_crc(log.files, f"{directory}/{MANIFEST_FILE}")[1]
+    unsynced = log.begin_flush_of_sealed()
+    end_offset = following.base_offset
+    new = bring_in(
+        log, old, directory, manifest_crc, end_offset=end_offset, unsynced=unsynced, now_ms=SECOND_MS
+    )  # fmt: skip
+    log.replace_segments([new], old, SECOND_MS)
+
+
+RUNS: dict[str, Callable[[Staged, CrashFiles], None]] = {"offline": run_offline, "online": run_online}
+
+
 def search(
     life: Staged,
     *,
+    how: str = "offline",
     with_server: bool,
     losses: int,
     thinned_to: int = 1,
@@ -102,12 +155,12 @@ def search(
 ) -> Counts:
     """Lose power before every operation of an install. Then a server starts, or not, and the install is called again.
 
+    An install through a server (`how` is one of `RUNS`) begins with the start of one, each time.
+
     The log must mean the same whenever it is opened, and the second install must leave what an undisturbed one leaves.
     """
 
-    def run(files: CrashFiles) -> None:
-        assert install(life.plan, files, now_ms=SECOND_MS, keep_originals=False).is_complete
-
+    run = partial(RUNS[how], life)
     undisturbed = life.copy()
     run(undisturbed)
 

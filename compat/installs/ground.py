@@ -1,0 +1,174 @@
+"""What installs are tried on: a data directory with a plan and its result beside it, and the processes that work there."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+BATCHES = 24
+KEYS = 5
+NOW_MS = 10**12
+PATIENCE_S = 300
+COUNTING = Path(__file__).with_name("counting")
+Values = dict[bytes | None, bytes | None]
+
+
+class Ground:
+    """A data directory with a plan and its result beside it, and a copy of both.
+
+    Attributes:
+        data: The data directory.
+        beside: The staging folder.
+        staging: The plan's own directory in it.
+        values: What a consumer of the topic `t` ends with.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.beside = directory / "data.ottla-pipeline"
+        self.staging = self.beside
+        self.values: Values = {}
+        self._saved = directory / "saved"
+
+    def prepare(self) -> Values:
+        """Fill a broker's topic, stop it, plan and compact. Returns what a consumer ends with."""
+        import ottla
+        from ottla.pipeline.local import compact_locally
+        from ottla.pipeline.plan import make_plan
+        from ottla.pipeline.staging import save_plan
+        from ottla.pipeline.store import ReadingFiles, Store
+        from ottla.storage.files import OsFiles
+        from ottla.storage.paths import TopicPartition
+        from support.compacting import create_compacted, last_values
+        from support.conversation import produce
+        from support.raw_client import RawClient
+
+        with ottla.Broker(str(self.data)) as broker:
+            host, _, port = broker.bootstrap.rpartition(":")
+            with RawClient(host, int(port)) as client:
+                create_compacted(client, "t", min_cleanable_dirty_ratio=1, internal_segment_bytes=4_000)
+                for number in range(BATCHES):
+                    produce(client, "t", (f"k{number % KEYS}", f"{number}" * 500))
+                self.values = last_values(client, "t")
+        store = Store(str(self.data))
+        config = store.config_of("t", {"internal.segment.bytes": "12000"})  # so that groups have several segments
+        with store.open_log(TopicPartition("t", 0), now_ms=NOW_MS, config=config) as log:
+            plan = make_plan(log, data_dir=str(self.data), checkpoint=None, now_ms=NOW_MS, secret=bytes(range(16)))
+        save_plan(OsFiles(), plan)
+        compact_locally(plan, source_files=ReadingFiles(), files=OsFiles())
+        assert len(plan.groups) > 1
+        self.staging = Path(plan.staging)
+        self._saved.mkdir()
+        shutil.copytree(self.data, self._saved / "data")
+        shutil.copytree(self.beside, self._saved / "beside")
+        return self.values
+
+    def restore(self) -> None:
+        """All as it was after `prepare`."""
+        for saved, there in (("data", self.data), ("beside", self.beside)):
+            if there.is_symlink():
+                there.unlink()
+            elif there.exists():
+                shutil.rmtree(there)
+            shutil.copytree(self._saved / saved, there, symlinks=True)
+
+    def plan(self) -> dict[str, Any]:
+        """What the plan says."""
+        found = json.loads((self.staging / "plan.json").read_text())
+        assert isinstance(found, dict)
+        return found
+
+    def files(self) -> dict[str, bytes]:
+        """The partition's segments."""
+        return {
+            path.name: path.read_bytes()
+            for path in sorted((self.data / "t-0").glob("0*"))
+            if not path.name.endswith(".snapshot")
+        }
+
+    def below(self) -> dict[str, bytes]:
+        """The segments that the plan is about."""
+        end = f"{self.plan()['upper_offset']:020}" if (self.staging / "plan.json").exists() else "9"
+        return {name: data for name, data in self.files().items() if name < end and not name.endswith(".deleted")}
+
+    def snapshot(self) -> dict[str, bytes | str]:
+        """Every file of data directory and staging that only an install changes; of links, what they name."""
+        found: dict[str, bytes | str] = {}
+        for path in [*(self.data / "t-0").rglob("*"), *self.beside.rglob("*")]:
+            if path.is_symlink():
+                found[str(path)] = os.readlink(path)
+            elif path.is_file():
+                found[str(path)] = path.read_bytes()
+        return found
+
+
+class Steps:
+    """What a counted process has done; see `counting/sitecustomize`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def environment(self, at: int, number: int) -> dict[str, str]:
+        """For a process that gets signal `number` before step `at`; with -1 it only tells. Forgets what was told."""
+        self._path.unlink(missing_ok=True)
+        return {
+            "PYTHONPATH": str(COUNTING),
+            "INSTALLS_AT": str(at),
+            "INSTALLS_SIGNAL": str(number),
+            "INSTALLS_STEPS": str(self._path),
+        }
+
+    def names(self) -> list[str]:
+        return self._path.read_text().splitlines() if self._path.exists() else []
+
+
+@contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """Processes that are started in here have these."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Driver:
+    """`ottla-spark` in a process of its own, without Spark."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        command = [sys.executable, "-m", "ottla.pipeline.cli", *map(str, arguments), "--master", "none", "--quiet"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def wait(self) -> tuple[int, str]:
+        """Exit code and output."""
+        output, _ = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, output.strip()
+
+    def wait_until_stopped(self) -> None:
+        """Return when SIGSTOP has come to it. RuntimeError if it ends before."""
+        state = Path(f"/proc/{self.process.pid}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "T":
+            if self.process.poll() is not None:
+                raise RuntimeError(f"it has ended: {self.wait()}")
+            time.sleep(0.02)
+
+    def go_on(self) -> tuple[int, str]:
+        """SIGCONT; then as `wait`."""
+        self.process.send_signal(signal.SIGCONT)
+        return self.wait()

@@ -1,0 +1,54 @@
+"""Power lost in installs on a simulated disk; the searches run in processes of their own."""
+
+import sys
+from concurrent.futures import Executor
+
+from ..support.suite import Suite
+
+
+def search_all(suite: Suite, processes: Executor, how: str, quick: bool) -> None:
+    """Lose power wherever it can be lost; `how` is one of `support.install_lives.RUNS`."""
+    from support.install_lives import INSTALLS
+
+    jobs = [(name, how, with_server, quick) for name in INSTALLS for with_server in (True, False)]
+    for (name, _, with_server, _), (told, wrong) in zip(
+        jobs, processes.map(search, *zip(*jobs, strict=True)), strict=True
+    ):
+        then = "a server starts" if with_server else "it is called again"
+        suite.check(f"power lost in an install ({how}) {name}; then {then}", not wrong, told)
+
+
+def search(name: str, how: str, with_server: bool, quick: bool) -> tuple[str, int]:
+    """What was found, and how many disks are wrong."""
+    from support import crash_files
+    from support.install_lives import INSTALLS, search
+
+    # Of more operations that are not synced, any two may be missing; so many in all ways.
+    crash_files.CHANGES_MAX = 6 if quick else 8
+    thinned = (
+        {"losses": 1, "thinned_to": 24} if quick else {"losses": 2, "recover_thinned_to": 32, "later_thinned_to": 32}
+    )
+    counts = search(INSTALLS[name](), how=how, with_server=with_server, **thinned)
+    return f"{counts} {dict(counts.failures) or ''}", counts.failing
+
+
+def without_a_sync() -> tuple[str, int]:
+    """As `search`, of a link_into whose sync does nothing."""
+    from support import crash_files
+    from support.install_lives import search, staged
+
+    crash_files.CHANGES_MAX = 8
+    life = staged()
+    life.files.skipped = lambda _: is_in("link_into")
+    counts = search(life, with_server=True, losses=1)
+    return str(counts), counts.failing
+
+
+def is_in(name: str) -> bool:
+    """Whether a function of this name is being called."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == name:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
