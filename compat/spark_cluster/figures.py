@@ -20,8 +20,8 @@ from .cluster import Cluster
 from .command import Driver
 
 TOPIC = "figures"
-SMALL_BYTES, LARGE_BYTES = 64 << 20, 320 << 20
-SEGMENT_BYTES = 32 << 20
+SMALL_BYTES, LARGE_BYTES = 64 << 20, 256 << 20
+SEGMENT_BYTES = 16 << 20
 LOOK_EVERY_S = 0.2
 ENTRY_BYTES, NUMBER_BYTES, BIT_BYTES = 16, 4, 2 / 8
 """Of each key of a segment, through the first shuffle; of those that others supersede, through the second; of any record,
@@ -114,7 +114,7 @@ def cost(driver: Driver, work: Path, value_bytes: int, updates: int, size_bytes:
     words = ("compact", str(work / "data"), "--topic", TOPIC, "--quiet", "--no-verify", "--json")
     driver.moments.clear()
     with PythonSeconds(driver.cluster) as python:
-        done = driver.run(*words, "--config", "cleanup.policy=compact", confs=events)
+        done = driver.run(*words, confs=events)
     if done.code != 0:
         raise RuntimeError(done.err)
     (found,) = json.loads(done.out)["partitions"]
