@@ -57,6 +57,10 @@ RANGES: dict[str, tuple[dict[str, str], Ranges]] = {
     ),
     "a group id of our own": ({"kafka.group.id": "compat-spark"}, ALL),
     "a prefix of group ids": ({"groupIdPrefix": "compat-spark"}, ALL),
+    "few tries to find the offsets, at short intervals": (
+        {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "10"},
+        ALL,
+    ),
     "few records a poll, small fetches": (
         {"kafka.max.poll.records": "7", "kafka.max.partition.fetch.bytes": "1000", "kafka.fetch.max.bytes": "2000"},
         ALL,

@@ -40,6 +40,18 @@ class Connector:
         """Rows of a batch query, sorted; headers only when asked for. Options whose names have dots: `kafka__acks`."""
         return to_rows(self.load(with_dots(options)))
 
+    def metrics(self, **options: str) -> dict[str, int]:
+        """What the connector itself counted in a batch query, by name; Spark shows it of sources of its newer kind only."""
+        name = "spark.sql.sources.useV1SourceList"
+        self.spark.conf.set(name, "")
+        try:
+            frame = self.load(with_dots(options))
+            frame.collect()
+        finally:
+            self.spark.conf.unset(name)
+        found = frame._jdf.queryExecution().executedPlan().collectLeaves().head().metrics()
+        return {name: found.apply(name).value() for name in ("offsetOutOfRange", "dataLoss")}
+
     def write(self, frame: "DataFrame", **options: str) -> None:
         frame.write.format("kafka").options(**self.broker, **with_dots(options)).save()
 

@@ -5,11 +5,14 @@ that is known to work with it. kafka-clients and commons-pool2 are of the lines 
 """
 
 import importlib.util
-import re
 import shutil
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
+
+from ottla.pipeline.errors import UsageError
+from ottla.pipeline.java import java_home
 
 from ..support.apache_kafka import cache_dir
 from ..support.suite import NotRunError
@@ -17,29 +20,26 @@ from ..support.suite import NotRunError
 POM = Path(__file__).with_name("pom.xml")
 KNOWN_TO_WORK = ("4.2.0", "4.0.0")
 """Versions of the connector and of its token provider, which has not changed in between."""
-JDK = 17
 
 
 def connector_jars() -> list[Path]:
-    """NotRunError where PySpark, a JDK it runs on or the jars are missing."""
+    """NotRunError where PySpark, a Java it runs on or the jars are missing."""
     if importlib.util.find_spec("pyspark") is None:
         raise NotRunError("the connector jars, and PySpark (pip install 'ottla[spark]')")
-    if java_version() < JDK:
-        raise NotRunError(f"the connector jars, and a JDK {JDK} or newer")
-    spark = version("pyspark")
-    for connector, tokens in ((spark, spark), KNOWN_TO_WORK):
-        if found := fetched(connector, tokens):
+    try:
+        java_home()
+    except UsageError as missing:
+        raise NotRunError(f"the connector jars, and a Java: {missing}") from missing
+    own = version("pyspark")
+    not_there = cache_dir() / f"spark-connector-{own}.not-there"
+    if not is_recent(not_there):
+        if found := fetched(own, own):
             return found
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        not_there.touch()
+    if found := fetched(*KNOWN_TO_WORK):
+        return found
     raise NotRunError("the connector jars, from Maven Central by Maven")
-
-
-def java_version() -> int:
-    """Major version of the `java` on the path; 0 without one."""
-    if not shutil.which("java"):
-        return 0
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', said)
-    return int(found.group(1)) if found else 0
 
 
 def fetched(connector: str, tokens: str) -> list[Path]:
@@ -56,3 +56,8 @@ def fetched(connector: str, tokens: str) -> list[Path]:
             return []
         (folder / "complete").touch()
     return sorted(folder.glob("*.jar"))
+
+
+def is_recent(path: Path) -> bool:
+    """Whether it was touched within a day: Maven Central is not asked for a release that is not there at every run."""
+    return path.exists() and time.time() - path.stat().st_mtime < 24 * 3600

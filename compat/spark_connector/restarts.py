@@ -6,7 +6,7 @@ import time
 from ..support.clients import create_topic
 from ..support.process import BrokerProcess
 from ..support.suite import Suite
-from .connector import Connector, same, wait_until
+from .connector import Connector, refused, same, wait_until
 from .topics import create_and_fill, fill, rows
 
 PATIENT = {"kafkaConsumer.pollTimeoutMs": "60000", "kafka.default.api.timeout.ms": "60000"}
@@ -20,6 +20,7 @@ def judge(suite: Suite, spark: Connector, broker: BrokerProcess, *, quick: bool)
         for kill in (False, True):
             judge_source(suite, spark, broker, kill=kill)
         judge_sink(suite, spark, broker)
+        judge_planning(suite, spark, broker)
 
 
 def judge_query(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
@@ -96,3 +97,19 @@ def judge_sink(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
     wanted = [(each.partition, each.offset, each.value) for each in rows(source, {0: (0, count), 1: (0, count)})]
     found = [(each.partition, each.offset, each.value) for each in spark.read(subscribe=topic)]
     suite.equal("restarts, kill -9 of the broker under a writing query: every record once", wanted, found)
+
+
+def judge_planning(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
+    """Offsets are asked for while the broker is away: fetchOffset.numRetries=1 gives up, a hundred wait for it."""
+    topic = "planned-without"
+    ranges = create_and_fill(broker.bootstrap, topic, 20)
+    impatient = {"subscribe": topic, "kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "1000"}
+    broker.stop()
+    what = "restarts, planned while the broker is away, fetchOffset.numRetries="
+    once = impatient | {"fetchOffset.numRetries": "1"}
+    refused(suite, f"{what}1: it fails", lambda: spark.read(**once), "Timed out", "TimeoutException")
+    coming_back = threading.Timer(3, broker.start)
+    coming_back.start()
+    often = impatient | {"fetchOffset.numRetries": "100", "fetchOffset.retryIntervalMs": "100"}
+    same(suite, f"{what}100: it goes on", rows(topic, ranges), spark.read(**often))
+    coming_back.join()

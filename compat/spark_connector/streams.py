@@ -7,7 +7,7 @@ from confluent_kafka.admin import NewPartitions
 
 from ..support.clients import admin, create_topic
 from ..support.suite import Suite
-from .connector import Connector, offsets, same, wait_until
+from .connector import Connector, offsets, refused, same, wait_until
 from .topics import Ranges, Row, create_and_fill, fill, rows, timestamp_ms
 
 RECORDS = 120
@@ -21,6 +21,7 @@ def judge(suite: Suite, spark: Connector, *, quick: bool) -> None:
         return
     judge_checkpoint(suite, spark)
     judge_starts(suite, spark, ranges)
+    judge_pieces(suite, spark, ranges)
     judge_waiting(suite, spark)
     judge_growth(suite, spark)
     judge_copy(suite, spark)
@@ -81,6 +82,24 @@ def judge_starts(suite: Suite, spark: Connector, ranges: Ranges) -> None:
         name = f"start-{number}"
         spark.run(spark.stream(subscribe="stream", **options), name)
         same(suite, f"stream, a start at {what}", rows("stream", wanted), spark.table(name))
+
+    too_late = {"startingTimestamp": str(timestamp_ms(RECORDS)), "startingOffsetsByTimestampStrategy": "error"}
+    refused(
+        suite,
+        "stream, a start at a timestamp behind the last record, strategy error",
+        lambda: spark.run(spark.stream(subscribe="stream", **too_late), "start-refused"),
+        "No offset matched from request",
+    )
+
+
+def judge_pieces(suite: Suite, spark: Connector, ranges: Ranges) -> None:
+    """The tasks of one batch, by the most records that each may have."""
+    frame = spark.stream(subscribe="stream", startingOffsets="earliest", maxRecordsPerPartition="40")
+    spark.run(frame.selectExpr("*", "spark_partition_id() AS task"), "pieces")
+    same(suite, "stream, maxRecordsPerPartition=40: every row once", rows("stream", ranges), spark.table("pieces"))
+    written = spark.spark.read.parquet(str(spark.work / "pieces")).groupBy("task").count().collect()
+    sizes = [row["count"] for row in written]
+    suite.equal("stream, maxRecordsPerPartition=40: so many records a task", [40] * 3 * (RECORDS // 40), sizes)
 
 
 def judge_waiting(suite: Suite, spark: Connector) -> None:
