@@ -14,6 +14,7 @@ the tasks that it runs at once.
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,10 @@ from .spark_errors import failures_translated
 from .staging import load_plan
 from .store import ReadingFiles
 from .survey import Survey, survey_segment
+
+TASK_BYTES = 256 << 20
+"""Of segments for each task, where there are many more of these than the cluster runs tasks at once: what a task costs
+Spark by itself is as much as 20 MB of work."""
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
@@ -88,12 +93,16 @@ def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
 
 
 def _superseded(spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: int | None) -> DataFrame:
-    """Stages 1 and 2: the blobs of these groups, each group in a partition of its own."""
+    """Stages 1 and 2: the blobs of these groups, each group in one partition."""
+    at_once = spark.sparkContext.defaultParallelism
     if buckets is None:
-        buckets = bucket_count(plan, at_least=spark.sparkContext.defaultParallelism)
-    segments = spark.range(0, len(plan.sources), 1, len(plan.sources))
+        buckets = bucket_count(plan, at_least=at_once)
+    tasks = max(2 * at_once, -(-plan.size_bytes // TASK_BYTES))
+    segments = spark.range(0, len(plan.sources), 1, min(tasks, len(plan.sources)))
     blobs = segments.mapInArrow(_scan(plan.staging, buckets), _BLOBS_DDL).repartitionById(buckets, "task")
-    return blobs.mapInArrow(_merge(plan.staging, groups), _BLOBS_DDL).repartitionById(len(plan.groups), "task")
+    return blobs.mapInArrow(_merge(plan.staging, groups), _BLOBS_DDL).repartitionById(
+        min(tasks, len(plan.groups)), "task"
+    )
 
 
 def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list[Survey]]:
@@ -161,6 +170,7 @@ def _preview(staging: str) -> Task:
 @lru_cache(maxsize=4)
 def _plan(staging: str) -> CompactionPlan:
     """Once for each worker process; what a path names never changes, for a plan's id is a hash of it."""
+    gc.freeze()  # PySpark collects garbage after every task, which takes 20 ms for modules that stay
     try:
         return load_plan(ReadingFiles(), staging)
     except UsageError as error:  # the driver could

@@ -142,4 +142,4 @@ def _packed(numbers: Numbers) -> tuple[int, Buffer]:
 
 
 def _data_of(values: npt.NDArray[Any]) -> memoryview:
-    return memoryview(values).cast("B")
+    return values.data.cast("B")
