@@ -42,7 +42,7 @@ def main() -> None:
     python = python_with_spark()
     source = asked.source or chosen_source()
     if source == "kafka" and not has_jars():
-        sys.exit("--source kafka needs the connector's jars, and Maven (mvn) that can fetch them")
+        sys.exit("--source kafka needs the connector's jars, and Maven (mvn), which needs a JDK, could not fetch them")
     with tempfile.TemporaryDirectory(prefix="change-feed-") as work:
         example = Example(python, Path(work), source)
         try:
@@ -80,7 +80,7 @@ def has_jars() -> bool:
         if shutil.which("mvn") is None:
             return False
         fetch = ["mvn", "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={CONNECTOR}"]
-        if subprocess.run(fetch, check=False, stdout=subprocess.DEVNULL).returncode:
+        if subprocess.run(fetch, check=False, capture_output=True).returncode:
             return False
     return True
 
