@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
@@ -101,8 +102,12 @@ def _compact(commands: Commands) -> None:
     parser.add_argument("--install", action="store_true", help="then put the result into the log")
     _admin_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
-    parser.add_argument("--resume", action="store_true", help="go on with the pending plan, and with no other")
-    parser.add_argument("--max-groups", type=_positive, metavar="N", help="install so many groups of each partition")
+    parser.add_argument(
+        "--resume", action="store_true",
+        help="insist on the pending plan where there is one: whatever the configs are now, and if its segments have"
+        " changed, stop with exit code 4 (without it a new plan is made then)",
+    )  # fmt: skip
+    parser.add_argument("--max-groups", type=_number(1), metavar="N", help="install so many groups of each partition")
     parser.add_argument(
         "--on-corrupt",
         choices=("fail", "skip-partition"),
@@ -117,7 +122,7 @@ def _install(commands: Commands) -> None:
     _log_options(parser, needs_topic=False)
     _admin_option(parser)
     parser.add_argument("--plan", metavar="ID", help="this one only")
-    parser.add_argument("--max-groups", type=_positive, metavar="N", help="so many groups of each plan")
+    parser.add_argument("--max-groups", type=_number(1), metavar="N", help="so many groups of each plan")
 
 
 def _verify(commands: Commands) -> None:
@@ -129,7 +134,8 @@ def _verify(commands: Commands) -> None:
     parser.add_argument(
         "--drop-originals",
         action="store_true",
-        help="with --plan, if it passes and is installed: give back the space of the files that it has replaced",
+        help="with --plan, if it passes and is installed: forget the plan, and give back the space of the files that it"
+        " has replaced",
     )
 
 
@@ -155,8 +161,12 @@ def _restore(commands: Commands) -> None:
 def _read(commands: Commands) -> None:
     parser = _command(commands, "read", "print records, a JSON object each")
     _log_options(parser)
-    parser.add_argument("--from-offset", type=int, metavar="N", help="the first offset (default: the log's start)")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="so many records of each partition (default: all)")
+    parser.add_argument(
+        "--from-offset", type=_number(0), metavar="N", help="the first offset (default: the log's start)"
+    )
+    parser.add_argument(
+        "--limit", type=_number(1), metavar="N", help="so many records of each partition (default: all)"
+    )
     parser.add_argument(
         "--isolation-level", choices=("read_committed", "read_uncommitted"), default="read_committed",
         help="(default: %(default)s)",
@@ -166,6 +176,9 @@ def _read(commands: Commands) -> None:
 def _status(commands: Commands) -> None:
     parser = _command(commands, "status", "the plans beside a data directory, and how far they are")
     _log_options(parser, needs_topic=False)
+    parser.add_argument(
+        "--forget", metavar="ID", help="a plan that is given up: take it away, with the replaced files that it keeps"
+    )
 
 
 def _command(commands: Commands, name: str, text: str) -> Parser:
@@ -176,10 +189,11 @@ def _command(commands: Commands, name: str, text: str) -> Parser:
 
 def _log_options(parser: Parser, *, needs_topic: bool = True) -> None:
     parser.add_argument("--topic", required=needs_topic)
-    parser.add_argument("--partition", type=int, metavar="N", help="only this one")
+    parser.add_argument("--partition", type=_number(0), metavar="N", help="only this one")
     parser.add_argument(
         "--config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
-        help="a topic config that is not in the store",
+        help="a topic config that the store does not have: what `ottla topics` and kafka-configs have set is there,"
+        " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here)",
     )  # fmt: skip
     parser.add_argument(
         "--master", default=_default_master(os.environ), metavar="URL",
@@ -210,11 +224,14 @@ def _name_and_value(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
-    return number
+def _number(at_least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        with suppress(ValueError):
+            if (number := int(text)) >= at_least:
+                return number
+        raise argparse.ArgumentTypeError(f"expected a number from {at_least} on, found {text!r}")
+
+    return parse
 
 
 if __name__ == "__main__":

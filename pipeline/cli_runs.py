@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import secrets
 import sys
@@ -30,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
     """Run a parsed command line; returns the exit code. Refusals are raised."""
     if options.command == "restore":
         return _restore(options)
-    engine = Engine(options.master, dict(options.conf))
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a JVM that is gone is told of once, by us
+    shows_progress = sys.stderr.isatty() and not options.quiet
+    engine = Engine(options.master, {"spark.ui.showConsoleProgress": str(shows_progress).lower(), **dict(options.conf)})
     job = Job(
         data_dir=options.data_dir,
         topic=options.topic,
@@ -43,7 +46,12 @@ def run(options: argparse.Namespace) -> int:
         admin=getattr(options, "admin", None),
     )
     try:
-        return RUNS[options.command](job, options)
+        code = RUNS[options.command](job, options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     finally:
         engine.stop()
 
@@ -158,11 +166,7 @@ def _read(job: Job, options: argparse.Namespace) -> int:
             if left == 0:
                 break
             left = None if left is None else left - 1
-            try:
-                print(json.dumps({"topic": tp.topic} | _readable(row), ensure_ascii=False))
-            except BrokenPipeError:  # `| head`
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                return 0
+            print(json.dumps({"topic": tp.topic} | _readable(row), ensure_ascii=False))
     return 0
 
 
@@ -183,6 +187,8 @@ def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _status(job: Job, options: argparse.Namespace) -> int:
+    if options.forget is not None:
+        forget(find_plan(job, options.forget))
     plans = status(job)
     if options.json:
         _print_json({"plans": plans})

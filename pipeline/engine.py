@@ -5,6 +5,7 @@ Spark is started by the first job that needs it, so that a command with nothing 
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -66,10 +67,10 @@ class Engine:
         if (running := self._given or SparkSession.getActiveSession()) is not None:
             return running  # the caller's, who ends it, too
         made = builder("ottla-spark", master=self._master)
-        for name, value in self._confs.items():
+        for name, value in {"spark.log.level": "OFF", **self._confs}.items():
             made = made.config(name, value)
         try:
-            with failures_translated():
+            with interrupts_deferred(), failures_translated():
                 self._started = made.getOrCreate()
         except SparkFailedError as error:
             raise SparkFailedError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
@@ -126,6 +127,31 @@ class Engine:
         from .snapshot_job import snapshot
 
         return snapshot(self._spark, data_dir, topic, out, partition=partition, overwrite=overwrite)
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """SIGINT counts only at the end of this: a JVM whose launcher is interrupted lives on with nobody to end it.
+
+    Raises:
+        KeyboardInterrupt: There was one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        noted.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # else Spark's own has taken its place, and cancels jobs first
+            signal.signal(signal.SIGINT, before)
+    if noted:
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def load_plan(files: Files, staging: str) -> CompactionPlan:
         raise UsageError(f"{path}: no plan is there")
     try:
         plan = CompactionPlan.from_json(read_text(files, path))
-    except (UsageError, UnicodeDecodeError) as error:
+    except UsageError as error:
         raise UsageError(f"{path}: {error}; without {staging} a new plan is made") from error
     if plan.plan_id != staging.rpartition("/")[2]:
         raise UsageError(f"{path}: expected the plan {staging.rpartition('/')[2]}, found {plan.plan_id}")

@@ -164,6 +164,77 @@ def test_install_through_a_running_server(shell: Shell) -> None:
     assert shell.json("verify", "--against", str(before))["passed"]
 
 
+def test_a_partly_installed_plan_that_the_servers_cleaner_has_overtaken_makes_place(
+    tmp_path: Path, capsys: Any
+) -> None:
+    shell = Shell(stored_topic(tmp_path, internal_segment_bytes="300"), capsys)
+    shell("compact", "--partition", 0, "--install", "--max-groups", 1)
+    (planned,) = shell.json("status")["plans"]
+    assert (planned["installed"], planned["groups"]) == (1, 2)
+    path = shell.data_dir / f"{TOPIC}-0/{4:020}.log"
+    path.write_bytes(path.read_bytes()[:-78])  # its last batch
+    assert str(path) in shell("compact", "--partition", 0, "--resume", "--install", exit_code=4)
+    (made,) = shell.json("compact", "--partition", 0, "--install")["partitions"]
+    assert made["outcome"] == "installed" and made["plan_id"] != planned["plan_id"]
+    assert any("partly installed" in line and planned["plan_id"] in line for line in shell.progress)
+    assert [each["plan_id"] for each in shell.json("status", "--forget", planned["plan_id"])["plans"]] == [
+        made["plan_id"]
+    ]
+
+
+def test_a_dry_run_keeps_the_pending_plan(shell: Shell) -> None:
+    (planned,) = shell.json("plan", "--partition", 0)["partitions"]
+    shell("compact", "--partition", 0, "--dry-run", "--config", "delete.retention.ms=5")
+    assert [(each["plan_id"], each["staged"]) for each in shell.json("status")["plans"]] == [(planned["plan_id"], 0)]
+
+
+def test_a_pending_plan_of_other_configs_is_no_orphan(shell: Shell) -> None:
+    shell("plan", "--partition", 0)
+    (made,) = shell.json("compact", "--partition", 0, "--config", "delete.retention.ms=5")["partitions"]
+    assert [each["plan_id"] for each in shell.json("status")["plans"]] == [made["plan_id"]]
+
+
+def test_a_plan_that_cannot_be_read_is_named(shell: Shell) -> None:
+    (planned,) = shell.json("plan", "--partition", 0)["partitions"]
+    path = shell.staging / planned["plan_id"] / "plan.json"
+    path.write_bytes(path.read_bytes()[:300])
+    assert f"{path}: not a compaction plan: " in shell("compact", exit_code=1)
+    path.write_bytes(b"\xff")
+    assert str(path) in shell("status", exit_code=1)
+
+
+def test_plans_that_came_with_a_copy_of_the_directory_never_touch_the_original(shell: Shell) -> None:
+    shell("compact")
+    before = shell.files()
+    copy = shell.data_dir.with_name("copy")
+    shutil.copytree(shell.data_dir, copy)
+    shutil.copytree(shell.staging, shell.staging.with_name("copy.ottla-pipeline"))
+    original, shell.data_dir = shell.data_dir, copy
+    for command in ("install", "compact", "status"):
+        assert f"expected a plan of {copy}, found one of {original}" in shell(command, exit_code=1)
+    shell.data_dir = original
+    assert shell.files() == before
+
+
+def test_a_link_to_a_data_directory_is_that_directory(shell: Shell) -> None:
+    real = shell.data_dir
+    shell.data_dir = real.with_name("link")
+    shell.data_dir.symlink_to(real)
+    assert {each["outcome"] for each in shell.json("compact", "--install")["partitions"]} == {"installed"}
+    assert sorted(path.name for path in real.parent.iterdir()) == ["data", "data.ottla-pipeline", "link"]
+
+
+def test_a_file_named_like_a_partition_is_none(shell: Shell) -> None:
+    (shell.data_dir / f"{TOPIC}-2").touch()
+    assert len(shell.json("compact")["partitions"]) == 2
+    assert len(shell("read", "--limit", 1).splitlines()) == 2
+
+
+def test_nothing_to_do_has_a_reason(shell: Shell) -> None:
+    shell("compact", "--install")
+    assert "nothing to do: clean up to offset 8; what lies from offset 8 on" in shell("compact")
+
+
 def test_damage_is_exit_3_and_names_its_place(shell: Shell) -> None:
     damage(shell.data_dir)
     for command, *options in (["compact"], ["snapshot", "--out", str(shell.data_dir.parent / "out")], ["read"]):
@@ -228,12 +299,32 @@ def test_what_makes_no_sense_is_exit_1(
     assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("line", [[], ["nope"], ["compact", "x"], ["compact", "x", "--topic", "t", "--config", "a"]])
-def test_bad_options_are_exit_1(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+BAD_OPTIONS: tuple[tuple[list[str], str], ...] = (
+    ([], "the following arguments are required"),
+    (["nope"], "invalid choice"),
+    (["compact", "x"], "required: --topic"),
+    (["compact", "x", "--topic", "t", "--config", "a"], "expected NAME=VALUE, found 'a'"),
+    (["compact", "x", "--topic", "t", "--max-groups", "0"], "expected a number from 1 on, found '0'"),
+    (["compact", "x", "--topic", "t", "--partition", "one"], "expected a number from 0 on, found 'one'"),
+)
+
+
+@pytest.mark.parametrize(("line", "text"), BAD_OPTIONS)
+def test_bad_options_are_exit_1(line: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         main(line)
     assert exit.value.code == 1
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    (refusal,) = capsys.readouterr().err.splitlines()
+    assert text in refusal
+
+
+def test_whoever_reads_the_output_may_stop(shell: Shell) -> None:
+    line = [sys.executable, "-m", "ottla.pipeline.cli", "read", str(shell.data_dir), "--topic", TOPIC, *HERE]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 def test_read_prints_what_is_committed(shell: Shell) -> None:
