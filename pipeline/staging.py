@@ -56,13 +56,14 @@ def _check_links(files: Files, plan: CompactionPlan) -> None:
     """Try what installing will do: only that finds the mount points within one file system, too."""
     root = staging_root(plan.data_dir)
     probe = paths.join(root, f"{plan.plan_id}{paths.TEMPORARY}")
+    is_new = not files.exists(root)
     files.make_dir(root)
     for source in plan.sources[:1]:
         try:
             files.link(paths.log_path(plan.directory, source.base_offset), probe)
         except OSError as error:  # any other one is for whoever installs, who may be another user
             if error.errno == errno.EXDEV:
-                if not files.list(root):
+                if is_new:
                     files.remove_dir(root)
                 raise other_file_system(plan) from error
         finally:

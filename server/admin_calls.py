@@ -72,7 +72,7 @@ class AdminCalls:
         log = self.leases.log_of(tp)
         lease = self.leases.of(tp)
         return {
-            "data_dir": os.path.abspath(paths.parent(log.directory)),
+            "data_dir": os.path.realpath(paths.parent(log.directory)),
             "cleaning": self._broker.cleaning.manager.state_name(tp),
             "lease_expires_ms": lease.expires_ms if lease else None,
             "now_ms": self._broker.clock.now_ms(),

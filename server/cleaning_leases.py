@@ -250,7 +250,7 @@ def _same_segments(log: Log, sources: Sequence[tuple[int, int]]) -> list[LogSegm
 
 def _staged_directory(log: Log, staged: str) -> str:
     """`staged` without links; LeaseError 422 unless it is below the staging folder of the log's data directory."""
-    root = os.path.realpath(paths.staging_root(os.path.abspath(paths.parent(log.directory))))
+    root = os.path.realpath(paths.staging_root(os.path.realpath(paths.parent(log.directory))))
     found = os.path.realpath(staged)
     if not (os.path.isabs(staged) and found.startswith(root + "/")):
         raise LeaseError(422, f"staged: expected a directory below {root}, found {staged[:300]!r}")

@@ -21,6 +21,11 @@ COUNTING = Path(__file__).with_name("counting")
 Values = dict[bytes | None, bytes | None]
 
 
+def key_of(number: int) -> str:
+    """Of the record at this offset. Something of the first group stays."""
+    return f"k{number % KEYS}" if number else "first"
+
+
 class Ground:
     """A data directory with a plan and its result beside it, and a copy of both.
 
@@ -57,7 +62,7 @@ class Ground:
             with RawClient(host, int(port)) as client:
                 create_compacted(client, "t", min_cleanable_dirty_ratio=1, internal_segment_bytes=4_000)
                 for number in range(BATCHES):
-                    produce(client, "t", (f"k{number % KEYS}", f"{number}" * 500))
+                    produce(client, "t", (key_of(number), f"{number}" * 500))
                 self.values = last_values(client, "t")
         store = Store(str(self.data))
         config = store.config_of("t", {"internal.segment.bytes": "12000"})  # so that groups have several segments

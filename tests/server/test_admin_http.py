@@ -435,14 +435,20 @@ def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None
     assert served.status()["cleaning"] == "not held"
 
 
-def test_the_data_directory_has_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks may work in another directory."""
+def test_a_data_directory_has_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks may work in another directory; what lies beside a link may be on another disk."""
     monkeypatch.chdir(tmp_path)
-    with ottla.Broker("data", admin="0") as broker, RawClient(*address(broker)) as client:
-        create_compacted(client, "t")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with ottla.Broker("link", overrides=QUICK, admin="0") as broker, RawClient(*address(broker)) as client:
+        create_compacted(client, "t", min_cleanable_dirty_ratio=1)
+        for number in range(BATCHES):
+            produce(client, "t", (f"k{number % 2}", VALUE))
         admin = broker.inner.admin_http
         assert admin is not None
-        assert Calls(admin.address, tmp_path).status()["data_dir"] == str(tmp_path / "data")
+        calls = Calls(admin.address, tmp_path / "real")
+        assert calls.status()["data_dir"] == str(tmp_path / "real")
+        assert calls.post("install", lease=calls.pause(), **StagedHere(calls).fields)[0] == 200
 
 
 def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
