@@ -27,14 +27,18 @@ Offsets = int | Mapping[TopicPartition, int]
 def _offsets(text: str) -> Offsets:
     if text.lower() in ("earliest", "latest"):
         return EARLIEST if text.lower() == "earliest" else LATEST
-    found = {
-        TopicPartition(topic, int(partition)): int(offset)
-        for topic, partitions in json.loads(text).items()
-        for partition, offset in partitions.items()
-    }
+    found = _numbers(text)
     if any(offset < EARLIEST for offset in found.values()):
         raise ValueError("an offset below -2")
     return found
+
+
+def _numbers(text: str) -> Mapping[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): int(number)
+        for topic, partitions in json.loads(text).items()
+        for partition, number in partitions.items()
+    }
 
 
 def _flag(text: str) -> bool:
@@ -63,6 +67,9 @@ _PARSERS: dict[str, _Parser] = {
     ),
     "startingOffsets": ("starting_offsets", _offsets, 'earliest, latest, or {"topic": {"0": offset, …}}'),
     "endingOffsets": ("ending_offsets", _offsets, 'latest, or {"topic": {"0": offset, …}}'),
+    "startingOffsetsByTimestamp": ("starting_timestamps_ms", _numbers, '{"topic": {"0": Unix milliseconds, …}}'),
+    "endingOffsetsByTimestamp": ("ending_timestamps_ms", _numbers, '{"topic": {"0": Unix milliseconds, …}}'),
+    "startingOffsetsByTimestampStrategy": ("starting_strategy", _one_of("error", "latest"), "error or latest"),
     "startingTimestamp": ("starting_timestamp_ms", int, "Unix milliseconds"),
     "endingTimestamp": ("ending_timestamp_ms", int, "Unix milliseconds"),
     "includeHeaders": ("include_headers", _flag, "true or false"),
@@ -94,9 +101,14 @@ class ReadOptions:
     """None where nothing was said: the earliest for a batch, the latest for a stream."""
     ending_offsets: Offsets | None = None
     starting_timestamp_ms: int | None = None
-    """Wins over offsets. From the first record that is not earlier; nothing where there is none."""
+    """Wins over offsets. From the first record that is not earlier; where there is none, as `starting_strategy` says."""
     ending_timestamp_ms: int | None = None
     """Up to the first record that is not earlier (exclusive); all where there is none."""
+    starting_timestamps_ms: Mapping[TopicPartition, int] | None = None
+    ending_timestamps_ms: Mapping[TopicPartition, int] | None = None
+    """The same, for each partition; the one for all wins."""
+    starting_strategy: str = "error"
+    """Refuse a timestamp that no record reaches, or begin at the end (`latest`)."""
     include_headers: bool = False
     include_batch_columns: bool = False
     isolation_level: str = "read_uncommitted"

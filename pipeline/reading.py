@@ -10,7 +10,7 @@ nobody sees them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -74,9 +74,14 @@ def partitions_of(options: ReadOptions) -> tuple[Store, list[TopicPartition]]:
     ]
     for partition in sorted((options.partitions or frozenset()) - {tp.partition for tp in chosen}):
         raise UsageError(f"{path} has no partition {partition} of what was asked for")
-    for offsets in (options.starting_offsets, options.ending_offsets):
-        for strange in sorted(set(offsets or ()) - set(chosen) if not isinstance(offsets, int) else ()):
-            raise UsageError(f"an offset is given for {strange}, which is not to be read")
+    for given in (
+        options.starting_offsets,
+        options.ending_offsets,
+        options.starting_timestamps_ms,
+        options.ending_timestamps_ms,
+    ):
+        for strange in sorted(set(given or ()) - set(chosen) if not isinstance(given, int) else ()):
+            raise UsageError(f"an offset or time is given for {strange}, which is not to be read")
     return store, chosen
 
 
@@ -116,31 +121,50 @@ def offset_range(options: ReadOptions, log: OpenLog) -> tuple[int, int]:
         UsageError: Offsets that the log does not have, or none for this partition.
     """
     start = starting_offset(options, log, default=EARLIEST)
-    end = _resolved(options, log, "endingOffsets", options.ending_offsets, LATEST, options.ending_timestamp_ms)
+    timestamp_ms = options.ending_timestamp_ms
+    if timestamp_ms is None and options.ending_timestamps_ms is not None:
+        timestamp_ms = _own(options.ending_timestamps_ms, log, "endingOffsetsByTimestamp")
+    if timestamp_ms is None:
+        end = _resolved(options, log, "endingOffsets", options.ending_offsets, LATEST)
+    elif (found := log.log.offset_for_timestamp(timestamp_ms)) is None:
+        end = log.end_offset
+    else:
+        end = min(found, log.end_offset)
     return start, max(start, end)
 
 
 def starting_offset(options: ReadOptions, log: OpenLog, *, default: int) -> int:
-    """Where reading begins; `default` is EARLIEST or LATEST. Errors as `offset_range`."""
-    return _resolved(options, log, "startingOffsets", options.starting_offsets, default, options.starting_timestamp_ms)
+    """Where reading begins; `default` is EARLIEST or LATEST.
+
+    Raises:
+        UsageError: As `offset_range`; or no record is as late as the timestamp that was given, and the end will not do.
+    """
+    timestamp_ms = options.starting_timestamp_ms
+    if timestamp_ms is None and options.starting_timestamps_ms is not None:
+        timestamp_ms = _own(options.starting_timestamps_ms, log, "startingOffsetsByTimestamp")
+    if timestamp_ms is None:
+        return _resolved(options, log, "startingOffsets", options.starting_offsets, default)
+    found = log.log.offset_for_timestamp(timestamp_ms)
+    if found is None and options.starting_strategy == "error":
+        raise UsageError(
+            f"{log.log.of} has no record from timestamp {timestamp_ms} on"
+            " (with startingOffsetsByTimestampStrategy=latest, reading begins at the end)"
+        )
+    return log.end_offset if found is None else min(found, log.end_offset)
 
 
-def _resolved(
-    options: ReadOptions, log: OpenLog, name: str, given: Offsets | None, default: int, timestamp_ms: int | None
-) -> int:
-    if timestamp_ms is not None:
-        found = log.log.offset_for_timestamp(timestamp_ms)
-        return log.end_offset if found is None else min(found, log.end_offset)
+def _resolved(options: ReadOptions, log: OpenLog, name: str, given: Offsets | None, default: int) -> int:
     offsets = default if given is None else given
-    if isinstance(offsets, int):
-        offset = offsets
-    elif log.log.of in offsets:
-        offset = offsets[log.log.of]
-    else:
-        raise UsageError(f"option {name} names no offset for {log.log.of}, which is to be read, too")
+    offset = offsets if isinstance(offsets, int) else _own(offsets, log, name)
     if offset < 0:
         return log.start_offset if offset == EARLIEST else log.end_offset
     return within(options, log, offset, name)
+
+
+def _own(given: Mapping[TopicPartition, int], log: OpenLog, name: str) -> int:
+    if log.log.of not in given:
+        raise UsageError(f"option {name} names nothing for {log.log.of}, which is to be read, too")
+    return given[log.log.of]
 
 
 def within(options: ReadOptions, log: OpenLog, offset: int, name: str) -> int:

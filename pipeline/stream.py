@@ -33,8 +33,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             UsageError: An option that has no meaning in a stream.
         """
-        if options.ending_offsets is not None or options.ending_timestamp_ms is not None:
-            raise UsageError("a stream has no end: endingOffsets and endingTimestamp are of batch reads only")
+        if (options.ending_offsets, options.ending_timestamp_ms, options.ending_timestamps_ms) != (None, None, None):
+            raise UsageError("a stream has no end: options ending… are of batch reads only")
         self.options = options
         self.schema = schema
         self._target: Offsets | None = None

@@ -33,6 +33,9 @@ def test_names_and_words_come_in_any_case() -> None:
         "endingOffsets": json.dumps({"a": {"0": 5, "1": -1}}),
         "startingTimestamp": "17",
         "endingTimestamp": "18",
+        "startingOffsetsByTimestamp": json.dumps({"a": {"0": 19}}),
+        "endingOffsetsByTimestamp": json.dumps({"a": {"1": 20}}),
+        "startingOffsetsByTimestampStrategy": "LATEST",
         "includeHeaders": "TRUE",
         "includeBatchColumns": "true",
         "isolationLevel": "READ_COMMITTED",
@@ -50,6 +53,9 @@ def test_names_and_words_come_in_any_case() -> None:
         ending_offsets={A0: 5, A1: LATEST},
         starting_timestamp_ms=17,
         ending_timestamp_ms=18,
+        starting_timestamps_ms={A0: 19},
+        ending_timestamps_ms={A1: 20},
+        starting_strategy="latest",
         include_headers=True,
         include_batch_columns=True,
         isolation_level="read_committed",
@@ -74,6 +80,12 @@ def test_names_and_words_come_in_any_case() -> None:
         ("isolationLevel", "serializable", "option isolationLevel should be read_uncommitted or read_committed"),
         ("mode", "PERMISSIVE", "option mode should be FAILFAST or DROPMALFORMED"),
         ("maxPartitionBytes", "0", "option maxPartitionBytes should be a number of bytes"),
+        (
+            "startingOffsetsByTimestampStrategy",
+            "earliest",
+            "option startingOffsetsByTimestampStrategy should be error or",
+        ),
+        ("startingOffsetsByTimestamp", "17", "option startingOffsetsByTimestamp should be {"),
         ("startingTimestamp", "today", "option startingTimestamp should be Unix milliseconds"),
     ],
 )
@@ -126,7 +138,10 @@ def test_a_partitions_own_directory_is_a_path_too(data_dir: Path) -> None:
     [
         ({"topic": "a,x"}, "has no log of topic x"),
         ({"topic": "b-c", "partition": "0,1"}, "has no partition 1 of what was asked for"),
-        ({"topic": "a", "startingOffsets": '{"b-c": {"0": 1}}'}, "an offset is given for b-c-0, which is not to be"),
+        (
+            {"topic": "a", "startingOffsets": '{"b-c": {"0": 1}}'},
+            "an offset or time is given for b-c-0, which is not to be",
+        ),
     ],
 )
 def test_what_is_not_there_is_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
@@ -156,7 +171,10 @@ LENIENT = {"failOnDataLoss": "false"}
         ({"startingOffsets": '{"a": {"0": 9}}', "endingOffsets": '{"a": {"0": 7}}'}, (9, 9)),
         ({"startingTimestamp": "1095", "endingTimestamp": "1120"}, (10, 12)),
         ({"startingTimestamp": "1095", "startingOffsets": '{"a": {"0": 1}}'}, (10, 30)),
-        ({"startingTimestamp": "9999"}, (30, 30)),
+        ({"startingTimestamp": "9999", "startingOffsetsByTimestampStrategy": "latest"}, (30, 30)),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": 1095}}', "endingTimestamp": "1120"}, (10, 12)),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": 0}}', "startingTimestamp": "1095"}, (10, 30)),
+        ({"endingOffsetsByTimestamp": '{"a": {"0": 1120}}', "endingOffsets": '{"a": {"0": 3}}'}, (0, 12)),
         ({"endingTimestamp": "9999"}, (0, 30)),
         ({"endingTimestamp": "2000", **COMMITTED}, (0, 20)),
         ({"startingOffsets": '{"a": {"0": 31}}', **LENIENT}, (30, 30)),
@@ -176,7 +194,9 @@ def test_offset_ranges(data_dir: Path, options: dict[str, str], found: tuple[int
         ({"startingOffsets": '{"a": {"0": 31}}'}, "startingOffsets: offset 31 of a-0, which can be read from 0 to 30"),
         ({"endingOffsets": '{"a": {"0": 31}}'}, "endingOffsets: offset 31 of a-0, which can be read from 0 to 30"),
         ({"endingOffsets": '{"a": {"0": 21}}', **COMMITTED}, "which can be read from 0 to 20"),
-        ({"startingOffsets": "{}"}, "option startingOffsets names no offset for a-0"),
+        ({"startingOffsets": "{}"}, "option startingOffsets names nothing for a-0"),
+        ({"startingOffsetsByTimestamp": "{}"}, "option startingOffsetsByTimestamp names nothing for a-0"),
+        ({"startingTimestamp": "9999"}, "a-0 has no record from timestamp 9999 on"),
     ],
 )
 def test_offsets_that_the_log_does_not_have_are_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
