@@ -100,45 +100,57 @@ def cost(driver: Driver, work: Path, value_bytes: int, updates: int, size_bytes:
     from ..support.big_log import write_big_log
 
     shutil.rmtree(work, ignore_errors=True)
-    (work / "events").mkdir(parents=True)
     tp = TopicPartition(TOPIC, 0)
     entries = Entries(SEGMENT_BYTES)
     batches = make_batches(random.Random(1), value_bytes, updates, size_bytes, entries)
     write_big_log(work / "data", tp, batches, records_a_batch=RECORDS_A_BATCH, segment_bytes=SEGMENT_BYTES)
-    events = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": (work / "events").as_uri(),
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
-    }
     words = ("compact", str(work / "data"), "--topic", TOPIC, "--quiet", "--no-verify", "--json")
     driver.moments.clear()
     with PythonSeconds(driver.cluster) as python:
-        done = driver.run(*words, confs=events)
+        done = driver.run(*words, confs=event_log(work))
     if done.code != 0:
         raise RuntimeError(done.err)
     (found,) = json.loads(done.out)["partitions"]
-    (log,) = (work / "events").iterdir()
-    tasks = [event for event in map(json.loads, log.open()) if event["Event"] == "SparkListenerTaskEnd"]
-    stages: dict[int, int] = {}
-    for task in tasks:
-        metrics = task["Task Metrics"]
-        stages[task["Stage ID"]] = (
-            stages.get(task["Stage ID"], 0) + metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
-        )
+    tasks = task_metrics(work)
     shutil.rmtree(work)
     return Cost(
         log_bytes=found["bytes_read"],
         records=found["records_read"],
         fallen=entries.count - found["records_written"],
-        shuffled_bytes=tuple(size for _, size in sorted(stages.items())),
+        shuffled_bytes=shuffled_bytes(tasks),
         entries=entries.count,
-        jvm_s=sum(task["Task Metrics"]["Executor CPU Time"] for task in tasks) / 1e9,
+        jvm_s=sum(metrics["Executor CPU Time"] for _, metrics in tasks) / 1e9,
         python_s=python.seconds,
         written_bytes=found["bytes_written"],
         peak_bytes=python.peak_bytes,
         records_a_segment=found["records_read"] // found["segments"],
     )
+
+
+def event_log(work: Path) -> dict[str, str]:
+    """The settings that have a driver leave one in `work`."""
+    (work / "events").mkdir(parents=True)
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (work / "events").as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+
+
+def task_metrics(work: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Stage and metrics of each task in the only event log of `work`."""
+    (log,) = (work / "events").iterdir()
+    events = map(json.loads, log.read_text().splitlines())
+    return [(event["Stage ID"], event["Task Metrics"]) for event in events if event["Event"] == "SparkListenerTaskEnd"]
+
+
+def shuffled_bytes(tasks: list[tuple[int, dict[str, Any]]]) -> tuple[int, ...]:
+    """Stage by stage."""
+    stages: dict[int, int] = {}
+    for stage, metrics in tasks:
+        stages[stage] = stages.get(stage, 0) + metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+    return tuple(size for _, size in sorted(stages.items()))
 
 
 class Entries:
