@@ -63,7 +63,7 @@ class Verdict(NamedTuple):
 class KeyTable:
     """The rows of one range."""
 
-    def __init__(self, *, clean_end: int, dirty_from: int) -> None:
+    def __init__(self, *, clean_end: int, dirty_from: int, rows_at_once: int = ROWS_AT_ONCE) -> None:
         """
         Args:
             clean_end: Below it the log is compacted.
@@ -71,6 +71,7 @@ class KeyTable:
         """
         self._clean_end = clean_end
         self._dirty_from = dirty_from
+        self._rows_at_once = rows_at_once
         self._parts: list[KeyRows] = []
         self._count = 0
 
@@ -105,10 +106,10 @@ class KeyTable:
 
     def overflow(self) -> KeyRows:
         """If there are too many rows, all of them, as `rest`; few keys with many records stay."""
-        if self._count < ROWS_AT_ONCE:
+        if self._count < self._rows_at_once:
             return NO_KEYS
         merged = self.rest()
-        if len(merged) > ROWS_AT_ONCE // 2:
+        if len(merged) > self._rows_at_once // 2:
             return merged
         self._parts, self._count = [merged], len(merged)
         return NO_KEYS

@@ -94,8 +94,8 @@ def bucket_count(tasks: Sequence[Task], at_least: int = 1) -> int:
     return max(at_least, -(-rows // ROWS_A_BUCKET))
 
 
-def newest_of(task: Task, number: int) -> Iterator[NewestRows]:
-    """The newest offset of each key of a part, in order of the hash; of many keys ROWS_AT_ONCE or so at a time.
+def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+    """The newest offset of each key of a part, in order of the hash; of many keys `rows_at_once` or so at a time.
 
     Raises:
         CorruptSourceError: A batch is damaged.
@@ -118,10 +118,10 @@ def newest_of(task: Task, number: int) -> Iterator[NewestRows]:
         rows["is_deleted"][code] = batch.column("valueSize").is_null().to_numpy(zero_copy_only=False)
         found.append(rows)
         count += len(rows)
-        if count >= ROWS_AT_ONCE:
+        if count >= rows_at_once:
             found = [newest(found)]
             count = len(found[0])
-            if count > ROWS_AT_ONCE // 2:
+            if count > rows_at_once // 2:
                 yield found[0]
                 found, count = [], 0
     yield newest(found)

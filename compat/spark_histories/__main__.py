@@ -2,7 +2,7 @@
 
 Every pass of a history is done on copies of its disk, by the server and by the pipeline's stages in one process; some of
 the plans are run by Spark as well. The large log is compacted by Spark, then cleaned by the server. Other histories
-every day: their seed is the date, unless given.
+every day: their seed is the date, unless given. `verify` must pass on all of it, and must find damage that is planted.
 """
 
 import argparse
@@ -25,7 +25,7 @@ BLOCK = 25
 SHOWN = 3
 BIG_BYTES, QUICK_BIG_BYTES = 2 << 30, 64 << 20
 KEYS_PER_BYTE = 1 / 1_000
-SEGMENT_BYTES = 64 << 20
+SEGMENT_BYTES, QUICK_SEGMENT_BYTES = 64 << 20, 4 << 20
 NOW_MS = 10**12
 MAP_BYTES = 1 << 30
 
@@ -45,13 +45,14 @@ def body(suite: Suite, options: Options) -> None:
     size_bytes = QUICK_BIG_BYTES if options.quick else BIG_BYTES
     if options.rest.megabytes is not None:
         size_bytes = options.rest.megabytes << 20
+    damage(suite)
     if size_bytes:
-        big_log(suite, size_bytes)
+        big_log(suite, size_bytes, QUICK_SEGMENT_BYTES if options.quick else SEGMENT_BYTES)
 
 
 def histories(suite: Suite, seed: str, count: int) -> None:
     from support.cleaner_history import what_differs
-    from support.compaction_pair import CompactionPair
+    from support.verified_pair import VerifiedPair
 
     suite.note(f"seed {seed!r}")
     names = [f"{seed} {number}" for number in range(count)]
@@ -66,83 +67,137 @@ def histories(suite: Suite, seed: str, count: int) -> None:
     for what, times in sorted(met.items()):
         suite.note(f"{times:8} × {what}")
     suite.check(
-        f"{met['a pass compared']} passes of {count} histories are the server's byte for byte",
+        f"{met['a pass compared']} passes of {count} histories are the server's byte for byte, and verify passes",
         not failed,
         f"{len(failed)} histories are not: {failed[:20]}" if failed else "",
     )
     for name in failed[:SHOWN]:
-        suite.note(what_differs(name, CompactionPair))
+        suite.note(what_differs(name, VerifiedPair))
 
 
 def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
     """The names of the histories that fail, and what was met in the others."""
     from support.cleaner_history import random_history
-    from support.compaction_pair import CompactionPair
+    from support.verified_pair import VerifiedPair
 
     failed: list[str] = []
     met: Counter[str] = Counter()
     for name in names:
         try:
-            met += random_history(name).run(CompactionPair).met
+            met += random_history(name).run(VerifiedPair).met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
             failed.append(name)
     return failed, met
 
 
-def big_log(suite: Suite, size_bytes: int) -> None:
-    """Compact a large log by Spark, have the server clean it in place, and compare the files."""
+def damage(suite: Suite) -> None:
+    """Every kind of damage that is planted in a small log is found, and named with its place."""
+    from support.damaged_log import CASES, found_as_expected
+
+    wrong = {case.what: found for case in CASES if (found := found_as_expected(case))}
+    suite.check(f"verify finds {len(CASES)} kinds of planted damage, and names their places", not wrong, wrong or "")
+
+
+def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
+    """Compact a large log by Spark, have the server clean it in place, and compare the files; verify and snapshot both."""
+    from ottla.pipeline.audit_scope import scope_against, scope_alone, scope_of_plan
     from ottla.pipeline.compact import compact
     from ottla.pipeline.plan import make_plan
-    from ottla.pipeline.rewrite import MANIFEST_FILE, group_directory
     from ottla.pipeline.session import session
+    from ottla.pipeline.snapshot_job import snapshot
     from ottla.pipeline.staging import save_plan
-    from ottla.pipeline.store import Store
+    from ottla.pipeline.store import ReadingFiles, Store
+    from ottla.pipeline.verify import verify_on
     from ottla.storage.files import OsFiles
 
-    from .big_log import TP, make_big_log
+    from ..support.big_log import linked_copy
+    from .big_log import TP, BigLog
+    from .planted import planted
 
     directory = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
     try:
-        make_big_log(directory / "data", size_bytes, keys=int(size_bytes * KEYS_PER_BYTE), segment_bytes=SEGMENT_BYTES)
-        store = Store(str(directory / "data"))
+        written = BigLog(int(size_bytes * KEYS_PER_BYTE))
+        written.write(directory / "data", size_bytes, segment_bytes=segment_bytes)
+        linked_copy(directory / "data", directory / "before")
+        store, before = Store(str(directory / "data")), Store(str(directory / "before"))
         with store.open_log(TP, now_ms=NOW_MS) as log:
             plan = make_plan(log, data_dir=store.data_dir, checkpoint=None, now_ms=NOW_MS, secret=bytes(range(16)))
         save_plan(OsFiles(), plan)
         spark = session("spark_histories", master="local[2]")
+        spark.sparkContext.setLogLevel("OFF")
+
+        def verified(name: str, scope: Any) -> Any:
+            started_s = time.monotonic()
+            report = verify_on(spark, [scope], ReadingFiles(), mode=name).partitions[0]
+            suite.note(f"verify {name}: {time.monotonic() - started_s:.1f} s, {report.records} records")
+            return report
+
         try:
             started_s = time.monotonic()
             results = compact(spark, plan)
             seconds = time.monotonic() - started_s
+            bytes_left = sum(result.bytes_written for result in results)
+            suite.note(
+                f"Spark: {plan.size_bytes >> 20} MiB, {plan.record_count} records, {len(plan.groups)} groups"
+                f" to {bytes_left >> 20} MiB in {seconds:.1f} s"
+            )
+            report = verified("by the plan", scope_of_plan(plan, ReadingFiles()))
+            suite.equal("a large log: verify by the plan finds nothing", [], report.findings)
+            suite.note(f"server: {clean_in_place(store, plan.secret):.1f} s")
+            compare_files(suite, plan)
+            store = Store(store.data_dir)
+            report = verified("alone", scope_alone(store, TP, NOW_MS))
+            suite.equal("a large log: verify of the result alone finds nothing", [], report.findings)
+            report = verified("against", scope_against(store, before, TP, NOW_MS))
+            suite.equal("a large log: verify against the copy from before finds nothing", [], report.findings)
+            suite.equal("and has seen all of it", plan.record_count, report.records_before)
+            damages = planted(Path(store.data_dir), Path(before.data_dir), directory / "damaged")
+            broken = Store(str(directory / "damaged"))
+            report = verified("of damage", scope_against(broken, before, TP, NOW_MS))
+            found = {(each.rule, each.offset) for each in report.findings}
+            missed = [
+                each
+                for each in damages
+                if not any(rule.startswith(each.rule) and offset == each.offset for rule, offset in found)
+            ]
+            what = f"verify on Spark finds {len(damages)} kinds of damage in a large log, and names their offsets"
+            suite.check(what, not missed, f"{missed}, of {report.findings[:20]}" if missed else "")
+            started_s = time.monotonic()
+            for name, of in (("before", before), ("after", store)):
+                made = snapshot(spark, of.data_dir, TP.topic, str(directory / f"latest-{name}"))
+                suite.equal(f"snapshot {name}: keys with a value", written.living(), made.keys)
+                rows, faults = written.snapshot_faults(directory / f"latest-{name}")
+                is_good = rows == made.keys and not faults
+                suite.check(f"snapshot {name}: the newest value of each key", is_good, faults[:3] or "")
+            suite.note(f"both snapshots: {time.monotonic() - started_s:.1f} s")
         finally:
             spark.stop()
-        written = sum(result.bytes_written for result in results)
-        suite.note(
-            f"Spark: {plan.size_bytes >> 20} MiB, {plan.record_count} records, {len(plan.groups)} groups"
-            f" to {written >> 20} MiB in {seconds:.1f} s"
-        )
-        suite.note(f"server: {clean_in_place(store, plan.secret):.1f} s")
-        differing = [
-            f"{name} of group {plan.group_base(group)}"
-            for group in range(len(plan.groups))
-            for name in sorted(path.name for path in Path(group_directory(plan, group)).iterdir())
-            if name != MANIFEST_FILE
-            and not is_same(Path(group_directory(plan, group), name), Path(plan.directory, name))
-        ]
-        suite.check("a large log: Spark's files are the server's", not differing, ", ".join(differing[:5]))
-        names = {
-            path.name for group in range(len(plan.groups)) for path in Path(group_directory(plan, group)).iterdir()
-        }
-        kept = {path.name for path in Path(plan.directory).iterdir() if path.suffix in (".log", ".index", ".timeindex")}
-        active = f"{plan.upper_offset:020}"
-        suite.equal(
-            "and there are no others", {name for name in kept if not name.startswith(active)}, names - {MANIFEST_FILE}
-        )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def compare_files(suite: Suite, plan: Any) -> None:
+    """What is staged, and what the server has made in place."""
+    from ottla.pipeline.rewrite import MANIFEST_FILE, group_directory
+
+    made = {
+        path: f"{path.name} of group {plan.group_base(group)}"
+        for group in range(len(plan.groups))
+        for path in Path(group_directory(plan, group)).iterdir()
+        if path.name != MANIFEST_FILE
+    }
+    differing = sorted(name for path, name in made.items() if not is_same(path, Path(plan.directory, path.name)))
+    suite.check("a large log: Spark's files are the server's", not differing, ", ".join(differing[:5]))
+    active = f"{plan.upper_offset:020}"
+    kept = {path.name for path in Path(plan.directory).iterdir() if path.suffix in (".log", ".index", ".timeindex")}
+    names = {path.name for path in made}
+    suite.equal("and there are no others", {name for name in kept if not name.startswith(active)}, names)
+
+
 def clean_in_place(store: Any, secret: bytes) -> float:
-    """The server's pass, with a map that does not fill; returns its seconds."""
+    """The server's pass, with a map that does not fill, and its checkpoint; returns its seconds."""
+    from ottla.storage import paths
+    from ottla.storage.checkpoints import OffsetCheckpoint
     from ottla.storage.cleaner import Cleaner
     from ottla.storage.dirtiness import measure
     from ottla.storage.files import OsFiles
@@ -168,7 +223,9 @@ def clean_in_place(store: Any, secret: bytes) -> float:
         checkpoint=lambda _: None,
     )
     assert end == log.segments.active.base_offset, "the map became full"
-    return time.monotonic() - started_s
+    seconds = time.monotonic() - started_s
+    OffsetCheckpoint(OsFiles(), paths.join(store.data_dir, paths.CLEANER_CHECKPOINT)).write({TP: end})
+    return seconds
 
 
 def is_same(one: Path, other: Path) -> bool:

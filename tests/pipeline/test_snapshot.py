@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import pyarrow.dataset as ds
 
 from ottla.pipeline.errors import CorruptSourceError, UsageError
-from ottla.pipeline.snapshot import SCHEMA, SnapshotResult, snapshot_locally
+from ottla.pipeline.snapshot import SCHEMA, SnapshotResult, newest, newest_of, parts_of, snapshot_locally
 from ottla.pipeline.store import Store
 from support.stored_topic import TOPIC, stored_topic
 
@@ -95,6 +95,13 @@ def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None
     log.close(1_000)
     snapshot_locally(Store(str(tmp_path / "data")), "gone", str(tmp_path / "out"))
     assert rows(tmp_path / "out") == []
+
+
+def test_keys_that_are_given_out_in_parts_are_the_same_keys(tmp_path: Path) -> None:
+    for number, task in enumerate(parts_of(Store(str(stored_topic(tmp_path))), TOPIC)):
+        parts = list(newest_of(task, number, rows_at_once=1))
+        assert newest(parts).tobytes() == newest(newest_of(task, number)).tobytes()
+        assert len(parts) > 1
 
 
 def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
