@@ -8,14 +8,16 @@ import json
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import psutil
 
-from ..spark_histories.big_log import RECORDS_A_BATCH
+from ottla.storage.paths import TopicPartition
+
+from ..support.big_log import write_big_log
 from ..support.suite import Suite
+from .batches import RECORDS_A_BATCH, make_batches
 from .cluster import Cluster
 from .command import Driver
 
@@ -29,6 +31,8 @@ through both."""
 FRAME_BYTES = 1.0
 """What blobs' frames and Arrow's padding may add a record, at these sizes."""
 
+KEY_AND_FRAME_BYTES = 26
+"""Of a record besides its value."""
 ALL_UNIQUE, TEN_UPDATES = 1, 10
 SHAPES = (
     ("100 B records, all keys unique", 76, ALL_UNIQUE),
@@ -95,14 +99,16 @@ def judge_shuffled(suite: Suite, name: str, found: Cost) -> None:
 
 def cost(driver: Driver, work: Path, value_bytes: int, updates: int, size_bytes: int) -> Cost:
     """Make a log and compact it on the cluster."""
-    from ottla.storage.paths import TopicPartition
-
-    from ..support.big_log import write_big_log
-
     shutil.rmtree(work, ignore_errors=True)
     tp = TopicPartition(TOPIC, 0)
     entries = Entries(SEGMENT_BYTES)
-    batches = make_batches(random.Random(1), value_bytes, updates, size_bytes, entries)
+    rng, keys = random.Random(1), size_bytes // (value_bytes + KEY_AND_FRAME_BYTES) // updates
+    batches = make_batches(
+        (lambda offset: offset) if updates == ALL_UNIQUE else (lambda _: rng.randrange(keys)),
+        value_bytes=value_bytes,
+        size_bytes=size_bytes,
+        on_batch=entries.add,
+    )
     write_big_log(work / "data", tp, batches, records_a_batch=RECORDS_A_BATCH, segment_bytes=SEGMENT_BYTES)
     words = ("compact", str(work / "data"), "--topic", TOPIC, "--quiet", "--no-verify", "--json")
     driver.moments.clear()
@@ -203,38 +209,3 @@ class PythonSeconds:
                         times = process.cpu_times()
                         self.peak_bytes = max(self.peak_bytes, process.memory_full_info().uss)
                         self._seen[process.pid, process.create_time()] = times.user + times.system
-
-
-def make_batches(
-    rng: random.Random, value_bytes: int, updates: int, size_bytes: int, entries: Entries
-) -> Iterator[bytearray]:
-    """Uncompressed batches; keys of 16 digits."""
-    from ottla.protocol.batch_builder import seal_batch
-
-    from ..spark_histories.big_log import _head, _varint
-
-    heads = [_head(index, value_bytes) for index in range(RECORDS_A_BATCH)]
-    record_bytes = len(heads[-1]) + 16 + value_bytes + 3
-    keys_in_all = size_bytes // record_bytes // updates
-    pick: Callable[[int], Any] = (lambda number: number) if updates == 1 else (lambda _: rng.randrange(keys_in_all))
-    written = offset = 0
-    while written < size_bytes:
-        keys = [pick(offset + index) for index in range(RECORDS_A_BATCH)]
-        tail = _varint(value_bytes) + rng.randbytes(value_bytes) + b"\0"
-        batch = seal_batch(
-            b"".join([head + b"%016x" % key + tail for head, key in zip(heads, keys, strict=True)]),
-            record_count=RECORDS_A_BATCH,
-            base_offset=offset,
-            last_offset_delta=RECORDS_A_BATCH - 1,
-            attributes=0,
-            base_timestamp=1_000 + offset,
-            max_timestamp=1_000 + offset,
-            producer_id=-1,
-            producer_epoch=-1,
-            base_sequence=-1,
-            partition_leader_epoch=0,
-        )
-        entries.add(keys, len(batch))
-        yield batch
-        offset += RECORDS_A_BATCH
-        written += len(batch)

@@ -1,15 +1,20 @@
 """A data directory with a planned compaction beside it, what must come of it, and what a consumer must see."""
 
+import random
 import shutil
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..spark_histories.big_log import TP, make_big_log
+from ottla.storage.paths import TopicPartition
+
+from ..support.big_log import write_big_log
 from ..support.clients import read_messages
 from ..support.ottla_process import OttlaProcess
+from .batches import RECORDS_A_BATCH, make_batches
 from .command import run_here
 
+TP = TopicPartition("big", 0)
 TOPIC = TP.topic
 MAP_BYTES = 256 << 20
 KEYS_PER = 300
@@ -34,7 +39,15 @@ class LogUnderTest:
 
     def make(self) -> None:
         size_bytes, segment_bytes = self._sizes
-        make_big_log(self.data, size_bytes, keys=size_bytes // KEYS_PER, segment_bytes=segment_bytes)
+        rng = random.Random(1)
+        batches = make_batches(
+            lambda _: rng.randrange(size_bytes // KEYS_PER),
+            value_bytes=76,
+            size_bytes=size_bytes,
+            tombstones_in=20,
+            lz4_in=10,
+        )
+        write_big_log(self.data, TP, batches, records_a_batch=RECORDS_A_BATCH, segment_bytes=segment_bytes)
 
     def save(self) -> None:
         """What `restore` goes back to. Hard links will do: nothing changes a file in place that was there before."""
