@@ -1,8 +1,8 @@
 """The command `ottla-spark`: jobs over a data directory.
 
 Exit codes: 0 done, 1 bad options, or what was asked for makes no sense, 2 a live server holds the data directory,
-3 damage in the log, 4 the segments have changed since the plan, 5 `verify` has found something, 6 Spark failed (what is
-staged stays, and `--resume` goes on).
+3 damage in the log, 4 the segments have changed since the plan, 5 `verify` has found something, 6 Spark or a disk
+failed (what is staged stays, and `--resume` goes on).
 
 What a command says of its result goes to standard output, as one JSON object with --json; progress and refusals, a line
 each, to standard error.
@@ -11,6 +11,7 @@ each, to standard error.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from contextlib import suppress
 from typing import NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
-from .errors import CorruptSourceError, PipelineError, UsageError
+from .errors import CorruptSourceError, PipelineError, SparkFailedError, UsageError
 
 EXAMPLES = """\
 examples:
@@ -30,11 +31,14 @@ examples:
   ottla-spark read ./data --topic orders --limit 5
 
 exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan,
-5 verify found something, 6 Spark failed (--resume goes on)
+5 verify found something, 6 Spark or a disk failed (--resume goes on)
 """
 
 MODULES = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
 """What the extra brings."""
+
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+"""What is not the caller's mistake, as a path that may not be read is."""
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -62,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KafkaError as error:
         return _refused(str(error), CorruptSourceError.exit_code)
     except OSError as error:
-        return _refused(f"{error.filename or options.command}: {error.strerror or error}", UsageError.exit_code)
+        exit_code = SparkFailedError.exit_code if error.errno in DISK_ERRORS else UsageError.exit_code
+        return _refused(f"{error.filename or options.command}: {error.strerror or error}", exit_code)
     except KeyboardInterrupt:
         return _refused("stopped; what is staged stays, and --resume goes on", 130)
 

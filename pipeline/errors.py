@@ -55,6 +55,6 @@ class VerifyFailedError(PipelineError):
 
 
 class SparkFailedError(PipelineError):
-    """A Spark job failed for a reason of its own; what it staged stays, and `--resume` goes on from there."""
+    """A job failed for a reason outside of it: Spark, or a disk. What it staged stays, and `--resume` goes on from there."""
 
     exit_code = 6

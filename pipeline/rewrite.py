@@ -34,7 +34,7 @@ from ..storage.dead_bits import DeadBits
 from ..storage.files import Files
 from ..storage.segment import LogSegment
 from ..storage.staged_segment import MANIFEST_FILE, size_and_crc
-from .errors import CorruptSourceError, SourceChangedError
+from .errors import CorruptSourceError, SourceChangedError, SparkFailedError
 from .exchange import BITS, Blob, set_superseded
 from .key_scan import CHUNK_BYTES
 from .plan import CompactionPlan
@@ -133,13 +133,18 @@ def rewrite_group(
     Raises:
         CorruptSourceError: A batch cannot be read, or stage 1 has seen other records.
         SourceChangedError: A segment is not the one that was planned.
-        OSError: The disk refused. A `.part` directory may be left.
+        SparkFailedError: The disk refused. What was written of the group is gone again.
     """
     directory = paths.join(plan.staging, f"{plan.group_base(group):020}.{attempt}{PART}")
-    files.remove_dir(directory)
-    files.make_dir(directory)
-    result = write_segment(plan, group, blobs, directory, source_files=source_files, files=files)
-    write_atomically(files, paths.join(directory, MANIFEST_FILE), result.to_json())
+    try:
+        files.remove_dir(directory)
+        files.make_dir(directory)
+        result = write_segment(plan, group, blobs, directory, source_files=source_files, files=files)
+        write_atomically(files, paths.join(directory, MANIFEST_FILE), result.to_json())
+    except OSError as error:
+        with suppress(OSError):
+            files.remove_dir(directory)
+        raise SparkFailedError(f"{error.filename or directory}: {error.strerror or error}") from error
     final = group_directory(plan, group)
     was_there = files.exists(final)
     if finished_group(plan, group, files) is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 
-from ottla.pipeline.errors import CorruptSourceError
+from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
 from ottla.pipeline.exchange import BITS, Blob, merge_buckets, scan_source
 from ottla.pipeline.local import compact_locally
 from ottla.pipeline.plan import CompactionPlan, make_plan
@@ -94,6 +95,22 @@ def test_of_two_attempts_the_first_counts() -> None:
     ]
     assert made[0] == made[1] == finished_group(plan, 0, files)
     assert files.list(plan.staging) == [f"{0:020}", "plan.json"]
+
+
+def test_a_full_disk_gets_back_what_the_attempt_took() -> None:
+    files, plan = planned()
+    before = files.snapshot()
+
+    def refuse(operation: str, path: str, added_bytes: int) -> None:
+        if operation == "append" and path.endswith(".log"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    files.refuse = refuse
+    with pytest.raises(SparkFailedError, match=rf"^{plan.staging}/\d{{20}}\.local\.part: No space left on device$"):
+        compact_locally(plan, source_files=files, files=files)
+    assert files.snapshot() == before
+    files.refuse = None
+    assert len(compact_locally(plan, source_files=files, files=files)) == 2
 
 
 def test_bits_of_other_records_are_refused() -> None:
