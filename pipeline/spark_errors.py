@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException, PythonException
 
 from . import errors
@@ -38,7 +38,9 @@ def failures_translated() -> Iterator[None]:
         name, message = raised[-1]
         kind: type[PipelineError] = getattr(errors, name, SparkFailedError)
         raise kind(message) from error
-    except (Py4JError, ConnectionError) as error:  # not of the job: Spark itself did not start, or is gone
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise SparkFailedError(f"the driver's JVM is gone: {_reason(str(error))}") from error
+    except Py4JError as error:  # not of the job: Spark itself did not start
         raise SparkFailedError(f"Spark's own process: {_reason(str(error))}") from error
 
 

@@ -57,8 +57,8 @@ NOT_STARTED_LINE = (
         (PythonException(RAISED_BY_NUMPY), SparkFailedError, "on a worker: MemoryError: 2 GiB"),
         (SparkRuntimeException(EXECUTORS_LOST), SparkFailedError, LOST),
         (Py4JError(NOT_STARTED), SparkFailedError, NOT_STARTED_LINE),
-        (Py4JNetworkError("Answer from Java side is empty"), SparkFailedError, "Spark's own process: Answer from Java side is empty"),
-        (ConnectionRefusedError(111, "refused"), SparkFailedError, "Spark's own process: [Errno 111] refused"),
+        (Py4JNetworkError("Answer from Java side is empty"), SparkFailedError, "the driver's JVM is gone: Answer from Java side is empty"),
+        (ConnectionRefusedError(111, "refused"), SparkFailedError, "the driver's JVM is gone: [Errno 111] refused"),
         (Py4JError(""), SparkFailedError, "Spark's own process: it ended"),
     ],
 )  # fmt: skip
