@@ -115,6 +115,10 @@ class Ground:
                 found[str(path)] = path.read_bytes()
         return found
 
+    def untouched(self) -> dict[str, bytes | str]:
+        """As `snapshot`, without the second names of the log's files."""
+        return {name: data for name, data in self.snapshot().items() if "/originals/" not in name}
+
 
 class Steps:
     """What a counted process has done; see `counting/sitecustomize`."""
