@@ -1,0 +1,151 @@
+"""Logs of any size, quickly: a data directory as a clean stop leaves it, with one compacted partition.
+
+Records have keys of 16 bytes, values of 76 bytes of JSON, and take 100 bytes each; 160 make a batch, the same arguments
+the same bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ottla.protocol.batch_builder import seal_batch
+from ottla.protocol.varints import append_varint
+from ottla.storage import producer_snapshots
+from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.checkpoints import write_clean_shutdown
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.paths import TopicPartition
+from ottla.storage.producers import ProducerStates
+from ottla.storage.segment import LogSegment
+
+from ..cleaner.generate import values
+
+TP = TopicPartition("bench", 0)
+KEY_BYTES, VALUE_BYTES = 16, 76
+RECORDS_A_BATCH = 160
+SEGMENT_BYTES = 64 << 20
+"""Of `segment.bytes`: what a segment holds, and at most what a group of them becomes."""
+FIRST_TIMESTAMP_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One kind of log.
+
+    size_bytes: About so much in sealed segments.
+    updates: Records for each key, drawn at random; 1: every record has a key of its own.
+    """
+
+    name: str
+    size_bytes: int
+    updates: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A log on disk."""
+
+    data_dir: Path
+    size_bytes: int
+    record_count: int
+    segment_count: int
+
+
+def make_log(shape: Shape, data_dir: Path) -> Made:
+    """Write it, sealed segments and an empty active one, into `data_dir`, which must not exist."""
+    files, config = OsFiles(), LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
+    directory = str(data_dir / str(TP))
+    files.make_dir(directory)
+    batches = max(1, shape.size_bytes // len(_sealed(_Block().fill([0] * RECORDS_A_BATCH, 0), 0)))
+    segment: LogSegment | None = None
+    size_bytes = segments = 0
+    for offset, batch in _batches(batches, shape.updates):
+        if segment is None or segment.size_bytes + len(batch) > SEGMENT_BYTES:
+            _seal(segment)
+            segment = LogSegment.create(files, directory, offset, config, 0)
+            segments += 1
+        last = offset + RECORDS_A_BATCH - 1
+        segment.append(batch, last_offset=last, max_timestamp_ms=FIRST_TIMESTAMP_MS + offset, max_timestamp_offset=last)
+        size_bytes += len(batch)
+    _seal(segment)
+    records = batches * RECORDS_A_BATCH
+    _seal(LogSegment.create(files, directory, records, config, 0))
+    producers = ProducerStates()
+    producers.reset(records)
+    producer_snapshots.take(files, directory, producers, sync=False)  # or every opening reads all headers
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
+    entry = TopicEntry(TP.topic, bytes(range(16)), (PartitionEntry((0,), 0),), configs)
+    Catalog.create(files, str(data_dir), CatalogState("c", {TP.topic: entry}))
+    write_clean_shutdown(files, str(data_dir))
+    return Made(data_dir, size_bytes, records, segments)
+
+
+def _batches(count: int, updates: int) -> Iterator[tuple[int, bytearray]]:
+    rng = np.random.default_rng(7)
+    records = count * RECORDS_A_BATCH
+    block = _Block()
+    for offset in range(0, records, RECORDS_A_BATCH):
+        if updates == 1:
+            numbers = np.arange(offset, offset + RECORDS_A_BATCH, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        else:
+            numbers = rng.integers(0, records // updates, RECORDS_A_BATCH, np.uint64)
+        yield offset, _sealed(block.fill(numbers, int(rng.integers(1 << 30))), offset)
+
+
+class _Block:
+    """The records of a batch, of which only keys and values change."""
+
+    def __init__(self) -> None:
+        block = bytearray()
+        key_at, value_at = [], []
+        for index in range(RECORDS_A_BATCH):
+            head = b"\0\0" + _varint(index) + _varint(KEY_BYTES)
+            value_head = _varint(VALUE_BYTES)
+            block += _varint(len(head) + KEY_BYTES + len(value_head) + VALUE_BYTES + 1) + head
+            key_at.append(len(block))
+            block += bytes(KEY_BYTES) + value_head
+            value_at.append(len(block))
+            block += bytes(VALUE_BYTES) + b"\0"
+        self._block = np.frombuffer(block, np.uint8)
+        self._keys = np.array(key_at)[:, None] + np.arange(KEY_BYTES)
+        self._values = np.array(value_at)[:, None] + np.arange(VALUE_BYTES)
+        self._pool = np.frombuffer(b"".join(values(VALUE_BYTES)), np.uint8).reshape(-1, VALUE_BYTES)
+
+    def fill(self, numbers, first_value: int) -> bytes:
+        """Keys made of these numbers, and some of the values, which repeat after 2 000."""
+        hexed = np.asarray(numbers, ">u8").tobytes().hex().encode()
+        self._block[self._keys] = np.frombuffer(hexed, np.uint8).reshape(-1, KEY_BYTES)
+        chosen = (first_value + np.arange(RECORDS_A_BATCH) * 7_919) % len(self._pool)
+        self._block[self._values] = self._pool[chosen]
+        return self._block.tobytes()
+
+
+def _sealed(block: bytes, offset: int) -> bytearray:
+    return seal_batch(
+        block,
+        record_count=RECORDS_A_BATCH,
+        base_offset=offset,
+        last_offset_delta=RECORDS_A_BATCH - 1,
+        attributes=0,
+        base_timestamp=FIRST_TIMESTAMP_MS + offset,
+        max_timestamp=FIRST_TIMESTAMP_MS + offset,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        partition_leader_epoch=0,
+    )
+
+
+def _seal(segment: LogSegment | None) -> None:
+    if segment is not None:
+        segment.on_roll()
+        segment.log_file.close()
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
