@@ -28,6 +28,7 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
     suite.equal("its files are those of --master none and of the server's cleaner", log.expected, log.staged())
     suite.equal("no attempt has left anything", [], log.parts())
     both_worked(suite, driver)
+    submitted(suite, driver, log)
     done = driver.run("verify", str(log.data), "--plan", log.plan_id, "--quiet")
     suite.check("verify --plan, staged", done.code == 0, done.refusal or done.out.strip())
     before = work / "before"
@@ -38,13 +39,12 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
     done = driver.run("verify", str(log.data), *topic, "--against", str(before))
     suite.check("verify --against", done.code == 0, done.refusal or done.out.strip())
     shutil.rmtree(before)
-    submitted(suite, driver, log)
     snapshots(suite, driver, log, work)
     done = driver.run("read", str(log.data), *topic)
     here = run_here("read", str(log.data), *topic)
     suite.check("read: as without Spark", done.code == 0 and done.out == here.out, f"{done.out.count(chr(10))} records")
     done = driver.run("status", str(log.data), *topic, "--json")
-    found = json.loads(done.out)[0]
+    (found,) = json.loads(done.out)["plans"]
     suite.check("status", found["is_complete"] and found["staged"] == found["installed"] == len(log.bases), found)
     suite.check("a consumer sees the newest value of each key", log.served() == log.values, f"{len(log.values)} keys")
 
