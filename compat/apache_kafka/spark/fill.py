@@ -22,6 +22,8 @@ COMPACTED = (CLEANED, LAGGING)
 PARTITIONS = {CLEANED: 1, LAGGING: 2, EVENTS: 2, STAMPED: 1}
 SEGMENT_BYTES = 1 << 20
 LAG_MS = 360_000_000
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The most that a broker allows: nobody but its producer may end the open transaction while it is read."""
 TIMESTAMP_MS = 1_700_000_000_000
 VALUE_BYTES = 500
 """Random ones, so that no codec makes a round smaller than a segment."""
@@ -132,6 +134,7 @@ def _events(bootstrap: str, codec: str, number: int, count: int) -> None:
 
 
 def _transactional(bootstrap: str, name: str) -> Producer:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 5})
+    settings = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, "linger.ms": 5}
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
     producer.init_transactions(30)
     return producer

@@ -35,11 +35,11 @@ def ottla_spark(*arguments: str, says_json: bool = True) -> Ran:
     return Ran(exit_code, json.loads(text) if text and says_json else {}, errors.getvalue())
 
 
-def spark_records(spark: Any, data_dir: Path, topic: str, *, isolation: str) -> Records:
-    """What `spark.read.format("ottla")` shows."""
+def spark_records(spark: Any, data_dir: Path, topics: str, *, isolation: str) -> Records:
+    """What `spark.read.format("ottla")` shows of these topics, whose names are separated by commas."""
     frame = (
         spark.read.format("ottla")
-        .option("topic", topic)
+        .option("topic", topics)
         .option("isolationLevel", isolation)
         .option("includeHeaders", "true")
         .load(str(data_dir))
