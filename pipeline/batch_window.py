@@ -18,6 +18,7 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from ..protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from ..storage.paths import OFFSET_MAX
 from .errors import CorruptSourceError
 
 Int64s = NDArray[np.int64]
@@ -164,11 +165,12 @@ def no_batch(data: memoryview, left_bytes: int, *, file: str, position: int) -> 
     return None
 
 
-def header_damage(window: BatchWindow, last_offset: int) -> list[Damage]:
+def header_damage(window: BatchWindow, last_offset: int, end_offset: int = OFFSET_MAX) -> list[Damage]:
     """What is wrong with headers and CRCs, at most one damage a batch, in order.
 
     Args:
         last_offset: Of the batch before the window; a batch must begin above the one before it.
+        end_offset: Where the next segment begins; no batch may reach it.
     """
     starts, ends, headers, data = window.starts, window.ends, window.headers, window.data
     stored, computed = headers["crc"], _crcs(data, starts, ends)
@@ -179,6 +181,8 @@ def header_damage(window: BatchWindow, last_offset: int) -> list[Damage]:
     for row in np.flatnonzero((headers["last_offset_delta"] < 0) | (headers["record_count"] < 0)).tolist():
         actual = f"last offset delta {headers['last_offset_delta'][row]}, {headers['record_count'][row]} records"
         found.setdefault(row, window.damage(row, "counts that are not negative", actual))
+    for row in np.flatnonzero(window.last_offsets >= end_offset).tolist():
+        found.setdefault(row, window.damage(row, f"offsets below {end_offset}", f"{window.last_offsets[row]}"))
     sound = np.setdiff1d(np.arange(len(window)), list(found))
     base_offsets, last_offsets = window.base_offsets[sound], window.last_offsets[sound]
     # A base offset far too high would make all that follow look too low, so each is compared with its neighbour only.

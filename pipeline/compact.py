@@ -47,8 +47,16 @@ _BLOBS = pa.schema([("task", pa.int32()), ("source", pa.int32()), ("kind", pa.in
 _BLOBS_DDL = "task int, source int, kind int, data binary"
 _RESULTS = pa.schema([("manifest", pa.string())])
 _RESULTS_DDL = "manifest string"
-_SURVEYS = pa.schema([("id", pa.int32()), ("crc", pa.int64()), ("records", pa.int64()), ("transactional", pa.binary())])
-_SURVEYS_DDL = "id int, crc bigint, records bigint, transactional binary"
+_SURVEYS = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("crc", pa.int64()),
+        ("records", pa.int64()),
+        ("next", pa.int64()),
+        ("transactional", pa.binary()),
+    ]
+)
+_SURVEYS_DDL = "id int, crc bigint, records bigint, next bigint, transactional binary"
 
 
 def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupResult]:
@@ -118,7 +126,10 @@ def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list
         segments = spark.range(0, len(bases), 1, max(1, len(bases)))
         with failures_translated():
             rows = segments.mapInArrow(task, _SURVEYS_DDL).collect()
-        return [Survey(row.crc, row.records, bytes(row.transactional)) for row in sorted(rows, key=lambda row: row.id)]
+        return [
+            Survey(row.crc, row.records, row.next, bytes(row.transactional))
+            for row in sorted(rows, key=lambda row: row.id)
+        ]
 
     return survey
 

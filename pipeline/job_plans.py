@@ -91,7 +91,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
                 survey=job.engine.survey,
             )
     except KafkaError as error:
-        raise CorruptSourceError(f"{tp}: {error}") from error
+        raise CorruptSourceError(getattr(error, "message", str(error))) from error
 
 
 def save(plan: CompactionPlan) -> bool:

@@ -36,6 +36,8 @@ class Split:
     of: TopicPartition
     directory: str
     segment_base_offset: int
+    segment_end_offset: int
+    """Where the next segment begins; OFFSET_MAX if this one is the last."""
     inode: int
     """Of the log file when the split was made."""
     start: int
@@ -160,9 +162,11 @@ class PartitionLog:
                 continue
             if since_ms is not None and _is_earlier(segment, since_ms):
                 continue
-            yield from self._segment_splits(segment, first, stop, max_bytes)
+            yield from self._segment_splits(segment, segment_end, first, stop, max_bytes)
 
-    def _segment_splits(self, segment: LogSegment, first: int, stop: int, max_bytes: int) -> Iterator[Split]:
+    def _segment_splits(
+        self, segment: LogSegment, segment_end: int, first: int, stop: int, max_bytes: int
+    ) -> Iterator[Split]:
         file = segment.log_file
         assert isinstance(file, LogFile)
         start = 0
@@ -184,7 +188,17 @@ class PartitionLog:
             if base_offset is not None and edges[-1][1] < base_offset < stop:
                 edges.append((at, base_offset))
         for (at, from_offset), (until, up_to_offset) in pairwise((*edges, (end, stop))):
-            yield Split(self.of, self.directory, segment.base_offset, file.inode, at, until, from_offset, up_to_offset)
+            yield Split(
+                self.of,
+                self.directory,
+                segment.base_offset,
+                segment_end,
+                file.inode,
+                at,
+                until,
+                from_offset,
+                up_to_offset,
+            )
 
     def _find_end(self, durable_end_offset: int) -> int:
         segment = self.segments[-1]

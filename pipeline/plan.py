@@ -29,6 +29,7 @@ from ..storage.log import Log
 from ..storage.offset_map import SECRET_BYTES
 from ..storage.paths import TopicPartition
 from ..storage.producer_state import LastRecord
+from ..storage.segment import LogSegment
 from ..storage.split import overflows
 from ..storage.transaction_state import CarriedTransactions
 from .errors import CorruptSourceError, UsageError
@@ -204,9 +205,12 @@ def make_plan(
                 actual=f"offsets up to {segment.next_offset() - 1}",
             )
     base_offsets = [segment.base_offset for segment in segments]
-    surveys = survey(log.files, log.directory, base_offsets)
+    surveys = list(survey(log.files, log.directory, base_offsets))
+    for segment, end, surveyed in zip(segments, ends, surveys, strict=False):
+        if surveyed.next_offset > end:
+            raise _beyond(segment, end)
     aborted = [log.aborted_transactions(segment.base_offset, end) for segment, end in zip(segments, ends, strict=False)]
-    surveyed = list(zip(base_offsets, surveys, aborted, strict=True))
+    in_order = list(zip(base_offsets, surveys, aborted, strict=True))
     sources = tuple(
         Source(
             base_offset=segment.base_offset,
@@ -219,7 +223,7 @@ def make_plan(
             transactions=carried,
         )
         for segment, end, (_, survey, overlapping), carried in zip(
-            segments, ends, surveyed, fold_transactions(log.directory, surveyed), strict=False
+            segments, ends, in_order, fold_transactions(log.directory, in_order), strict=False
         )
     )
     numbers = {segment.base_offset: number for number, segment in enumerate(segments)}
@@ -244,6 +248,18 @@ def make_plan(
             tuple(numbers[segment.base_offset] for segment in group)
             for group in group_segments(segments, found.upper_offset, log.config)
         ),
+    )
+
+
+def _beyond(segment: LogSegment, end: int) -> CorruptSourceError:
+    """The refusal of a segment that reaches into the next one: no CRC covers a base offset."""
+    position, batch = next((at, batch) for at, batch in segment.headers() if batch.last_offset >= end)
+    return CorruptSourceError.at(
+        segment.file_paths()[0],
+        position,
+        batch.base_offset,
+        expected=f"offsets below {end}, where the next segment begins",
+        actual=f"offsets up to {batch.last_offset}",
     )
 
 

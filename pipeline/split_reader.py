@@ -140,7 +140,7 @@ def _checked_windows(split: Split, segment: LogSegment, on_damage: OnDamage) -> 
             continue
         wanted_bytes = WINDOW_BYTES
         following = position + int(window.ends[-1])
-        damages = header_damage(window, last_offset)
+        damages = header_damage(window, last_offset, split.segment_end_offset)
         for number, damage in enumerate(damages):
             # Where the index knows of a batch inside the damaged one, it is the length that is damaged.
             known = _known_start(segment, damage.position)

@@ -176,6 +176,8 @@ class Store:
         try:
             segments = self._open_segments(directory, config, now_ms)
             log = self._open(tp, directory, config, segments, now_ms, producer_expiration_ms)
+        except CorruptCheckpointError as error:
+            raise CorruptSourceError(str(error)) from error
         except FileNotFoundError as error:
             raise SourceChangedError(
                 f"{error.filename} went away while {tp} was opened: a server is at work"

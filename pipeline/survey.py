@@ -29,6 +29,8 @@ class Survey(NamedTuple):
     headers_crc: int
     """CRC-32C of all headers, back to back."""
     record_count: int
+    next_offset: int
+    """Behind its last batch."""
     transactional: bytes
     """Headers of transactional data batches and whole control batches, in order."""
 
@@ -69,7 +71,7 @@ def survey_segment(files: Files, directory: str, base_offset: int) -> Survey:
         ) from error
     finally:
         segment.log_file.close()
-    return Survey(crc, record_count, bytes(transactional))
+    return Survey(crc, record_count, next_offset, bytes(transactional))
 
 
 def survey_segments(files: Files, directory: str, base_offsets: Sequence[int]) -> list[Survey]:

@@ -98,6 +98,23 @@ def test_a_segment_whose_offsets_do_not_rise_is_refused_with_its_place() -> None
     assert str(raised.value).startswith(f"{path}, byte {size_bytes}, offset 0: expected offsets from 4 on")
 
 
+def test_a_segment_that_reaches_into_the_next_is_refused_with_its_place() -> None:
+    log = log_with_transactions()
+    assert isinstance(log.files, CrashFiles)
+    path = paths.log_path(log.directory, 2)
+    data = bytearray(log.files.snapshot()[path])
+    position = int.from_bytes(data[8:12]) + 12  # its second batch
+    data[position + 6] = 1
+    log.files.open(path, truncate=True).append(data)
+    with pytest.raises(CorruptSourceError) as raised:
+        plan_of(log)
+    where = f"{path}, byte {position}, offset 259"
+    assert (
+        str(raised.value)
+        == f"{where}: expected offsets below 4, where the next segment begins, found offsets up to 259"
+    )
+
+
 def saved() -> tuple[CrashFiles, CompactionPlan]:
     log = log_with_transactions()
     assert isinstance(log.files, CrashFiles)

@@ -206,6 +206,12 @@ DAMAGES: dict[str, tuple[Change, str, str, range]] = {
         "64",
         range(70, 75),
     ),
+    "a base offset of another segment": (
+        overwrite(0, bytes(6) + b"\4\0"),
+        "offsets below 100",
+        "1028",
+        range(70, 75),
+    ),
     "the end of the segment is gone": (cut(100), "a batch of 61 to 100 bytes", " bytes", range(70, 100)),
     "the end of the segment is gone in a header": (cut(20), "header of 61 bytes", "20 bytes", range(70, 100)),
 }
@@ -238,6 +244,17 @@ def test_damage_stops_a_read_or_is_counted(
     assert sum(damage.size_bytes for damage in dropped) > 0
     (middle,) = (split for split in found.splits(0, 150, max_bytes=1 << 20) if split.segment_base_offset == 50)
     assert damage_in(middle) == dropped
+
+
+def test_a_segments_last_batch_does_not_vanish_into_the_next(log: Log, tmp_path: Path) -> None:
+    """No CRC covers a base offset."""
+    directory = on_disk(log, tmp_path)
+    name, position = position_of(log, 95)
+    data = bytearray((directory / name).read_bytes())
+    data[position + 6] = 1
+    (directory / name).write_bytes(data)
+    with pytest.raises(CorruptSourceError, match=f"byte {position}, offset 351: expected offsets below 100, found 355"):
+        rows(opened(directory), 0, 150, 1 << 20)
 
 
 def test_records_that_cannot_be_are_refused_under_a_good_crc(log: Log, tmp_path: Path) -> None:

@@ -139,6 +139,10 @@ def break_checkpoint(files: CrashFiles) -> None:
     files.open(f"{DATA_DIR}/{paths.LOG_START_CHECKPOINT}", create=True).append(b"7\n")
 
 
+def break_epochs(files: CrashFiles) -> None:
+    files.open(f"{DATA_DIR}/{TP}/leader-epoch-checkpoint", create=True, truncate=True).append(b"7\n0\n")
+
+
 def lose_segments(files: CrashFiles) -> None:
     for base in range(4):
         files.remove(paths.log_path(f"{DATA_DIR}/{TP}", base))
@@ -149,6 +153,7 @@ REFUSED: tuple[tuple[Callable[[CrashFiles], None], type[PipelineError], str], ..
     (leave_cleaned, CorruptSourceError, f"{DATA_DIR}/{TP}/{0:020}.log.cleaned: expected no unfinished swap"),
     (lose_index, CorruptSourceError, f"{DATA_DIR}/{TP}/{1:020}.index is missing"),
     (break_catalog, CorruptSourceError, f"{DATA_DIR}/ottla.json: not a readable catalog"),
+    (break_epochs, CorruptSourceError, f"{DATA_DIR}/{TP}/leader-epoch-checkpoint, line 1: "),
     (break_checkpoint, CorruptSourceError, f"{DATA_DIR}/log-start-offset-checkpoint, line 1: unknown version"),
     (lose_segments, UsageError, f"{DATA_DIR}/{TP} has no segments"),
 )
