@@ -1,6 +1,6 @@
 """Spark's standalone master and its workers, each a process of its own on the loopback address.
 
-They are started by `spark-class` of the pip package, as Spark's own scripts would do it. A worker has one core; what its
+Each worker has an address of its own: Spark runs no second attempt of a task on the host of the first. They are started by `spark-class` of the pip package, as Spark's own scripts would do it. A worker has one core; what its
 executors print lies in `<work>/worker-N/app-…/<executor>/stderr`.
 """
 
@@ -51,7 +51,7 @@ class Cluster:
         self.work = work
         self.java = java
         self.port, self.web_port = free_port(), free_port()
-        self._names = [f"worker-{number}" for number in range(1, workers + 1)]
+        self._hosts = {f"worker-{number}": f"127.0.0.{number}" for number in range(1, workers + 1)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -75,14 +75,14 @@ class Cluster:
 
     def start_missing_workers(self) -> None:
         """Start the workers that do not run, and wait until the master knows all."""
-        for name in self._names:
+        for name, host in self._hosts.items():
             if name in self._processes and self._processes[name].poll() is None:
                 continue
             (self.work / name).mkdir(exist_ok=True)
             options = ("--cores", "1", "--memory", WORKER_MEMORY, "--webui-port", "0")
-            place = ("--host", "127.0.0.1", "--work-dir", str(self.work / name))
-            self._start(name, "org.apache.spark.deploy.worker.Worker", *place, *options, self.master)
-        self.wait_for("the workers", lambda: self.alive_workers() == len(self._names))
+            place = ("--host", host, "--work-dir", str(self.work / name))
+            self._start(name, "org.apache.spark.deploy.worker.Worker", *place, *options, self.master, host=host)
+        self.wait_for("the workers", lambda: self.alive_workers() == len(self._hosts))
 
     def alive_workers(self) -> int:
         state = self.state() or {}
@@ -109,7 +109,7 @@ class Cluster:
             time.sleep(LOOK_EVERY_S)
 
     def worker_pids(self) -> list[int]:
-        return [self._processes[name].pid for name in self._names if self._processes[name].poll() is None]
+        return [self._processes[name].pid for name in self._hosts if self._processes[name].poll() is None]
 
     def processes(self) -> Iterator[psutil.Process]:
         """The workers, their executors and their executors' Python workers."""
@@ -130,7 +130,7 @@ class Cluster:
                 each.kill()
         self._processes.clear()
 
-    def _start(self, name: str, main_class: str, *arguments: str) -> None:
+    def _start(self, name: str, main_class: str, *arguments: str, host: str = "127.0.0.1") -> None:
         spec = find_spec("pyspark")
         assert spec is not None and spec.origin is not None
         home = Path(spec.origin).parent
@@ -138,7 +138,7 @@ class Cluster:
         environment |= {
             "JAVA_HOME": self.java,
             "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(self.work / "local"),
         }
