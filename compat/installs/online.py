@@ -79,12 +79,12 @@ def kill_servers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
     """Kill the server before each step that it takes, until there is none any more."""
     steps = Steps(ground.directory / "server.steps")
     ground.restore()
-    with Served(ground) as server, environment(steps.environment(-1, 0)):
-        server.start()
+    with Served(ground) as server:
+        with environment(steps.environment(-1, 0)):
+            server.start()
         code, text = Driver("install", ground.data, "--admin", server.admin).wait()
         server.wait_until_tidy()
-        server.stop()
-    names, expected = steps.names(), ground.below()
+        names, expected = steps.names(), ground.below()
     suite.check("an undisturbed install through a server", code == 0, f"{text}; {len(names)} steps of the server")
     numbers = [len(names) // 2] if quick else range(share, len(names), shares)
     killed, wrong, records = 0, list[str](), 0
@@ -106,9 +106,7 @@ def kill_servers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
             found += judged(ground, server, traffic, expected)
             wrong += [f"{number} {(steps.names() or ['?'])[-1]}: {each}" for each in found]
     told = f"{killed} kills, {len(numbers)} runs, {records} records written meanwhile"
-    suite.check(
-        "the server is killed before steps of an install; it is called again", killed >= len(numbers) // 2, told
-    )
+    suite.check("the server is killed before steps of an install; it is called again", killed == len(numbers), told)
     suite.equal(f"nothing is lost in {len(numbers)} runs, and each leaves what an undisturbed one leaves", [], wrong)
 
 
@@ -163,8 +161,10 @@ def kill_drivers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
             found = [] if code == -signal.SIGKILL else [f"it was not killed: {code} {text}"]
             # A stop by which the server knows, and one by which it does not.
             server.restart(kill=number % 2 == 0)
-            if (again := Driver("install", ground.data, "--admin", server.admin).wait())[0] != 0:
-                found.append(f"again: {again}")
+            code, text = Driver("install", ground.data, "--admin", server.admin).wait()
+            # Before its last sync it had marked the plan as installed.
+            if code != 0 and not (number == len(names) - 1 and "found none" in text):
+                found.append(f"again: {code} {text}")
             found += traffic.finish()
             records += traffic.count
             found += judged(ground, server, traffic, expected)
@@ -184,7 +184,7 @@ import sys
 from ottla.pipeline.install_online import install_online
 from ottla.pipeline.staging import load_plan
 from ottla.storage.files import OsFiles
-install_online(load_plan(OsFiles(), sys.argv[1]), sys.argv[2], OsFiles(), now_ms=1, lease_ms=2000)
+install_online(load_plan(OsFiles(), sys.argv[1]), sys.argv[2], OsFiles(), now_ms=1, lease_ms=20_000)
 """
 
 
