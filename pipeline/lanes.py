@@ -22,6 +22,7 @@ LANES_MIN = 64
 
 VARINT_BYTES_MAX, VARLONG_BYTES_MAX = 5, 10
 _BLANK = np.empty(0, np.int64)
+_OF_ONE_BYTE: Int64s = np.array([byte >> 1 ^ -(byte & 1) for byte in range(0x80)], np.int64)
 
 
 def must(holds: bool | np.bool_, what: str) -> None:
@@ -94,17 +95,25 @@ def varints(data: NDArray[np.uint8], at: Int64s, byte_count_max: int) -> tuple[I
         IndexError: A place lies behind the data.
     """
     byte = data[at]
-    raw = (byte & 0x7F).astype(np.uint64)
     after = at + 1
-    longer = np.flatnonzero(byte >= 0x80)
+    is_longer = byte >= 0x80
+    if not is_longer.any():
+        return _OF_ONE_BYTE[byte], after
+    raw = (byte & 0x7F).astype(np.uint64)
+    # Lengths of the records of one log mostly take as many bytes, and whole columns are faster than choices of rows.
+    where: slice | Int64s = slice(None) if is_longer.all() else np.flatnonzero(is_longer)
     shift = 7
-    while longer.size:
+    while True:
         must(shift < 7 * byte_count_max, f"a variable-length integer of more than {byte_count_max} bytes")
-        byte = data[after[longer]]
-        raw[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-        after[longer] += 1
-        longer = longer[byte >= 0x80]
+        byte = data[after[where]]
+        raw[where] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        after[where] += 1
         shift += 7
+        is_longer = byte >= 0x80
+        if not is_longer.any():
+            break
+        if not is_longer.all():
+            where = np.flatnonzero(is_longer) if isinstance(where, slice) else where[is_longer]
     if byte_count_max == VARINT_BYTES_MAX and shift == 7 * byte_count_max:
         raw &= np.uint64(0xFFFF_FFFF)  # bits beyond the width are dropped
     return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64), after
