@@ -212,6 +212,7 @@ def life_long(suite: Suite, ground: Ground) -> None:
     wrong, told = list[str](), list[str]()
     with Served(ground) as server:
         server.start()
+        set_topic_configs(server.bootstrap, "t", internal_segment_bytes="100000")  # a few, not thousands
         traffic = Traffic(server.bootstrap, compacted=True)
         topic = (ground.data, "--topic", "t")
         for _ in range(3):
