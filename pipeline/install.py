@@ -80,7 +80,7 @@ def install(
 
     Args:
         max_groups: Put in so many and leave the rest; None is all. Later groups need not be staged then.
-        keep_originals: Keep the replaced files until `drop_originals`.
+        keep_originals: Keep the replaced files until the plan is forgotten.
         overrides: Topic configs that the store does not know of.
 
     Raises:

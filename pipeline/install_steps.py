@@ -179,11 +179,6 @@ def originals_directory(plan: CompactionPlan) -> str:
     return paths.join(plan.staging, ORIGINALS)
 
 
-def drop_originals(plan: CompactionPlan, files: Files) -> None:
-    """`verify` has passed: give the disk space of the replaced files back."""
-    files.remove_dir(originals_directory(plan))
-
-
 def discard(plan: CompactionPlan, files: Files) -> None:
     """Forget a plan, whether it is installed or given up: all that is staged goes, the originals too."""
     files.remove(paths.join(plan.staging, PLAN_FILE))  # first: without it, what a crash leaves is no plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +16,10 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 import ottla
+from ottla.pipeline import jobs
 from ottla.pipeline.cli import main
-from ottla.pipeline.commands import compact
-from ottla.pipeline.engine import Engine
+from ottla.pipeline.engine import interrupts_deferred
 from ottla.pipeline.errors import SparkFailedError
-from ottla.pipeline.job_plans import Job
 from ottla.storage import paths
 from ottla.storage.files import OsFiles
 from support.stored_topic import TOPIC, copied, stored_topic
@@ -340,6 +340,28 @@ def test_read_prints_what_is_committed(shell: Shell) -> None:
     assert '"key": "x"' in everything
 
 
+def test_jobs_without_a_session(tmp_path: Path) -> None:
+    data_dir = str(stored_topic(tmp_path))
+    assert [each.outcome for each in jobs.plan(None, data_dir, topic=TOPIC)] == ["planned"] * 2
+    previewed = jobs.compact(None, data_dir, topic=TOPIC, dry_run=True)
+    done = jobs.compact(None, data_dir, topic=TOPIC)
+    assert [(each.bytes_written, each.removed) for each in previewed] == [
+        (each.bytes_written, each.removed) for each in done
+    ]
+    (plan, _) = jobs.status(data_dir)
+    assert [each.outcome for each in jobs.install(None, data_dir, plan_id=plan["plan_id"])] == ["installed"]
+    assert jobs.verify(None, data_dir, plan_id=plan["plan_id"]).passed
+    assert jobs.snapshot(None, data_dir, topic=TOPIC, out=str(tmp_path / "out")).keys == 6
+
+
+def test_an_interrupt_waits_until_the_jvm_has_somebody_to_end_it() -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+        signal.raise_signal(signal.SIGINT)
+        reached = True
+    assert reached and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_without_the_extra_it_says_what_is_missing(shell: Shell) -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\nfrom ottla.pipeline.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -353,34 +375,22 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
     data_dir = stored_topic(tmp_path)
     before = copied(data_dir)
     lines: list[str] = []
-    engine = Engine("local[2]", {})
-    job = Job(
-        data_dir=str(data_dir),
-        topic=TOPIC,
-        partition=None,
-        configs={},
-        engine=engine,
-        say=lines.append,
-        now_ms=lambda: 5_000,
-        secret=lambda: bytes(16),
-    )
-    assert [each.outcome for each in compact(job, installs=True)] == ["installed", "installed"]
+    results = jobs.compact(spark, str(data_dir), topic=TOPIC, installs=True, say=lines.append)
+    rows = jobs.results_frame(spark, results).orderBy("partition").collect()
+    assert [(row.outcome, row.records_written, row.removed["superseded"]) for row in rows] == [
+        ("installed", 5, 2),
+        ("installed", 1, 1),
+    ]
     assert sum(" -> " in line for line in lines) == 2
-    from ottla.pipeline.audit_scope import scope_against
-    from ottla.pipeline.store import Store
-
-    store = Store(str(data_dir))
-    scopes = [scope_against(store, Store(str(before)), tp, 5_000) for tp in job.partitions()]
-    report = engine.verify(scopes, "against")
+    report = jobs.verify(spark, str(data_dir), topic=TOPIC, against=str(before))
     assert report.passed and [each.records_before for each in report.partitions] == [10, 3]
     damage(data_dir)
-    failed = engine.verify(scopes, "against")
+    failed = jobs.verify(spark, str(data_dir), topic=TOPIC, against=str(before))
     assert failed.first is not None and failed.first[1].rule == "a batch has the CRC of its bytes"
     from ottla.pipeline.verify_jobs import findings_frame
 
     first = findings_frame(spark, failed).orderBy("offset", "rule").first()
     assert first is not None and (first.partition, first.offset, first.position) == (0, 0, 0)
-    engine.stop()
     assert spark.range(1).count() == 1, "the session is the caller's"
     with pytest.raises(SparkFailedError):
         from ottla.pipeline.spark_errors import failures_translated

@@ -16,7 +16,6 @@ from ottla.pipeline.install import InstallResult, install
 from ottla.pipeline.install_steps import (
     GroupState,
     discard,
-    drop_originals,
     group_state,
     originals_directory,
 )
@@ -103,7 +102,7 @@ def test_later_parts_need_not_be_staged_yet(life: Staged) -> None:
     assert run(life, files, max_groups=1) == InstallResult((0,), (1,))
 
 
-def test_originals_are_kept_until_they_are_dropped(life: Staged) -> None:
+def test_originals_are_kept_until_the_plan_is_forgotten(life: Staged) -> None:
     files = life.copy()
     before = life.segments(files)
     run(life, files)
@@ -114,8 +113,6 @@ def test_originals_are_kept_until_they_are_dropped(life: Staged) -> None:
         if path.startswith(kept) and not path.endswith(paths.SNAPSHOT)
     }
     assert originals == before
-    drop_originals(life.plan, files)
-    assert not files.is_dir(kept)
     assert finished_group(life.plan, 0, files) is not None
     discard(life.plan, files)
     assert not files.is_dir(life.plan.staging)

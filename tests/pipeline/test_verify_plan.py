@@ -14,7 +14,7 @@ from ottla.pipeline.commands import compact
 from ottla.pipeline.engine import IN_PROCESS, Engine
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.findings import PartitionReport
-from ottla.pipeline.install_steps import drop_originals, originals_directory
+from ottla.pipeline.install_steps import originals_directory
 from ottla.pipeline.job_plans import Job
 from ottla.pipeline.plan import CompactionPlan
 from ottla.pipeline.staging import group_directory, pending_plans
@@ -107,6 +107,6 @@ def test_nothing_compacted_is_found(tmp_path: Path) -> None:
 def test_without_the_originals_there_is_nothing_to_compare(tmp_path: Path) -> None:
     plan = staged_plan(tmp_path, installs=True)
     assert Path(originals_directory(plan)).is_dir()
-    drop_originals(plan, OsFiles())
+    OsFiles().remove_dir(originals_directory(plan))
     with pytest.raises(UsageError, match=f"group 0 of plan {plan.plan_id} is not staged, or its originals are gone"):
         scope_of_plan(plan, OsFiles())
