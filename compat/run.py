@@ -32,14 +32,18 @@ SUITES = (
     "nodes",
     "cleaner_histories",
     "spark_histories",
+    "spark_large",
+    "spark_cluster",
     "crashes",
     "installs",
+    "installs.online",
     "fuzz",
     "apache_kafka.differential",
     "apache_kafka.group_migration",
     "apache_kafka.transactions",
     "apache_kafka.consumer_groups",
     "apache_kafka",
+    "apache_kafka.spark",
     "apache_kafka.md5_keys",
     "apache_kafka.bad_batches",
     "wheel",
@@ -49,6 +53,7 @@ SUITES = (
     "bench.wire",
     "bench.cleaner",
     "bench.latency",
+    "bench.spark",
 )
 QUICK_LIMIT_S, NIGHTLY_LIMIT_S = 240, 3 * 3600
 QUICK_START_LIMIT_S = 480
