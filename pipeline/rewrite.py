@@ -104,9 +104,14 @@ def finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResul
 def rewrite_groups(
     plan: CompactionPlan, blobs: Iterable[Blob], *, source_files: Files, files: Files, attempt: str
 ) -> Iterable[GroupResult]:
-    """Stage 3 for the groups of these blobs, of each of which all are here, in any order. As `rewrite_group`."""
+    """Stage 3 for the groups of these blobs, of each of which all are here, in any order. As `rewrite_group`.
+
+    Groups that an earlier attempt of this task has finished are not written again.
+    """
     for group, found in by_group(blobs):
-        yield rewrite_group(plan, group, found, source_files=source_files, files=files, attempt=attempt)
+        yield finished_group(plan, group, files) or rewrite_group(
+            plan, group, found, source_files=source_files, files=files, attempt=attempt
+        )
 
 
 def by_group(blobs: Iterable[Blob]) -> Iterator[tuple[int, list[Blob]]]:

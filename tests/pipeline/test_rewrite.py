@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,7 @@ from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
 from ottla.pipeline.exchange import BITS, Blob, merge_buckets, scan_source
 from ottla.pipeline.local import compact_locally
 from ottla.pipeline.plan import CompactionPlan, make_plan
-from ottla.pipeline.rewrite import finished_group, group_directory, rewrite_group
+from ottla.pipeline.rewrite import finished_group, group_directory, rewrite_group, rewrite_groups
 from ottla.pipeline.segment_bits import SegmentBits
 from ottla.pipeline.staging import save_plan
 from support.crash_files import CrashFiles, PowerLoss
@@ -95,6 +96,18 @@ def test_of_two_attempts_the_first_counts() -> None:
     ]
     assert made[0] == made[1] == finished_group(plan, 0, files)
     assert files.list(plan.staging) == [f"{0:020}", "plan.json"]
+
+
+def test_a_task_that_is_run_again_leaves_finished_groups_alone() -> None:
+    files, plan = planned()
+    blobs = [each for number in (0, 1) for each in scan_source(plan, number, files, buckets=1)]
+    stage_3 = partial(rewrite_groups, plan, source_files=files, files=files)
+    first = next(iter(stage_3(merge_buckets(plan, blobs), attempt="one")))
+    done = len(files.operations)
+    again = list(stage_3(merge_buckets(plan, blobs), attempt="two"))
+    assert first in again and len(again) == 2
+    made = {path for operation, path, *_ in files.operations[done:] if operation == "append" and path.endswith(".log")}
+    assert len(made) == 1
 
 
 def test_a_full_disk_gets_back_what_the_attempt_took() -> None:
