@@ -58,7 +58,7 @@ def python_with_spark() -> str:
     """This Python, if it has all that is needed; else that of the project's environment, made now if need be."""
     if all(importlib.util.find_spec(name) for name in ("ottla", "pyspark", "confluent_kafka")):
         return sys.executable
-    subprocess.run(["make", ".venv/.ready"], cwd=CLONE, check=True)
+    subprocess.run(["make", ".venv/bin/.ready"], cwd=CLONE, check=True)
     return str(CLONE / ".venv" / "bin" / "python")
 
 
