@@ -28,8 +28,8 @@ NONE_BELOW, NONE_ABOVE = -1, OFFSET_MAX
 
 KEY_ROW = np.dtype(
     [
-        ("high", ">u8"),
-        ("low", ">u8"),
+        ("high", "u8"),
+        ("low", "u8"),
         ("last", "i8"),  # the newest offset, in the originals or the result
         ("last_ok", "u1"),  # it is in the result, or a tombstone that might go
         ("last_clean", "i8"),  # the newest offset of the compacted part; -1 if there is none
@@ -87,8 +87,8 @@ class KeyTable:
         encoded = keys.dictionary_encode()
         code = encoded.indices.to_numpy(zero_copy_only=False)
         rows = np.zeros(len(encoded.dictionary), KEY_ROW)
-        digests = b"".join(blake2b(key, digest_size=16).digest() for key in encoded.dictionary.to_pylist())
-        halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
+        digests = b"".join([blake2b(key, digest_size=16).digest() for key in encoded.dictionary.to_pylist()])
+        halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
         rows["high"], rows["low"] = halves[:, 0], halves[:, 1]
         # Of several assignments to one place the last one stays: forward for the newest, backward for the oldest.
         rows["last"][code] = offsets
@@ -125,20 +125,28 @@ def merge(parts: Iterable[KeyRows]) -> KeyRows:
     rows = np.concatenate([NO_KEYS, *parts])
     if not len(rows):
         return rows
-    rows = rows[np.lexsort((rows["last"], rows["low"], rows["high"]))]
-    is_first = np.ones(len(rows), np.bool_)
-    is_first[1:] = (rows["high"][1:] != rows["high"][:-1]) | (rows["low"][1:] != rows["low"][:-1])
-    starts = np.flatnonzero(is_first)
-    merged: KeyRows = rows[np.concatenate((starts[1:], [len(rows)])) - 1].copy()
-    merged["last_clean"] = np.maximum.reduceat(rows["last_clean"], starts)
-    merged["first_left"] = np.minimum.reduceat(rows["first_left"], starts)
-    merged["first_lost"] = np.minimum.reduceat(rows["first_lost"], starts)
+    high, low = np.ascontiguousarray(rows["high"]), np.ascontiguousarray(rows["low"])
+    order = np.argsort(high)
+    goes_on = high[order[1:]] == high[order[:-1]]
+    if np.any(goes_on & (low[order[1:]] != low[order[:-1]])):  # the other half tells them apart
+        order = np.lexsort((low, high))
+        goes_on = (high[order[1:]] == high[order[:-1]]) & (low[order[1:]] == low[order[:-1]])
+    starts = np.flatnonzero(np.append(True, ~goes_on))
+    firsts = order[starts]
+    merged = np.empty(len(starts), KEY_ROW)
+    merged["high"], merged["low"] = high[firsts], low[firsts]
+    last = rows["last"][order]
+    merged["last"] = np.maximum.reduceat(last, starts)
+    is_last = last == np.repeat(merged["last"], np.diff(starts, append=len(rows)))
+    merged["last_ok"] = np.maximum.reduceat(rows["last_ok"][order] * is_last, starts)
+    for name, best in (("last_clean", np.maximum), ("first_left", np.minimum), ("first_lost", np.minimum)):
+        merged[name] = best.reduceat(rows[name][order], starts)
     return merged
 
 
 def split(rows: KeyRows, buckets: int) -> Iterator[tuple[int, bytes]]:
     """(bucket, its rows as bytes), of rows that are in order of the hash."""
-    bucket_of = (rows["high"].astype(np.uint64) >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
+    bucket_of = (rows["high"] >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
     cuts = np.searchsorted(bucket_of, np.arange(buckets + 1, dtype=np.uint64))
     for bucket in range(buckets):
         if cuts[bucket] < cuts[bucket + 1]:

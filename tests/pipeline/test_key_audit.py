@@ -9,7 +9,7 @@ import pytest
 np = pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pa = pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
-from ottla.pipeline.key_audit import KeyRows, KeyTable, from_bytes, judge, merge, split
+from ottla.pipeline.key_audit import KEY_ROW, KeyRows, KeyTable, from_bytes, judge, merge, split
 
 RECORDS, AT_ONCE = 600, 64
 
@@ -45,3 +45,13 @@ def test_buckets_are_judged_as_all_of_it(keys: int = 300) -> None:
     assert len(found) == 7
     assert sum(each for each, _ in found) == count
     assert sorted(each for _, some in found for each in some) == sorted(verdicts)
+
+
+def test_keys_that_agree_in_half_of_their_hash_are_not_one() -> None:
+    rows = np.zeros(6, KEY_ROW)
+    rows["high"], rows["low"] = 7, [1, 2, 1, 2, 3, 1]
+    rows["last"], rows["last_ok"] = [10, 21, 30, 11, 12, 20], [1, 1, 0, 0, 1, 1]
+    merged = merge([rows])
+    assert merged["low"].tolist() == [1, 2, 3]
+    assert merged["last"].tolist() == [30, 21, 12]
+    assert merged["last_ok"].tolist() == [0, 1, 1]
