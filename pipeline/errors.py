@@ -58,3 +58,9 @@ class SparkFailedError(PipelineError):
     """A job failed for a reason outside of it: Spark, or a disk. What it staged stays, and `--resume` goes on from there."""
 
     exit_code = 6
+
+
+class ServerFailedError(PipelineError):
+    """The server through which an install goes has failed, or is gone: what is in the log stays, and another call goes on."""
+
+    exit_code = 6

@@ -57,7 +57,7 @@ def install_online(
         StoreLockedError: Somebody else installs there.
         SourceChangedError: A segment is not the planned one, or the topic is no longer compacted. Groups before stay in.
         UsageError: No server answers, or it is another directory's; a group is not staged, or damaged.
-        PipelineError: The server failed.
+        ServerFailedError: The server has failed, or is gone. Call again.
         OSError: The disk of the staging refused.
     """
     if is_plan_installed(plan, files):

@@ -30,7 +30,7 @@ class GroupState(Enum):
 
     NOT_STAGED = "not staged"
     STAGED = "staged"
-    HALF = "in the log beside segments that it replaces"
+    HALF = "in the log, or equal to its first source, beside others that it replaces"
     IN_PLACE = "in the log, and not marked yet"
     INSTALLED = "installed"
 
@@ -134,11 +134,11 @@ def checked_stage(plan: CompactionPlan, group: int, files: Files) -> StagedSegme
 def link_originals(plan: CompactionPlan, group: int, state: GroupState, files: Files) -> None:
     """Give all files of a group's sources a second name beside the staging; on disk on return. Again is fine.
 
-    What is in the log already is no original any more, unless compacting has changed nothing about it.
+    What is in the log already is no original any more, unless compacting has changed nothing about that segment.
     """
-    numbers = present_sources(plan, group, files)
-    if state is GroupState.HALF or (state is GroupState.IN_PLACE and not _is_unchanged(plan, group, files)):
-        numbers.remove(plan.groups[group][0])
+    numbers, first = present_sources(plan, group, files), plan.groups[group][0]
+    if state in (GroupState.HALF, GroupState.IN_PLACE) and not _is_unchanged(plan, first, files):
+        numbers.remove(first)
     directory = originals_directory(plan)
     files.make_dir(directory)
     for number in numbers:
@@ -166,9 +166,9 @@ def on_one_file_system(plan: CompactionPlan) -> Iterator[None]:
         raise other_file_system(plan) from error
 
 
-def _is_unchanged(plan: CompactionPlan, group: int, files: Files) -> bool:
+def _is_unchanged(plan: CompactionPlan, number: int, files: Files) -> bool:
     try:
-        check_sources(files, plan, plan.groups[group])
+        check_sources(files, plan, [number])
     except SourceChangedError:
         return False
     return True

@@ -155,8 +155,8 @@ SCENES: Mapping[str, Scene] = {
     "segments roll": Scene(roll, (0,)),
     "the server's cleaner is asked to clean": Scene(ask_the_cleaner, (0,), cleans=True),
     "another driver, and one without a server": Scene(drive_too, (0,)),
-    "the server stops and starts": Scene(restart, (1, 2, 4)),
-    "the driver outlives its lease, and the cleaner goes on": Scene(outlive_the_lease, (2, 4), cleans=True, is_long=True),
+    "the server stops and starts": Scene(restart, (2, 4, 6)),
+    "the driver outlives its lease, and the cleaner goes on": Scene(outlive_the_lease, (2, 4, 6), cleans=True, is_long=True),
 }  # fmt: skip
 _QUICK = ("records are deleted into the second group", "the topic is deleted and made anew")
 

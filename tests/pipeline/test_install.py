@@ -102,7 +102,9 @@ def test_later_parts_need_not_be_staged_yet(life: Staged) -> None:
     assert run(life, files, max_groups=1) == InstallResult((0,), (1,))
 
 
-def test_originals_are_kept_until_the_plan_is_forgotten(life: Staged) -> None:
+@pytest.mark.parametrize("make", INSTALLS.values(), ids=INSTALLS)
+def test_originals_are_kept_until_the_plan_is_forgotten(make: Callable[[], Staged]) -> None:
+    life = make()
     files = life.copy()
     before = life.segments(files)
     run(life, files)
