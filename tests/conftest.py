@@ -8,9 +8,13 @@ from __future__ import annotations
 import inspect
 from functools import partial
 
+import hypothesis
 import pytest
 import trio
 import trio.testing
+
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")  # how long an example takes is the machine's business
 
 
 @pytest.fixture

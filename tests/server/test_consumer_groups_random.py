@@ -212,7 +212,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(STEPS, st.integers(0, 2**32 - 1))
 def test_no_partition_has_two_owners_and_none_is_left_without(steps: list[Step], seed: int) -> None:
     world = World(random.Random(seed))

@@ -131,7 +131,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS, st.integers(0, 2**32 - 1), st.sampled_from([0, 3_000]))
 def test_no_partition_has_two_owners_and_none_is_left_without(steps: list[Step], seed: int, delay_ms: int) -> None:
     world = World(random.Random(seed), group_initial_rebalance_delay_ms=delay_ms)
