@@ -31,7 +31,7 @@ SIDES = [
     for api in APIS.values()
     for side in ("request", "response")
 ]
-EXAMPLES = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 
 
 Fields = Callable[[Any, int], list[tuple[str, Any]]]
