@@ -12,7 +12,7 @@ import tomllib
 import venv
 from pathlib import Path
 
-from ..support.apache_kafka import cache_dir
+from ..support.apache_kafka import cache_dir, fetches
 from ..support.brokers import any_broker
 from ..support.pytest_suite import entries_of, judge, run_pytest
 from ..support.suite import NotRunError, Options, Suite, run_suite
@@ -69,6 +69,7 @@ def body(suite: Suite, options: Options) -> None:
                     judge(suite, f"{protocol}/{name}", outcomes, expected)
 
 
+@fetches("confluent-kafka")
 def environment_with_client(version: str) -> Path:
     """The interpreter of a virtual environment with the client that the tests are of, made the first time.
 

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from ..support.apache_kafka import cache_dir
+from ..support.apache_kafka import cache_dir, fetches
 from ..support.brokers import broker_process
 from ..support.process import BrokerProcess, RunningBroker, free_port
 from ..support.pytest_suite import Outcome, entries_of, judge, run_pytest
@@ -83,6 +83,7 @@ def unpack_tests(tree: Path) -> None:
     shutil.copy(HERE / "shim" / "pytest.ini", tree)
 
 
+@fetches("kafka-python")
 def source_distribution() -> Path:
     """The sdist, fetched by pip the first time. NotRunError without the package index."""
     cache = cache_dir()

@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from ..support.apache_kafka import cache_dir
+from ..support.apache_kafka import cache_dir, fetches
 from ..support.suite import NotRunError
 
 PACKAGE, VERSION = "@confluentinc/kafka-javascript", "1.10.1"
@@ -34,6 +34,7 @@ def tree() -> Path:
     return cache_dir() / f"librdkafka-{VERSION}"
 
 
+@fetches("librdkafka")
 def test_runner() -> Path:
     """The folder with `test-runner` in it, built now if need be. NotRunError without npm or a compiler."""
     if not is_built():

@@ -14,7 +14,7 @@ from pathlib import Path
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.java import java_home
 
-from ..support.apache_kafka import cache_dir
+from ..support.apache_kafka import cache_dir, fetches
 from ..support.suite import NotRunError
 
 POM = Path(__file__).with_name("pom.xml")
@@ -22,6 +22,7 @@ KNOWN_TO_WORK = ("4.2.0", "4.0.0")
 """Versions of the connector and of its token provider, which has not changed in between."""
 
 
+@fetches("maven")
 def connector_jars() -> list[Path]:
     """NotRunError where PySpark, a Java it runs on or the jars are missing."""
     if importlib.util.find_spec("pyspark") is None:

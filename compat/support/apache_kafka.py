@@ -4,13 +4,17 @@ The jars (54 MB) are fetched once by Maven into `~/.cache/ottla-compat`, or `$OT
 One node, broker and KRaft controller in one process, node id 0 as Ottla's default.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from .process import START_TIMEOUT_S, BrokerProcess, free_port
 from .raw import has_brokers
@@ -20,6 +24,7 @@ VERSION = "4.3.1"
 HERE = Path(__file__).parent
 POM = HERE / "apache_kafka.pom.xml"
 LOG4J = HERE / "log4j2.yaml"
+P, T = ParamSpec("P"), TypeVar("T")
 
 
 def cache_dir() -> Path:
@@ -27,6 +32,23 @@ def cache_dir() -> Path:
     return Path(os.environ.get("OTTLA_COMPAT_CACHE", Path.home() / ".cache" / "ottla-compat"))
 
 
+def fetches(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function that fetches into the cache: of several suites that want something of this name, one is in there at a time."""
+
+    def marked(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def alone(*arguments: P.args, **options: P.kwargs) -> T:
+            cache_dir().mkdir(parents=True, exist_ok=True)
+            with open(cache_dir() / f"{name}.lock", "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                return function(*arguments, **options)
+
+        return alone
+
+    return marked
+
+
+@fetches("maven")
 def jars() -> Path:
     """The folder of Apache Kafka's jars, fetched now if need be. NotRunError without java or Maven."""
     folder = cache_dir() / f"apache-kafka-{VERSION}"

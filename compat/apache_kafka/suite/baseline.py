@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from ...support.apache_kafka import VERSION, cache_dir, jars
+from ...support.apache_kafka import VERSION, cache_dir, fetches, jars
 from ...support.process import free_port
 from .runner import HERE, compile_java
 
@@ -14,6 +14,7 @@ OPTIONS = ("-Xmx512m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSeria
 ENDED_S = 60
 
 
+@fetches("serve-kafka")
 def kafka_command() -> list[str]:
     """The command that serves Apache Kafka, made ready now if need be. NotRunError without a JDK or Maven."""
     folder = cache_dir() / f"serve-kafka-{VERSION}"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...support.apache_kafka import VERSION, cache_dir
+from ...support.apache_kafka import VERSION, cache_dir, fetches
 from ...support.suite import NotRunError
 
 HERE = Path(__file__).parent
@@ -46,6 +46,7 @@ def class_of(test: str) -> str:
     return test.partition("#")[0]
 
 
+@fetches("maven")
 def test_jars() -> Path:
     """The folder of jars, fetched now if need be. NotRunError without a JDK or Maven."""
     folder = cache_dir() / f"apache-kafka-tests-{VERSION}"
