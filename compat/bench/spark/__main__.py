@@ -6,6 +6,7 @@ workers together. What compactions leave is compared with the server's bytes, sn
 
 import argparse
 import importlib.util
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -130,8 +131,6 @@ class Bench:
         return Sides(self.spark, make_log(Shape(name, size_bytes, updates), self.work / name), self.work)
 
     def remove(self, sides) -> None:
-        import shutil
-
         sides.clear_staging()
         shutil.rmtree(sides.made.data_dir)
 
@@ -151,8 +150,6 @@ class Bench:
             for name in list(sides)[:: -1 if number % 2 else 1]:
                 self.figures.add(name, sides[name]())
                 for root in self.work.glob("*.ottla-pipeline"):
-                    import shutil
-
                     shutil.rmtree(root)
 
     def print(self, events: Path) -> None:
