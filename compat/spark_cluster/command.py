@@ -97,14 +97,14 @@ class Driver:
         return self.end_of(self.start(*arguments, confs=confs, **environment))
 
     def start(
-        self, *arguments: str, confs: Mapping[str, str] | None = None, cwd: Path | None = None, **environment: str
+        self, *arguments: str, confs: Mapping[str, str] | None = None, **environment: str
     ) -> subprocess.Popen[str]:
         words = [*console_command(), *arguments, "--master", self.cluster.master]
         for name, value in (CONFS | dict(confs or {})).items():
             words += ["--conf", f"{name}={value}"]
-        return self._open(words, cwd or self.work, {"PYSPARK_PYTHON": str(self.moments.python)} | environment)
+        return self._open(words, {"PYSPARK_PYTHON": str(self.moments.python)} | environment)
 
-    def _open(self, words: list[str], cwd: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+    def _open(self, words: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         return subprocess.Popen(
             words,
@@ -112,7 +112,7 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=cwd,
+            cwd=self.work,
             env=clean | {"JAVA_HOME": self.cluster.java} | environment,
             start_new_session=True,
         )
@@ -128,7 +128,7 @@ class Driver:
             words += ["--conf", f"{name}={value}"]
         words += ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
         words += ["--conf", f"spark.pyspark.python={self.moments.python}", str(script)]
-        return self.end_of(self._open(words, self.work, {}))
+        return self.end_of(self._open(words, {}))
 
     def end_of(self, process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> Done:
         """Wait for it; one that takes too long is killed, and that is its exit code."""

@@ -56,18 +56,23 @@ def speculation(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
 def drivers(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
     """Again and again, the same plan: each command goes on where the one before was killed.
 
-    Every other time the task dies with the driver; else it goes on, beside those of the next command.
+    Every other time the task dies with the driver; else it goes on, beside those of the next command, and may finish what
+    that one was to be killed at.
     """
-    moments = ["scan.3", "merge.1", *(operations(log)[number][number] for number in (5, 6, 8, 9))]
     log.restore()
     codes, finished = [], []
-    for moment, others in zip(moments, cycle([("self",), ()]), strict=False):
+    for operation, others in zip((None, None, 5, 6, 8, 9), cycle([("self",), ()]), strict=False):
+        there = {name for name in log.staged() if name.endswith(".log")}
+        missing = [number for number, base in enumerate(log.bases) if f"{base}.log" not in there]
+        if not missing:
+            break
+        moment = ("scan.3", "merge.1")[len(codes)] if operation is None else operations(log)[missing[0]][operation]
         driver.moments.clear()
         command = driver.start("compact", str(log.data), "--topic", TOPIC, "--quiet", "--no-verify")
         driver.moments.order(moment, command.pid, *others)
         codes.append(driver.end_of(command).code)
         finished.append(len({name for name in log.staged() if name.endswith(".log")}))
-    suite.equal(f"{len(moments)} drivers are killed", [KILLED] * len(moments), codes)
+    suite.check("drivers are killed", codes.count(KILLED) >= 4 and set(codes) <= {KILLED, 0}, codes)
     suite.check(
         "what is finished stays, and is not done again",
         finished == sorted(finished),

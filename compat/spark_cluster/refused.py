@@ -1,6 +1,5 @@
 """Workers that lack something. The command must say what, and leave the log alone."""
 
-import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,11 +30,10 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
     refused(
         "workers whose Python lacks ottla", driver.run(*compact, PYSPARK_PYTHON=str(python)), "'ottla'", "on a worker"
     )
-    # A path that means another directory to every process; without the plan, which knows where the log really is.
-    shutil.rmtree(log.beside)
-    elsewhere = ("compact", "/proc/self/cwd/data", "--topic", TOPIC, "--quiet")
-    done = driver.end_of(driver.start(*elsewhere, cwd=log.data.parent))
-    refused("workers that do not see the directory", done, "/proc/self/cwd/data.ottla-pipeline", "worker")
+    driver.moments.clear()
+    (driver.moments.directory / "unseen").write_text(str(log.beside))
+    refused("workers that do not see the directory", driver.run(*compact), str(log.beside), "worker", "same paths")
+    driver.moments.clear()
     log.restore()
     master = driver.cluster.port
     driver.cluster.port = free_port()

@@ -6,11 +6,13 @@ is what users have. In the folder OTTLA_COMPAT_MOMENTS lie
     moments                 a line for each moment that was reached: its name, and the executor's work directory
     order.<moment>          the victims, a line each; whoever reaches the moment first takes the order away and obeys:
                             `executor`, `worker`, `self` (this Python) or a process id are killed, `pause` stops this Python
+    unseen                  a directory that executors do not have; read when their Python starts
 
 Moments are `scan.N` and `merge.N`, the N-th call of the cluster of stages 1 and 2, and `<base offset>.N.<operation>`, which
 is the N-th file operation of an attempt of stage 3, before it happens.
 """
 
+import errno
 import os
 import re
 import signal
@@ -87,6 +89,15 @@ def _operation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _without(directory: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(path: Any, *arguments: Any, **options: Any) -> Any:
+        if isinstance(path, str) and path.startswith(directory):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return function(path, *arguments, **options)
+
+    return called
+
+
 def _install() -> None:
     from ottla.pipeline import exchange
     from ottla.storage.files import OsFiles
@@ -95,6 +106,9 @@ def _install() -> None:
         setattr(exchange, stage, _stage(name, getattr(exchange, stage)))
     for name in ("make_dir", "open", "rename", "sync_dir"):
         setattr(OsFiles, name, _operation(name, getattr(OsFiles, name)))
+    if os.path.exists(f"{DIRECTORY}/unseen"):
+        with open(f"{DIRECTORY}/unseen", encoding="utf-8") as text:
+            os.open = _without(text.read(), os.open)
 
 
 _install()
