@@ -64,7 +64,8 @@ class Scope:
                 )
             )
         for span in promises.own_transactions.unmarked:
-            if span.first_offset < promises.clean_end and not promises.is_exact:
+            # A marker that no pass could have taken was never there, or went with the log's end when the power went.
+            if span.end_offset < promises.clean_end and not promises.is_exact:
                 of = next(each.segment for each in self.ranges if span.first_offset < each.segment.end_offset)
                 expected = f"a marker of producer {span.producer_id} behind it"
                 rule = "data of a transaction has its marker"

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ..protocol.errors import CorruptRecordError
 from ..protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch
 from ..storage.files import Files
-from ..storage.paths import OFFSET_MAX
 from ..storage.txn_markers import ABORT_MARKER, COMMIT_MARKER, read_marker
 from .batch_window import BatchWindow, Bools
 from .log_view import Cursor, SegmentRef
@@ -36,7 +35,7 @@ class Span(NamedTuple):
     producer_id: int
     first_offset: int
     end_offset: int
-    """Its marker's offset; OFFSET_MAX where there is none."""
+    """Its marker's offset; behind its data where there is none."""
 
 
 class Transactions(NamedTuple):
@@ -94,18 +93,19 @@ def fold(rows: Iterable[Rows]) -> Transactions:
     """Put the rows of all segments together, in any order; a batch that is there twice counts once."""
     every = np.concatenate([NO_ROWS, *rows])
     _, first = np.unique(every["base_offset"], return_index=True)
-    begun: dict[int, int] = {}
+    begun: dict[int, tuple[int, int]] = {}
+    """Producer id -> where its data begins and ends."""
     aborted, markers = [], set()
     for base_offset, last_offset, producer_id, kind in every[first].tolist():
         if kind == DATA:
-            begun.setdefault(producer_id, base_offset)
+            begun[producer_id] = begun.get(producer_id, (base_offset,))[0], last_offset + 1
         elif kind != OTHER:
-            start = begun.pop(producer_id, None)
+            data = begun.pop(producer_id, None)
             if kind == ABORT:
                 markers.add((producer_id, last_offset))
-                if start is not None:
-                    aborted.append(Span(producer_id, start, last_offset))
-    unmarked = tuple(Span(producer_id, start, OFFSET_MAX) for producer_id, start in begun.items())
+                if data is not None:
+                    aborted.append(Span(producer_id, data[0], last_offset))
+    unmarked = tuple(Span(producer_id, *data) for producer_id, data in begun.items())
     return Transactions(tuple(aborted), unmarked, frozenset(markers))
 
 

@@ -29,7 +29,8 @@ def planted(data_dir: Path, before: Path, damaged: Path) -> list[Planted]:
     """
     linked_copy(data_dir, damaged)
     found = []
-    logs = iter(sorted((damaged / str(TP)).glob("*.log"))[-2 - len(_KINDS) : -1])  # where batches have records left
+    of_use = [log for log in sorted((damaged / str(TP)).glob("*.log")) if any(_candidates(log.read_bytes()))]
+    logs = iter(of_use[-1 - len(_KINDS) :])
     path = next(logs).with_suffix(".index")
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

@@ -214,13 +214,13 @@ NOISE_BYTES = 32 << 20
 
 def judge_growth(suite: Suite, quarter: Run, whole: Run) -> None:
     """Four times the keys take no more than what is promised: nothing, as soon as tasks are as large as they get."""
-    for command, bytes_of_whole in whole.workers.items():
-        grown = bytes_of_whole - quarter.workers[command]
+    for command, bytes_of_quarter in quarter.workers.items():
+        grown = whole.workers[command] - bytes_of_quarter
         allowed = whole.bounds[command] - quarter.bounds[command] + NOISE_BYTES
         suite.check(
             f"{command}: four times the keys take {allowed >> 20} MiB more at most",
             grown <= allowed,
-            f"{quarter.workers[command] >> 20} -> {bytes_of_whole >> 20} MiB",
+            f"{bytes_of_quarter >> 20} -> {whole.workers[command] >> 20} MiB",
         )
 
 
