@@ -11,6 +11,7 @@ from ottla.pipeline.rewrite import GroupResult
 from ottla.pipeline.store import Store
 from ottla.pipeline.verify import verify
 
+from .cleaner_compare import batches_of
 from .compaction_pair import DATA_DIR, CompactionPair
 from .crash_files import CrashFiles
 from .make_log import TP
@@ -19,7 +20,20 @@ BEFORE_DIR = "/before"
 
 
 class VerifiedPair(CompactionPair):
-    """Each plan's result is verified by the plan; each pass of the server alone, and against a copy."""
+    """Each plan's result is verified by the plan; each pass of the server alone, and against a copy.
+
+    The latter not once the power has taken a marker: what was compacted as committed may then be aborted.
+    """
+
+    has_lost_markers = False
+
+    def lose_power(self, disk: int = 0) -> None:
+        before = self._markers()
+        super().lose_power(disk)
+        self.has_lost_markers |= not before <= self._markers()
+
+    def _markers(self) -> set[int]:
+        return {batch.base_offset for segment in self.log.segments for batch in batches_of(segment) if batch.is_control}
 
     @staticmethod
     def compact(plan: CompactionPlan, files: CrashFiles) -> Sequence[GroupResult]:
@@ -32,7 +46,7 @@ class VerifiedPair(CompactionPair):
             arguments["seal"] = False
             self.roll()
         is_compact = self.model.config.is_compact
-        before = self._stopped_disk(self.checkpoint) if is_compact else None
+        before = self._stopped_disk(self.checkpoint) if is_compact and not self.has_lost_markers else None
         super().clean(**arguments)
         if before is None:
             return
