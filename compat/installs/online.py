@@ -106,8 +106,10 @@ def kill_servers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
             found += judged(ground, server, traffic, expected)
             wrong += [f"{number} {(steps.names() or ['?'])[-1]}: {each}" for each in found]
     told = f"{killed} kills, {len(numbers)} runs, {records} records written meanwhile"
-    # How often the directory is synced behind the last removal is the server's business with its clients, too.
-    suite.check("the server is killed before steps of an install; it is called again", killed >= len(numbers) - 3, told)
+    # Its last steps, syncs of the directory, are fewer where it has other work: a run that has none left is not killed.
+    suite.check(
+        "the server is killed before steps of an install; it is called again", killed > len(numbers) * 3 // 4, told
+    )
     suite.equal(f"nothing is lost in {len(numbers)} runs, and each leaves what an undisturbed one leaves", [], wrong)
 
 
