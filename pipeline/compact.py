@@ -184,7 +184,7 @@ def _plan(staging: str) -> CompactionPlan:
     gc.freeze()  # PySpark collects garbage after every task, which takes 20 ms for modules that stay
     try:
         return load_plan(ReadingFiles(), staging)
-    except UsageError as error:  # the driver could
+    except (UsageError, FileNotFoundError) as error:  # the driver could
         raise SparkFailedError(
             f"worker {gethostname()}: {error}; the data directory and {os.path.dirname(staging)} must be on all workers,"
             " at the same paths"
