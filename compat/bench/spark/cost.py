@@ -31,6 +31,13 @@ def measured(work: Callable[[], object]) -> Cost:
     return Cost(wall_s, after - before, after_jvm - before_jvm)
 
 
+def measured_here(work: Callable[[], object]) -> Cost:
+    """Do once what starts no process: Spark's idle workers, which may end meanwhile, do not count."""
+    started_s, started_cpu_s = time.monotonic(), time.process_time()
+    work()
+    return Cost(time.monotonic() - started_s, time.process_time() - started_cpu_s)
+
+
 def measured_command(words: list[str]) -> Cost:
     """Run a program, whose JVM may outlive it: what its processes had taken when they were last seen.
 

@@ -29,7 +29,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.recovery import load_log
 
 from ...spark_histories.__main__ import is_same
-from .cost import Cost, measured, measured_command
+from .cost import Cost, measured, measured_command, measured_here
 from .logs import TP, Made
 from .obvious import latest_by_max_by, latest_by_row_number
 
@@ -78,7 +78,7 @@ class Sides:
                 records += sum(batch.num_rows for batch in read_split(task.split, Wanted(schema, task.aborted)))
             assert records == self.made.record_count
 
-        return measured(work)
+        return measured_here(work)
 
     def _frame(self, schema: str | None = None):
         reader = self.spark.read.format(OttlaSource.name()).option("topic", TP.topic)
@@ -94,9 +94,15 @@ class Sides:
             self.spark.sparkContext.setJobGroup("", "")
 
     def compact_without_spark(self) -> Cost:
-        return self._compact(lambda plan: compact_locally(plan, source_files=ReadingFiles(), files=OsFiles()))
+        return self._compact(
+            lambda plan: compact_locally(plan, source_files=ReadingFiles(), files=OsFiles()), measured_here
+        )
 
-    def _compact(self, run: Callable[[CompactionPlan], list[GroupResult]]) -> Cost:
+    def _compact(
+        self,
+        run: Callable[[CompactionPlan], list[GroupResult]],
+        measured_by: Callable[[Callable[[], object]], Cost] = measured,
+    ) -> Cost:
         self.clear_staging()
 
         def work() -> None:
@@ -104,7 +110,7 @@ class Sides:
             save_plan(OsFiles(), self.plan)
             self.results = run(self.plan)
 
-        return measured(work)
+        return measured_by(work)
 
     def clear_staging(self) -> None:
         shutil.rmtree(staging_root(self.data_dir), ignore_errors=True)
@@ -142,7 +148,7 @@ class Sides:
                 self.server_passes += 1
 
         try:
-            yield directory, measured(work)
+            yield directory, measured_here(work)
         finally:
             log.release_files()
             shutil.rmtree(directory.parent)
