@@ -1,5 +1,6 @@
 """What an install through a server refuses: addresses, requests, files. Each with words that name it; nothing is changed."""
 
+import errno
 import json
 import shutil
 import socket
@@ -55,7 +56,8 @@ def bytes_that_are_no_request(suite: Suite, server: Served) -> None:
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)
                 answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
-            except ConnectionError:
+            except OSError as error:
+                assert error.errno in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN), error
                 answer = b""  # it was closed while we wrote
         found[name] = int(answer[9:12]) if b'"error"' in answer else answer[:60] and -1
     expected = {name: status for name, (_, status) in sent.items()}
