@@ -136,7 +136,8 @@ def interrupts_deferred() -> Iterator[None]:
     Raises:
         KeyboardInterrupt: There was one.
     """
-    if threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so is it for the JVM
         yield
         return
     noted: list[int] = []

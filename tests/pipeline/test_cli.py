@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -354,12 +356,21 @@ def test_jobs_without_a_session(tmp_path: Path) -> None:
     assert jobs.snapshot(None, data_dir, topic=TOPIC, out=str(tmp_path / "out")).keys == 6
 
 
-def test_an_interrupt_waits_until_the_jvm_has_somebody_to_end_it() -> None:
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
+def on_interrupt(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What this process does at an interrupt; who starts it in the background has it ignore them."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield request.param
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_waits_until_the_jvm_has_somebody_to_end_it(on_interrupt: Any) -> None:
     reached = False
-    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+    is_heard = on_interrupt is not signal.SIG_IGN
+    with pytest.raises(KeyboardInterrupt) if is_heard else nullcontext(), interrupts_deferred():
         signal.raise_signal(signal.SIGINT)
         reached = True
-    assert reached and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert reached and signal.getsignal(signal.SIGINT) is on_interrupt
 
 
 def test_without_the_extra_it_says_what_is_missing(shell: Shell) -> None:
