@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..storage import paths
 from ..storage.files import Files, OsFiles
 from .audit_scope import Scope
 from .errors import SparkFailedError
@@ -86,8 +87,6 @@ class Engine:
 
     def survey(self, files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
         """The `survey` of `make_plan`."""
-        from ..storage import paths
-
         size_bytes = sum(files.size(paths.log_path(directory, base)) for base in base_offsets)
         if self.is_in_process or size_bytes <= SURVEYED_HERE_BYTES:
             return survey_segments(files, directory, base_offsets)

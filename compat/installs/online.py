@@ -95,10 +95,13 @@ def kill_servers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
                 server.start()
             traffic = Traffic(server.bootstrap)
             first = install_here(ground, server)
-            killed += server.is_dead(first is None)
+            is_killed = server.is_dead(first is None)
+            killed += is_killed
             server.kill()
             server.start()
             found = [] if first is None or first.exit_code in (1, 6) else [f"another refusal: {first}"]
+            if not is_killed and (taken := len(steps.names())) > number:
+                found.append(f"not killed, and it took {taken} steps")
             if (again := install_here(ground, server)) is not None:
                 found.append(f"again: {again}")
             found += traffic.finish()

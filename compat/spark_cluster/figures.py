@@ -15,9 +15,9 @@ import psutil
 
 from ottla.storage.paths import TopicPartition
 
+from ..support.batches import RECORDS_A_BATCH, make_batches
 from ..support.big_log import write_big_log
 from ..support.suite import Suite
-from .batches import RECORDS_A_BATCH, make_batches
 from .cluster import Cluster
 from .command import Driver
 
@@ -168,7 +168,7 @@ class Entries:
         self._keys: set[int] = set()
         self.count = 0
 
-    def add(self, keys: list[int], size_bytes: int) -> None:
+    def add(self, keys: list[int], _value: bytes, size_bytes: int) -> None:
         if self._filled + size_bytes > self._segment_bytes:
             self._filled = 0
             self._keys.clear()

@@ -2,23 +2,19 @@
 
 import random
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from ottla.protocol.batch_builder import seal_batch
-from ottla.protocol.varints import append_varint
 from ottla.storage.paths import TopicPartition
 
+from ..support.batches import RECORDS_A_BATCH, make_batches
 from ..support.big_log import write_big_log
 
 TP = TopicPartition("big", 0)
-RECORDS_A_BATCH = 160
 VALUE_BYTES = 76
 TOMBSTONES_IN = 20
 """Batches of which one is all tombstones."""
-LZ4 = 3
 LZ4_IN = 10
 """Batches of which one is compressed."""
 
@@ -36,7 +32,14 @@ class BigLog:
 
     def write(self, data_dir: Path, size_bytes: int, *, segment_bytes: int) -> None:
         """Write about `size_bytes` of batches."""
-        batches = self._batches(size_bytes)
+        batches = make_batches(
+            lambda _: self._rng.randrange(self._keys),
+            value_bytes=VALUE_BYTES,
+            size_bytes=size_bytes,
+            tombstones_in=TOMBSTONES_IN,
+            lz4_in=LZ4_IN,
+            on_batch=self._note,
+        )
         write_big_log(data_dir, TP, batches, records_a_batch=RECORDS_A_BATCH, segment_bytes=segment_bytes)
 
     def living(self) -> int:
@@ -55,50 +58,8 @@ class BigLog:
             rows += batch.num_rows
         return rows, faults
 
-    def _batches(self, size_bytes: int) -> Iterator[bytearray]:
-        """Every record has the timestamp of its batch."""
-        rng, keys, newest = self._rng, self._keys, self.newest
-        with_value = [_head(index, VALUE_BYTES) for index in range(RECORDS_A_BATCH)]
-        without = [_head(index, None) for index in range(RECORDS_A_BATCH)]
-        offset = written = number = 0
-        while written < size_bytes:
-            number += 1
-            is_tombstones = number % TOMBSTONES_IN == 0
-            heads = without if is_tombstones else with_value
-            value = b"" if is_tombstones else rng.randbytes(VALUE_BYTES)
-            self.values.append(value)
-            tail = b"\1\0" if is_tombstones else _varint(VALUE_BYTES) + value + b"\0"
-            parts = []
-            for index, head in enumerate(heads):
-                key = rng.randrange(keys)
-                newest[key] = offset + index
-                parts.append(head + b"%016x" % key + tail)
-            batch = seal_batch(
-                b"".join(parts),
-                record_count=RECORDS_A_BATCH,
-                base_offset=offset,
-                last_offset_delta=RECORDS_A_BATCH - 1,
-                attributes=LZ4 if number % LZ4_IN == 0 else 0,
-                base_timestamp=1_000 + offset,
-                max_timestamp=1_000 + offset,
-                producer_id=-1,
-                producer_epoch=-1,
-                base_sequence=-1,
-                partition_leader_epoch=0,
-            )
-            yield batch
-            written += len(batch)
-            offset += RECORDS_A_BATCH
-
-
-def _head(index: int, value_bytes: int | None) -> bytes:
-    """A record up to its key of 16 bytes."""
-    rest = b"\0\0" + _varint(index) + _varint(16)
-    value = b"\1" if value_bytes is None else _varint(value_bytes) + bytes(value_bytes)
-    return _varint(len(rest) + 16 + len(value) + 1) + rest
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    append_varint(out, value)
-    return bytes(out)
+    def _note(self, keys: list[int], value: bytes, _: int) -> None:
+        first = len(self.values) * RECORDS_A_BATCH
+        for index, key in enumerate(keys):
+            self.newest[key] = first + index
+        self.values.append(value)

@@ -209,7 +209,7 @@ def judge_memory(suite: Suite, run: Run, command: str, watch: Any, took: str = "
         run.workers[command] = max(run.workers.get(command, 0), highest[WORKER].rss)
 
 
-NOISE_BYTES = 48 << 20
+NOISE_BYTES = 32 << 20
 
 
 def judge_growth(suite: Suite, quarter: Run, whole: Run) -> None:

@@ -9,8 +9,8 @@ from ottla.protocol.varints import append_varint
 RECORDS_A_BATCH = 160
 LZ4 = 3
 
-OnBatch = Callable[[list[int], int], None]
-"""Is told of a batch's keys and bytes."""
+OnBatch = Callable[[list[int], bytes, int], None]
+"""Is told of a batch's keys, of the value of all its records (empty for tombstones), and of its bytes."""
 
 
 def make_batches(
@@ -20,7 +20,7 @@ def make_batches(
     size_bytes: int,
     tombstones_in: int = 0,
     lz4_in: int = 0,
-    on_batch: OnBatch = lambda _keys, _bytes: None,
+    on_batch: OnBatch = lambda _keys, _value, _bytes: None,
 ) -> Iterator[bytearray]:
     """About `size_bytes` of them.
 
@@ -36,7 +36,8 @@ def make_batches(
         number += 1
         is_tombstones = tombstones_in > 0 and number % tombstones_in == 0
         heads = without if is_tombstones else with_value
-        tail = b"\1\0" if is_tombstones else _varint(value_bytes) + rng.randbytes(value_bytes) + b"\0"
+        value = b"" if is_tombstones else rng.randbytes(value_bytes)
+        tail = b"\1\0" if is_tombstones else _varint(value_bytes) + value + b"\0"
         keys = [key_of(offset + index) for index in range(RECORDS_A_BATCH)]
         batch = seal_batch(
             b"".join([head + b"%016x" % key + tail for head, key in zip(heads, keys, strict=True)]),
@@ -51,7 +52,7 @@ def make_batches(
             base_sequence=-1,
             partition_leader_epoch=0,
         )
-        on_batch(keys, len(batch))
+        on_batch(keys, value, len(batch))
         yield batch
         offset += RECORDS_A_BATCH
         written += len(batch)
