@@ -4,7 +4,7 @@ from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.storage.files import DirectoryLockedError, Files, OsFiles
@@ -299,7 +299,8 @@ ACTIONS = sorted(actions(CrashFiles(), "", "a", "a", 0))
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
+@example([("set_mtime", "a", "a", 0), ("append", "a", "a", 0), ("mtime", "a", "a", 0)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), NAMES, NAMES, st.integers(0, 3)), max_size=30))
 def test_a_program_sees_the_same_on_this_disk_as_on_a_real_one(program: list[tuple[str, str, str, int]]) -> None:
     with TemporaryDirectory() as root:

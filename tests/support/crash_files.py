@@ -113,7 +113,10 @@ class CrashFile:
         self._is_closed = False
 
     def append(self, data: Buffer) -> None:
+        mtime_ms = self._inode.mtime_ms
         self._change("append", self._size, bytes(data))
+        if not len(data):
+            self._inode.mtime_ms = mtime_ms  # POSIX: writing nothing has no other results
         self._size += len(data)
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
