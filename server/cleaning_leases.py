@@ -21,6 +21,7 @@ import trio
 
 from ..protocol.errors import CorruptRecordError, KafkaError
 from ..storage import paths
+from ..storage.files import SyncError
 from ..storage.index import CorruptIndexError
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
@@ -219,6 +220,8 @@ class CleaningLeases:
             new = await trio.to_thread.run_sync(work)
         except (StagedError, CorruptIndexError, CorruptRecordError) as error:
             raise LeaseError(422, str(error)) from error
+        except SyncError as error:
+            raise LeaseError(500, log.fail(error).message) from error
         except OSError as error:
             status = 422 if error.errno == errno.EXDEV else 500
             raise LeaseError(status, f"{directory} cannot be brought in: {error}") from error

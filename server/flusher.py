@@ -6,14 +6,19 @@ next one together, so a hundred producers cost two syncs, not a hundred.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from contextlib import suppress
 
 import trio
 
+from ..protocol.errors import KafkaError
 from ..storage.flush import Flush
 from ..storage.log import Log
 from .clock import Clock
 from .meters import Timer
+
+logger = logging.getLogger("ottla.flusher")
 
 
 class Flusher:
@@ -29,21 +34,34 @@ class Flusher:
         """Return once everything in `logs` at this moment survives a power loss.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; that log is offline.
+            KafkaError: One of them is offline; the others are flushed. Everybody who waits for a sync that fails is told.
         """
+        failure: KafkaError | None = None
         for log, up_to in [(log, log.log_end_offset) for log in logs]:
-            while log.recovery_point < up_to:
-                running = self._running.get(log)
-                if running is None:
-                    await self._sync(log, log.begin_flush())
-                else:
-                    await running.wait()
+            try:
+                await self._flush_one(log, up_to)
+            except KafkaError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def _flush_one(self, log: Log, up_to: int) -> None:
+        while log.recovery_point < up_to:
+            running = self._running.get(log)
+            if running is None:
+                await self._sync(log, log.begin_flush())
+            else:
+                await running.wait()
 
     async def flush_sealed(self, logs: Iterable[Log]) -> None:
-        """Sync segments that were closed since, so that recovery after a power loss has less to read."""
+        """Sync segments that were closed since, so that recovery after a power loss has less to read.
+
+        A log that the disk refuses is offline then; the others are not kept from theirs.
+        """
         for log in logs:
             if log.failure is None and log not in self._running:
-                await self._sync(log, log.begin_flush_of_sealed())
+                with suppress(KafkaError):
+                    await self._sync(log, log.begin_flush_of_sealed())
 
     async def _sync(self, log: Log, flush: Flush | None) -> None:
         if flush is None:
@@ -52,10 +70,11 @@ class Flusher:
         begun_s = trio.current_time()
         try:
             await trio.to_thread.run_sync(flush.sync)
-        except OSError as error:
-            raise log.fail(error) from error
-        else:
             log.end_flush(flush, self._clock.now_ms())
+        except OSError as error:
+            failure = log.fail(error)
+            logger.error("%s", failure.message)
+            raise failure from error
         finally:
             self.timer.update(trio.current_time() - begun_s)
             del self._running[log]

@@ -28,6 +28,13 @@ READ_CHUNK_BYTES = 1 << 30
 _sync_descriptor = getattr(os, "fdatasync", os.fsync)
 
 
+class SyncError(OSError):
+    """A sync failed. What it was to make durable may be lost for good, even if a later sync of it says that all is well.
+
+    Linux marks pages clean that it could not write, and tells of it once.
+    """
+
+
 class DirectoryLockedError(Exception):
     """Another broker, of this process or another one, holds the lock file."""
 
@@ -55,7 +62,11 @@ class File(Protocol):
         """Reserve disk space up to `size_bytes` in all. `size()` stays: only appended bytes count."""
 
     def sync(self) -> None:
-        """Make every byte appended so far survive a power loss. May run in another thread than `append`."""
+        """Make every byte appended so far survive a power loss. May run in another thread than `append`.
+
+        Raises:
+            SyncError: Nobody knows what is on the disk, nor ever will: each later sync of this object raises it, too.
+        """
 
     def size(self) -> int:
         """Bytes in the file: those found when it was opened and those appended since."""
@@ -113,7 +124,11 @@ class Files(Protocol):
         """Remove a directory and all in it. A missing one is fine."""
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in this directory survive a power loss: creations, renames and removals so far."""
+        """Make the names in this directory survive a power loss: creations, renames and removals so far.
+
+        Raises:
+            SyncError: Nobody knows which of them are on the disk.
+        """
 
     def size(self, path: str) -> int:
         """Bytes in the file of that name."""
@@ -170,10 +185,13 @@ class FileSlice:
 class OsFile:
     """A `File` by its descriptor, unbuffered. Closes it when dropped."""
 
-    __slots__ = ("_descriptor", "_size")
+    __slots__ = ("_descriptor", "_failed_sync", "_size", "_syncing")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._failed_sync: SyncError | None = None
+        # Of two syncs at a time the system tells one alone that the disk refused.
+        self._syncing = threading.Lock()
         self._size = os.fstat(descriptor).st_size
 
     def append(self, data: Buffer) -> None:
@@ -223,7 +241,15 @@ class OsFile:
             os.posix_fallocate(self._descriptor, self._size, size_bytes - self._size)
 
     def sync(self) -> None:
-        _sync_descriptor(self.fileno())
+        descriptor = self.fileno()
+        with self._syncing:
+            if self._failed_sync is not None:
+                raise SyncError(self._failed_sync.errno, f"an earlier sync failed: {self._failed_sync.strerror}")
+            try:
+                _sync_descriptor(descriptor)
+            except OSError as error:
+                self._failed_sync = SyncError(error.errno, error.strerror)
+                raise self._failed_sync from error
 
     def size(self) -> int:
         return self._size
@@ -334,7 +360,10 @@ class OsFiles:
 
     def sync_dir(self, path: str) -> None:
         with _directory(path) as descriptor:
-            os.fsync(descriptor)
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                raise SyncError(error.errno, error.strerror, path) from error
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size

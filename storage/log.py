@@ -259,7 +259,11 @@ class Log(LogReader):
 
         The caller runs its `sync`, in this thread or another, and then calls `end_flush`. Further appends, and
         further flushes, may come in between: one sync may serve many appends that wait for it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the log is offline. Where a sync failed, no later one vouches for anything.
         """
+        self._check_online()
         if self.recovery_point >= self.log_end_offset:
             return None
         unflushed = self.segments.between(self.recovery_point, self.log_end_offset + 1)
@@ -267,6 +271,7 @@ class Log(LogReader):
 
     def begin_flush_of_sealed(self) -> Flush | None:
         """As `begin_flush`, up to the active segment only: what Apache Kafka does in the background after a roll."""
+        self._check_online()
         end = self._active.base_offset
         if self.recovery_point >= end:
             return None
@@ -278,7 +283,12 @@ class Log(LogReader):
         return Flush(up_to, sealed, active, self.files, self.directory if has_new_names else None)
 
     def end_flush(self, done: Flush, now_ms: int) -> None:
-        """Note that `done.sync` has returned."""
+        """Note that `done.sync` has returned.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the log went offline meanwhile; the recovery point stays where it was.
+        """
+        self._check_online()
         up_to = min(done.up_to, self.log_end_offset)
         if done.active is not None and done.active is not self._active:
             up_to = min(up_to, done.active.base_offset)  # sealed meanwhile, and its indexes not synced yet

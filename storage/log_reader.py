@@ -122,12 +122,15 @@ class LogReader:
     @contextmanager
     def _working(self) -> Iterator[None]:
         """For the body of every call that touches the disk: not at all while offline; an OSError takes the log offline."""
-        if self._health.failure is not None:
-            raise self._offline()
+        self._check_online()
         try:
             yield
         except OSError as error:
             raise self.fail(error) from error
+
+    def _check_online(self) -> None:
+        if self._health.failure is not None:
+            raise self._offline()
 
     def _offline(self) -> KafkaError:
         return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")

@@ -1,5 +1,6 @@
 """CrashFiles is the judge of our crash safety, so it is judged first: by hand-counted states, and beside a real disk."""
 
+import errno
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.storage.files import DirectoryLockedError, Files, OsFiles
+from ottla.storage.files import DirectoryLockedError, Files, OsFiles, SyncError
 from support.crash_files import CrashFiles, PowerLoss, power_losses
 
 BOTH_MODELS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
@@ -74,6 +75,24 @@ def test_writes_to_one_file_survive_in_their_order() -> None:
     file.append(b"1")
     file.append(b"2")
     assert {b"", b"\0", b"1", b"1\0", b"12"} == {state["/a"] for state in states(files)}
+
+
+def test_what_a_refused_sync_was_for_is_not_made_durable_by_a_later_one() -> None:
+    files = disk(a=b"1")
+    file = files.open("a")
+    file.append(b"2")
+
+    def refuse(operation: str, path: str, added_bytes: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    files.refuse = refuse
+    with pytest.raises(SyncError):
+        file.sync()
+    files.refuse = None
+    with pytest.raises(SyncError):
+        file.sync()
+    files.open("a").sync()
+    assert b"1" in {state["/a"] for state in states(files)}
 
 
 def test_a_cut_may_be_undone_until_it_is_synced() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.storage import files as files_module
-from ottla.storage.files import DirectoryLockedError, FileSlice, OsFiles
+from ottla.storage.files import DirectoryLockedError, FileSlice, OsFile, OsFiles, SyncError
 from support.crash_files import CrashFiles
 
 FILES = OsFiles()
@@ -50,6 +50,27 @@ def test_appends_follow_each_other_and_survive_reopening(path: str) -> None:
     again = FILES.open(path)
     again.append(b"!")
     assert again.read_at(0, 100) == b"onetwothree!"
+
+
+def test_a_file_whose_sync_failed_is_never_again_said_to_be_durable(path: str) -> None:
+    """Linux tells of bytes that it could not write once, and says yes from then on."""
+    reading, writing = os.pipe()  # a pipe cannot be synced
+    os.close(reading)
+    file = OsFile(writing)
+    with pytest.raises(SyncError, match="Invalid argument"):
+        file.sync()
+    real = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.dup2(real, writing)
+    os.fsync(writing)
+    os.close(real)
+    with pytest.raises(SyncError, match="an earlier sync failed"):
+        file.sync()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a directory that cannot be synced")
+def test_a_directory_that_cannot_be_synced_says_so() -> None:
+    with pytest.raises(SyncError):
+        FILES.sync_dir("/proc/self")
 
 
 def test_an_append_is_one_system_call(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,10 @@ in one order over all directories; under the *unordered* one (all that POSIX pro
 step; a file that is renamed before its creation was synced may show up under the new name alone. Nothing else breaks:
 bytes once synced stay, a file that lost its name is gone, and reading never lies.
 
-Not modelled: a failing disk that goes on (see `refuse` for errors), reordering inside one file, lost syncs.
+A sync that is refused loses what it was for: later syncs of that file say yes and do nothing, as on Linux, which marks
+pages clean that it could not write.
+
+Not modelled: reordering inside one file, other lost syncs.
 
 How it is used:
 
@@ -20,6 +23,7 @@ How it is used:
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,7 +31,7 @@ from hashlib import blake2b
 from itertools import combinations, product
 from math import prod
 
-from ottla.storage.files import Buffer, DirectoryLockedError
+from ottla.storage.files import Buffer, DirectoryLockedError, SyncError
 
 CHANGES_MAX = 14
 """More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
@@ -51,14 +55,17 @@ class Inode:
     durable: bytes = b""
     changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     """Writes (position, bytes) and cuts or extensions with zeros (new size, None) since the last sync."""
+    is_lost: bool = False
+    """A sync was refused: nothing of it becomes durable any more."""
 
     def change(self, at: int, written: bytes | None) -> None:
         self.changes.append((at, written))
         _apply(self.data, at, written)
 
     def sync(self) -> None:
-        self.durable = bytes(self.data)
-        self.changes.clear()
+        if not self.is_lost:
+            self.durable = bytes(self.data)
+            self.changes.clear()
 
     def versions(self, *, every_cut: bool) -> list[bytes]:
         """What the disk may hold, each content once: first the last synced one, last what memory has."""
@@ -111,6 +118,8 @@ class CrashFile:
         self._inode = inode
         self._size = len(inode.data)
         self._is_closed = False
+        self._syncing = threading.Lock()
+        self._failed_sync: OSError | None = None
 
     def append(self, data: Buffer) -> None:
         mtime_ms = self._inode.mtime_ms
@@ -138,10 +147,18 @@ class CrashFile:
 
     def sync(self) -> None:
         self._check_open()
-        self._files.step("sync", self._path)
-        if not self._files.is_skipped("sync"):
-            self._files.contents_changed()
-            self._inode.sync()
+        with self._syncing:
+            if self._failed_sync is not None:
+                raise SyncError(self._failed_sync.errno, f"an earlier sync failed: {self._failed_sync}")
+            try:
+                self._files.step("sync", self._path)
+            except OSError as error:
+                self._inode.is_lost = True
+                self._failed_sync = error
+                raise SyncError(error.errno, str(error)) from error
+            if not self._files.is_skipped("sync"):
+                self._files.contents_changed()
+                self._inode.sync()
 
     def size(self) -> int:
         return self._size
@@ -316,7 +333,10 @@ class CrashFiles:
 
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
-        self.step("sync_dir", path)
+        try:
+            self.step("sync_dir", path)
+        except OSError as error:
+            raise SyncError(error.errno, str(error)) from error
         if self.is_skipped("sync_dir"):
             return
         for step in self._steps:
