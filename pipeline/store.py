@@ -248,7 +248,6 @@ class Store:
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=log_end_offset,
-            now_ms=now_ms,
             rng=random.Random(0),
             health=Health(),
         )

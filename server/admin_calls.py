@@ -74,7 +74,7 @@ class AdminCalls:
         return {
             "data_dir": os.path.realpath(paths.parent(log.directory)),
             "cleaning": self._broker.cleaning.manager.state_name(tp),
-            "lease_expires_ms": lease.expires_ms if lease else None,
+            "lease_expires_ms": self._broker.clock.wall_at(lease.due_ms) if lease else None,
             "now_ms": self._broker.clock.now_ms(),
             "log_start_offset": log.log_start_offset,
             "log_end_offset": log.log_end_offset,
@@ -88,7 +88,7 @@ class AdminCalls:
         )
         return {
             "lease": lease.lease_id,
-            "expires_ms": lease.expires_ms,
+            "expires_ms": self._broker.clock.wall_at(lease.due_ms),
             "now_ms": self._broker.clock.now_ms(),
         }
 

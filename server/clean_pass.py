@@ -34,7 +34,7 @@ def clean(
     """Run a pass; for a worker thread of Trio's.
 
     Args:
-        clock: The broker's, for delete horizons.
+        clock: The broker's, for delete horizons and the removal of old segments.
         now_s: Trio's time, which may be asked in any thread.
         must_stop: Whether the pass is to be given up; asked in this thread and in Trio's.
 
@@ -53,7 +53,7 @@ def clean(
 
     def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         chosen.log.prepare_swap(new, old)
-        trio.from_thread.run_sync(lambda: chosen.log.commit_swap(new, old, clock.now_ms()))
+        trio.from_thread.run_sync(lambda: chosen.log.commit_swap(new, old, clock.elapsed_ms()))
 
     def checkpoint(moved_bytes: int) -> None:
         nonlocal throttled_s

@@ -41,6 +41,8 @@ class Cleaning:
         self.throttler = Throttler(broker.config.log_cleaner_io_max_bytes_per_second)
         self.threads: list[CleanerThread] = []
         self._settings = CleanerSettings.of(broker.config)
+        self.looked_at_ms: int | None = None
+        """When a thread looked for a log to clean last, in elapsed time."""
         self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
         """How many passes came to their end since the start, and the last of them."""
         self._waiting: dict[TopicPartition, list[Callable[[], None]]] = {}
@@ -81,7 +83,6 @@ class Cleaning:
 
     async def _work(self, thread: CleanerThread, settings: CleanerSettings) -> None:
         """One cleaner thread."""
-        clock = self._broker.clock
         while not (thread.is_dead or self._broker.stopping):
             is_busy = False
             try:
@@ -97,11 +98,12 @@ class Cleaning:
             if not is_busy:
                 if thread.cleaner is not None:
                     thread.cleaner.release_memory()
-                await clock.sleep_until(clock.now_ms() + settings.backoff_ms)
+                await self._broker.clock.sleep(settings.backoff_ms)
             await trio.lowlevel.checkpoint()
 
     def _choose(self) -> LogToClean | None:
         """The log for this round. One that cannot be measured is out, and does not keep the others waiting."""
+        self.looked_at_ms = self._broker.clock.elapsed_ms()
         while True:
             try:
                 return self.manager.filthiest(self._broker.clock.now_ms())
@@ -163,10 +165,10 @@ class Cleaning:
 
     def delete_from_compacted_logs(self) -> None:
         """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
-        now_ms = self._broker.clock.now_ms()
+        clock = self._broker.clock
         for candidate in self.manager.begin_deletion():
             try:
-                candidate.delete_old_segments(now_ms)
+                candidate.delete_old_segments(clock.now_ms(), clock.elapsed_ms())
             except KafkaError as error:
                 log.error("%s", error.message)
             finally:

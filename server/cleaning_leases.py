@@ -1,6 +1,6 @@
 """Partitions that somebody else compacts: the cleaner is kept off them for a time, and new segments come in from outside.
 
-    pause      a lease: no pass touches the partition until it is given back, or has expired by the broker's clock
+    pause      a lease: no pass touches the partition until it is given back, or its time is over
     install    under a lease: one staged segment takes the place of neighbours that are still what the caller says
     resume     the lease is given back; the caller may say up to where the partition is clean now
 
@@ -50,8 +50,8 @@ class Lease:
     lease_id: str
     log: Log
     """Another topic may come to have the name."""
-    expires_ms: int
-    """By the broker's clock."""
+    due_ms: int
+    """When it expires, in elapsed time."""
     lock: trio.Lock = field(default_factory=trio.Lock)
     """Held while something is done under it: an install outlives the lease."""
 
@@ -85,16 +85,16 @@ class CleaningLeases:
             LeaseError: 404: there is no such partition; 409: somebody else has a lease, or this one has expired.
         """
         log = self.log_of(tp)
-        expires_ms = self._broker.clock.now_ms() + lease_ms
+        clock = self._broker.clock
+        due_ms = clock.elapsed_ms() + lease_ms
         if lease_id is not None:
             lease = self._held(tp, lease_id)
-            lease.expires_ms = expires_ms
+            lease.due_ms = due_ms
             return lease
         if (other := self._leases.get(tp)) is not None:
-            raise LeaseError(
-                409, f"{tp} is paused already, until {other.expires_ms} ms since 1970 by the broker's clock"
-            )
-        lease = Lease(f"{self._broker.rng.getrandbits(64):016x}", log, expires_ms)
+            until_ms = clock.wall_at(other.due_ms)
+            raise LeaseError(409, f"{tp} is paused already, until {until_ms} ms since 1970 by the broker's clock")
+        lease = Lease(f"{self._broker.rng.getrandbits(64):016x}", log, due_ms)
         self._leases[tp] = lease
         async with lease.lock:
             await self._broker.cleaning.pause(tp)
@@ -182,9 +182,9 @@ class CleaningLeases:
     async def _expire(self, tp: TopicPartition, lease: Lease) -> None:
         clock = self._broker.clock
         while self._leases.get(tp) is lease:
-            await clock.sleep_until(lease.expires_ms)
+            await clock.sleep_until(lease.due_ms)
             async with lease.lock:
-                if self._leases.get(tp) is lease and clock.now_ms() >= lease.expires_ms:
+                if self._leases.get(tp) is lease and clock.elapsed_ms() >= lease.due_ms:
                     self._end(tp)
 
     def _end(self, tp: TopicPartition) -> None:
@@ -230,7 +230,7 @@ class CleaningLeases:
         except OSError as error:
             failure: KafkaError = log.fail(error)
             raise LeaseError(500, failure.message) from error
-        log.commit_swap([new], old, self._broker.clock.now_ms())
+        log.commit_swap([new], old, self._broker.clock.elapsed_ms())
         return new
 
 

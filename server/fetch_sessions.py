@@ -65,7 +65,8 @@ class FetchSession:
     by_topic_id: bool
     items: dict[tuple[TopicKey, int], FetchItem]
     next_epoch: int
-    last_used_ms: int
+    last_used_at_ms: int
+    """In elapsed time."""
 
 
 class FetchSessions:
@@ -84,7 +85,7 @@ class FetchSessions:
         self._sessions.clear()
 
     def begin(
-        self, request: FetchRequest, by_topic_id: bool, now_ms: int
+        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int
     ) -> tuple[FetchSession | None, list[FetchItem]]:
         """The partitions to read for `request`, and the session it belongs to (None without one).
 
@@ -96,7 +97,7 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
             items = {(item.topic, item.partition): item for item in items_of(request, by_topic_id)}
-            session = self._open(items, by_topic_id, now_ms) if epoch == INITIAL_EPOCH and items else None
+            session = self._open(items, by_topic_id, elapsed_ms) if epoch == INITIAL_EPOCH and items else None
             return session, list(items.values())
         session = self._sessions.get(session_id)
         if session is None:
@@ -112,22 +113,22 @@ class FetchSessions:
             )
         self._update(session, request)
         session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
-        session.last_used_ms = now_ms
+        session.last_used_at_ms = elapsed_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session, list(session.items.values())
 
     def _open(
-        self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, now_ms: int
+        self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, elapsed_ms: int
     ) -> FetchSession | None:
         if len(self._sessions) >= self._max_sessions:
             oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_AGE_MS:
+            if oldest is None or elapsed_ms - oldest.last_used_at_ms <= EVICTION_AGE_MS:
                 return None  # The client goes on with full fetches.
             del self._sessions[oldest.session_id]
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, 2**31)
-        session = FetchSession(session_id, by_topic_id, items, 1, now_ms)
+        session = FetchSession(session_id, by_topic_id, items, 1, elapsed_ms)
         self._sessions[session_id] = session
         return session
 

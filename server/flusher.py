@@ -70,7 +70,7 @@ class Flusher:
         begun_s = trio.current_time()
         try:
             await trio.to_thread.run_sync(flush.sync)
-            log.end_flush(flush, self._clock.now_ms())
+            log.end_flush(flush, self._clock.elapsed_ms())
         except OSError as error:
             failure = log.fail(error)
             logger.error("%s", failure.message)

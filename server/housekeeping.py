@@ -47,10 +47,10 @@ class Housekeeping:
 
     async def _repeat(self, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
         clock = self._broker.clock
-        due_ms = clock.now_ms() + min(interval_ms, self._broker.config.log_initial_task_delay_ms)
+        due_ms = clock.elapsed_ms() + min(interval_ms, self._broker.config.log_initial_task_delay_ms)
         while True:
             await clock.sleep_until(due_ms)
-            due_ms = clock.now_ms() + interval_ms
+            due_ms = clock.elapsed_ms() + interval_ms
             try:
                 await job()
             except (OSError, KafkaError) as error:
@@ -61,10 +61,10 @@ class Housekeeping:
 
     async def tick(self) -> None:
         """The jobs of every second."""
-        broker, now_ms = self._broker, self._broker.clock.now_ms()
-        for remove in broker.logs.due_deletions(now_ms):
+        broker, elapsed_ms = self._broker, self._broker.clock.elapsed_ms()
+        for remove in broker.logs.due_deletions(elapsed_ms):
             await trio.to_thread.run_sync(remove)
-        await broker.flusher.flush(broker.logs.logs_to_flush(now_ms))
+        await broker.flusher.flush(broker.logs.logs_to_flush(elapsed_ms))
         await broker.flusher.flush_sealed(broker.logs.logs.values())
         idle_ms = broker.config.connections_max_idle_ms
         if idle_ms >= 0:
@@ -72,10 +72,10 @@ class Housekeeping:
 
     async def retain(self) -> None:
         """Retention by size, time and log start of every log without compaction that nobody holds."""
-        broker, now_ms = self._broker, self._broker.clock.now_ms()
+        broker, clock = self._broker, self._broker.clock
         for candidate in broker.cleaning.manager.begin_retention():
             try:
-                candidate.delete_old_segments(now_ms)
+                candidate.delete_old_segments(clock.now_ms(), clock.elapsed_ms())
             except KafkaError as error:
                 log.error("%s", error.message)
             finally:
@@ -91,4 +91,5 @@ class Housekeeping:
 
     async def expire_producers(self) -> None:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""
-        self._broker.logs.expire_producers(self._broker.clock.now_ms())
+        clock = self._broker.clock
+        self._broker.logs.expire_producers(clock.now_ms(), clock.elapsed_ms())

@@ -72,7 +72,8 @@ def _cleaner(cleaning: Cleaning) -> Metrics:
 
 def _cleaner_manager(broker: Broker) -> Metrics:
     manager, now_ms = broker.cleaning.manager, broker.clock.now_ms()
-    idle_ms = 0 if manager.last_selection_ms is None else max(0, now_ms - manager.last_selection_ms)
+    looked_at_ms = broker.cleaning.looked_at_ms
+    idle_ms = 0 if looked_at_ms is None else broker.clock.elapsed_ms() - looked_at_ms
     found: Metrics = {
         mbean("kafka.log", "LogCleanerManager", "max-dirty-percent"): int(100 * manager.max_dirty_ratio),
         mbean("kafka.log", "LogCleanerManager", "time-since-last-run-ms"): idle_ms,

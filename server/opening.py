@@ -62,6 +62,7 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
         logs.load(
             now_ms,
+            broker.clock.elapsed_ms(),
             cluster_id=state.cluster_id,
             config_for=lambda name: log_configs.get(name, config.log_defaults),
         )
@@ -238,7 +239,11 @@ def _topic(broker: Broker, logs: LogManager, entry: TopicEntry, config: LogConfi
     for index, stored in enumerate(entry.partitions):
         topic_partition = TopicPartition(entry.name, index)
         partition_log = logs.logs.get(topic_partition) or logs.create(
-            topic_partition, topic_id=entry.topic_id, config=config, now_ms=broker.clock.now_ms()
+            topic_partition,
+            topic_id=entry.topic_id,
+            config=config,
+            now_ms=broker.clock.now_ms(),
+            elapsed_ms=broker.clock.elapsed_ms(),
         )
         routed = _routable(stored, index, broker.live_node_ids())
         # What the log has seen holds even where the catalog knows less (it was made from directories).

@@ -270,7 +270,7 @@ class TopicAdmin:
         for partition in partitions:
             await broker.cleaning.pause(partition)
         try:
-            broker.logs.delete_all(partitions, broker.clock.now_ms())
+            broker.logs.delete_all(partitions, broker.clock.elapsed_ms())
         except OSError as error:
             log.error("cannot put deleted partitions aside: %s", error)
         for partition, data_dir in zip(partitions, data_dirs, strict=True):
@@ -293,7 +293,11 @@ class TopicAdmin:
         partitions = []
         for index, entry in enumerate(entries, first):
             made = broker.logs.create(
-                TopicPartition(topic.name, index), topic_id=topic.id, config=config, now_ms=broker.clock.now_ms()
+                TopicPartition(topic.name, index),
+                topic_id=topic.id,
+                config=config,
+                now_ms=broker.clock.now_ms(),
+                elapsed_ms=broker.clock.elapsed_ms(),
             )
             partition = Partition(topic, index, entry, made)
             partition.leader, partition.isr = first_leadership(entry.replicas, broker.live_node_ids())

@@ -55,7 +55,6 @@ class CleanerManager(CleaningStates):
         """Of the candidates at the last selection."""
         self.max_lag_overdue_ms = 0
         """The largest at the last selection."""
-        self.last_selection_ms: int | None = None
         self._logs = logs
         self._note = note
         self._checkpoints = CleanerCheckpoints(files, logs, note)
@@ -82,7 +81,6 @@ class CleanerManager(CleaningStates):
             MeasuringError: No log was chosen; the next call goes on without the culprit.
             KafkaError: KAFKA_STORAGE_ERROR: the same for a data directory whose disk refuses, which is offline now.
         """
-        self.last_selection_ms = now_ms
         measured = [self._measure(log, checkpoint, now_ms) for log, checkpoint in self._candidates()]
         measured = [each for each in measured if each.total_bytes > 0]
         self.max_dirty_ratio = max((each.dirty_ratio for each in measured), default=0.0)

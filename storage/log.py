@@ -9,6 +9,8 @@ What an append does, in this order; until the write nothing has changed:
     check the batch, give it offsets -> ask the producer states -> roll if the segment is full
         -> write -> move the LEO -> tell the producer states
 
+`now_ms` is the wall time, for what is stored; `elapsed_ms` is that of a clock that nobody sets, for what has to wait.
+
 The drawing of a log's offsets stands in `log_reader`.
 """
 
@@ -67,7 +69,6 @@ class Log(LogReader):
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
-        now_ms: int,
         rng: random.Random,
         health: Health,
     ) -> None:
@@ -86,9 +87,10 @@ class Log(LogReader):
             recovery_point=recovery_point,
             health=health,
         )
-        self.last_flush_ms = now_ms
+        self.last_flush_ms = 0
+        """When it was flushed or, at first, opened; in elapsed time."""
         self.pending_deletions: list[tuple[int, list[str]]] = []
-        """(due at, paths) of files renamed to `.deleted`."""
+        """(due at, paths) of files renamed to `.deleted`; in elapsed time."""
         self._rng = rng
 
     @property
@@ -282,7 +284,7 @@ class Log(LogReader):
         has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
         return Flush(up_to, sealed, active, self.files, self.directory if has_new_names else None)
 
-    def end_flush(self, done: Flush, now_ms: int) -> None:
+    def end_flush(self, done: Flush, elapsed_ms: int) -> None:
         """Note that `done.sync` has returned.
 
         Raises:
@@ -293,25 +295,25 @@ class Log(LogReader):
         if done.active is not None and done.active is not self._active:
             up_to = min(up_to, done.active.base_offset)  # sealed meanwhile, and its indexes not synced yet
         self.recovery_point = max(self.recovery_point, up_to)
-        self.last_flush_ms = now_ms
+        self.last_flush_ms = elapsed_ms
 
-    def flush(self, now_ms: int) -> None:
+    def flush(self, elapsed_ms: int) -> None:
         """Make every append so far durable, waiting for the disk.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline, the recovery point where it was.
         """
-        self._run_flush(self.begin_flush(), now_ms)
+        self._run_flush(self.begin_flush(), elapsed_ms)
 
-    def flush_sealed(self, now_ms: int) -> None:
+    def flush_sealed(self, elapsed_ms: int) -> None:
         """As `flush`, for the segments that have been rolled."""
-        self._run_flush(self.begin_flush_of_sealed(), now_ms)
+        self._run_flush(self.begin_flush_of_sealed(), elapsed_ms)
 
-    def _run_flush(self, flush: Flush | None, now_ms: int) -> None:
+    def _run_flush(self, flush: Flush | None, elapsed_ms: int) -> None:
         if flush is not None:
             with self._working():
                 flush.sync()
-            self.end_flush(flush, now_ms)
+            self.end_flush(flush, elapsed_ms)
 
     # Shortening
 
@@ -333,7 +335,7 @@ class Log(LogReader):
                 self.log_start_offset = offset
                 self.leader_epochs.truncate_from_start(offset)
 
-    def delete_old_segments(self, now_ms: int) -> int:
+    def delete_old_segments(self, now_ms: int, elapsed_ms: int) -> int:
         """Drop what retention lets go; returns the number of segments. See `retention.deletable_segments`.
 
         If all segments go, a new one begins first, so the LEO is kept. The log start offset moves to the first
@@ -351,14 +353,14 @@ class Log(LogReader):
             staying = self.segments.higher(deletable[-1].base_offset)
             assert staying is not None
             self.advance_log_start(staying.base_offset)
-            self._delete_segments(deletable, now_ms)
+            self._delete_segments(deletable, elapsed_ms)
             # Snapshots below the first segment are of no use: nothing will be replayed from there.
             for offset in producer_snapshots.offsets(self.files, self.directory):
                 if offset < staying.base_offset:
                     self.files.remove(paths.snapshot_path(self.directory, offset))
             return len(deletable)
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
+    def truncate_to(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
         """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
 
         The new LEO is the end of the last batch that is left: `offset`, if one began there. Segments go from the end
@@ -372,11 +374,11 @@ class Log(LogReader):
             if offset >= self.log_end_offset:
                 return
             if offset <= self.segments.first.base_offset:
-                self.truncate_fully_and_start_at(offset, now_ms)
+                self.truncate_fully_and_start_at(offset, now_ms, elapsed_ms)
                 return
             for segment in reversed(self.segments.between(offset + 1, self.log_end_offset + 1)):
                 if segment.base_offset > offset:
-                    self._delete_segments([segment], now_ms)
+                    self._delete_segments([segment], elapsed_ms)
                     self.files.sync_dir(self.directory)
             self._active = self.segments.active
             self._active.truncate_to(offset)
@@ -397,14 +399,14 @@ class Log(LogReader):
                 now_ms=now_ms,
             )
 
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
         """Drop everything and go on with an empty log that begins at `offset`. No flush may be under way.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
         with self._working():
-            self._delete_segments(list(self.segments)[::-1], now_ms)
+            self._delete_segments(list(self.segments)[::-1], elapsed_ms)
             self.files.sync_dir(self.directory)
             self._active = self._new_segment(offset, now_ms)
             self.segments.add(self._active)
@@ -414,7 +416,7 @@ class Log(LogReader):
             self.log_end_offset = self.log_start_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
 
-    def _delete_segments(self, segments: Sequence[LogSegment], now_ms: int) -> None:
+    def _delete_segments(self, segments: Sequence[LogSegment], elapsed_ms: int) -> None:
         """Take segments out of the list and rename their files, in the order given.
 
         Where it matters each is gone from the disk before the next, so that a power loss brings back only the last
@@ -426,22 +428,22 @@ class Log(LogReader):
         )
         for segment in segments:
             segment.rename_deleted(log_first=one_by_one)
-        self._delete_later([path for segment in segments for path in segment.file_paths()], now_ms)
+        self._delete_later([path for segment in segments for path in segment.file_paths()], elapsed_ms)
 
-    def _delete_later(self, paths_deleted: list[str], now_ms: int) -> None:
+    def _delete_later(self, paths_deleted: list[str], elapsed_ms: int) -> None:
         if paths_deleted:
-            self.pending_deletions.append((now_ms + self.config.file_delete_delay_ms, paths_deleted))
+            self.pending_deletions.append((elapsed_ms + self.config.file_delete_delay_ms, paths_deleted))
 
-    def take_due_files(self, now_ms: int) -> list[str]:
+    def take_due_files(self, elapsed_ms: int) -> list[str]:
         """The paths of `.deleted` files whose `file.delete.delay.ms` is over. The caller removes them, in any thread."""
-        due = [path for due_ms, deleted in self.pending_deletions if due_ms <= now_ms for path in deleted]
+        due = [path for due_ms, deleted in self.pending_deletions if due_ms <= elapsed_ms for path in deleted]
         if due:
-            self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > now_ms]
+            self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > elapsed_ms]
         return due
 
-    def delete_due_files(self, now_ms: int) -> None:
+    def delete_due_files(self, elapsed_ms: int) -> None:
         """Remove those files. OSError leaves the rest to the next start."""
-        for path in self.take_due_files(now_ms):
+        for path in self.take_due_files(elapsed_ms):
             self.files.remove(path)
 
     # The swap of the cleaner
@@ -457,7 +459,9 @@ class Log(LogReader):
         """
         swap_files(self.files, self.directory, new_segments, old_segments)
 
-    def commit_swap(self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], now_ms: int) -> None:
+    def commit_swap(
+        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
+    ) -> None:
         """Exchange the segments in the list, in one step; for the owner's thread. The LEO and log start stay."""
         self.segments.exchange(new_segments, old_segments)
         new_bases = {segment.base_offset for segment in new_segments}
@@ -467,15 +471,15 @@ class Log(LogReader):
             for segment in old_segments
             if segment.base_offset not in new_bases
         ]
-        self._delete_later(deleted, now_ms)
+        self._delete_later(deleted, elapsed_ms)
 
     def replace_segments(
-        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], now_ms: int
+        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
     ) -> None:
         """`prepare_swap` and `commit_swap` in one, where one thread does everything."""
         with self._working():
             self.prepare_swap(new_segments, old_segments)
-        self.commit_swap(new_segments, old_segments, now_ms)
+        self.commit_swap(new_segments, old_segments, elapsed_ms)
 
     # The end
 

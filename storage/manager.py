@@ -4,7 +4,7 @@ Owned by the broker. It opens what is there, makes and deletes partitions, keeps
 the next start needs no recovery. Which log is cleaned when is the CleanerManager's business, over the same `logs`.
 
     manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
-    manager.load(now_ms, cluster_id=...)            loads every <topic>-<partition>
+    manager.load(now_ms, elapsed_ms, ...)           loads every <topic>-<partition>
     manager.create(...)  .delete_all(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
@@ -154,7 +154,7 @@ class LogManager:
 
     # Start
 
-    def load(self, now_ms: int, *, cluster_id: str, config_for: Callable[[str], LogConfig]) -> None:
+    def load(self, now_ms: int, elapsed_ms: int, *, cluster_id: str, config_for: Callable[[str], LogConfig]) -> None:
         """Open every log of the data directories, recovering those that were not closed.
 
         Args:
@@ -172,7 +172,7 @@ class LogManager:
         for each in self._dirs:
             try:
                 each.claim(MetaProperties(cluster_id=cluster_id, node_id=self._node_id, directory_id=self._new_id()))
-                self._load_dir(each, now_ms, config_for)
+                self._load_dir(each, now_ms, elapsed_ms, config_for)
             except (OSError, KafkaError) as error:
                 raise DataDirectoryError(f"data directory {each.path}: {error}") from error
         self._is_loaded = True
@@ -183,7 +183,9 @@ class LogManager:
             pass
         return drawn
 
-    def _load_dir(self, data_dir: DataDir, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
+    def _load_dir(
+        self, data_dir: DataDir, now_ms: int, elapsed_ms: int, config_for: Callable[[str], LogConfig]
+    ) -> None:
         is_clean = data_dir.take_clean_shutdown()
         self.was_clean = self.was_clean and is_clean
         recovery_points = data_dir.read_offsets(paths.RECOVERY_POINT_CHECKPOINT, self._note)
@@ -196,7 +198,7 @@ class LogManager:
                 continue
             if isinstance(found, MovingDir):
                 if found.role == "delete":
-                    self._pending_dir_deletions.append((now_ms, directory))
+                    self._pending_dir_deletions.append((elapsed_ms, directory))
                 else:
                     self._note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
                 continue
@@ -209,6 +211,7 @@ class LogManager:
                 found,
                 config_for(found.topic),
                 now_ms,
+                elapsed_ms,
                 recovery_point=recovery_points.get(found, 0),
                 log_start_offset=log_starts.get(found, 0),
                 clean_shutdown=is_clean,
@@ -235,13 +238,14 @@ class LogManager:
         topic_partition: TopicPartition,
         config: LogConfig,
         now_ms: int,
+        elapsed_ms: int,
         *,
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
         topic_id: bytes | None,
     ) -> Log:
-        return load_log(
+        log = load_log(
             self._files,
             paths.join(data_dir.path, paths.partition_dir_name(*topic_partition)),
             config,
@@ -256,10 +260,14 @@ class LogManager:
             health=data_dir.health,
             note=self._note,
         )
+        log.last_flush_ms = elapsed_ms
+        return log
 
     # Partitions that come and go
 
-    def create(self, topic_partition: TopicPartition, *, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+    def create(
+        self, topic_partition: TopicPartition, *, topic_id: bytes, config: LogConfig, now_ms: int, elapsed_ms: int
+    ) -> Log:
         """A new, empty log, in the working data directory with the fewest logs. On disk on return.
 
         Raises:
@@ -278,7 +286,9 @@ class LogManager:
         try:
             self._files.make_dir(directory)
             write_partition_metadata(self._files, directory, topic_id)
-            log = self._open(data_dir, topic_partition, config, now_ms, clean_shutdown=True, topic_id=topic_id)
+            log = self._open(
+                data_dir, topic_partition, config, now_ms, elapsed_ms, clean_shutdown=True, topic_id=topic_id
+            )
             self._files.sync_dir(data_dir.path)
         except OSError:
             self._files.remove_dir(directory)
@@ -286,7 +296,7 @@ class LogManager:
         self.logs.add([log])
         return log
 
-    def delete_all(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
+    def delete_all(self, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
         """Give up these partitions: their names are free at once, their files go after `file.delete.delay.ms`.
 
         Later calls of their logs answer UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have let go of them.
@@ -305,7 +315,7 @@ class LogManager:
                 touched[data_dir.path] = data_dir
                 log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
                 self.logs.remove(topic_partition)
-                self._pending_dir_deletions.append((now_ms + log.config.file_delete_delay_ms, aside))
+                self._pending_dir_deletions.append((elapsed_ms + log.config.file_delete_delay_ms, aside))
         finally:
             for data_dir in touched.values():
                 self._files.sync_dir(data_dir.path)
@@ -314,26 +324,26 @@ class LogManager:
 
     # Jobs
 
-    def due_deletions(self, now_ms: int) -> list[Callable[[], None]]:
+    def due_deletions(self, elapsed_ms: int) -> list[Callable[[], None]]:
         """Removals of deleted segments and partitions whose delay is over. Each is to be called once, in any thread.
 
         One that raises OSError is left to the next start, which removes whatever is marked as deleted.
         """
-        due = [path for due_ms, path in self._pending_dir_deletions if due_ms <= now_ms]
-        self._pending_dir_deletions = [entry for entry in self._pending_dir_deletions if entry[0] > now_ms]
+        due = [path for due_ms, path in self._pending_dir_deletions if due_ms <= elapsed_ms]
+        self._pending_dir_deletions = [entry for entry in self._pending_dir_deletions if entry[0] > elapsed_ms]
         removals = [partial(self._files.remove_dir, path) for path in due]
         for log in self.logs.values():
-            removals += [partial(self._files.remove, path) for path in log.take_due_files(now_ms)]
+            removals += [partial(self._files.remove, path) for path in log.take_due_files(elapsed_ms)]
         return list(removals)
 
-    def logs_to_flush(self, now_ms: int) -> list[Log]:
+    def logs_to_flush(self, elapsed_ms: int) -> list[Log]:
         """The logs with appends that have waited `flush.ms` for a flush."""
         return [
             log
             for log in self.logs.values()
             if log.failure is None
             and log.recovery_point < log.log_end_offset
-            and now_ms - log.last_flush_ms >= log.config.flush_ms
+            and elapsed_ms - log.last_flush_ms >= log.config.flush_ms
         ]
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
@@ -342,8 +352,10 @@ class LogManager:
         for log in self.logs.values():
             log.producers.expiration_ms = expiration_ms
 
-    def expire_producers(self, now_ms: int) -> int:
+    def expire_producers(self, now_ms: int, elapsed_ms: int) -> int:
         """Forget producers that have been idle for too long; returns how many."""
+        for log in self.logs.values():
+            log.producers.expire_verifications(elapsed_ms)
         return sum(log.producers.expire(now_ms) for log in self.logs.values())
 
     def checkpoint_recovery_points(self) -> None:

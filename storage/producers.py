@@ -77,7 +77,7 @@ class ProducerStates:
         return {state.producer_id: LastRecord(state.last_data_offset, state.producer_epoch) for state in self}
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, base_sequence: int, *, bumps_epoch: bool, now_ms: int
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, bumps_epoch: bool, elapsed_ms: int
     ) -> bool:
         """Whether the transaction coordinator must be asked before a batch of a transaction is appended.
 
@@ -96,7 +96,9 @@ class ProducerStates:
                 raise _old_epoch(producer_id, producer_epoch, state)
             if state.current_txn_first_offset is not None and producer_epoch == state.producer_epoch:
                 return False
-        self._verifications.note(producer_id, producer_epoch, base_sequence, bumps_epoch=bumps_epoch, now_ms=now_ms)
+        self._verifications.note(
+            producer_id, producer_epoch, base_sequence, bumps_epoch=bumps_epoch, elapsed_ms=elapsed_ms
+        )
         return True
 
     def end_verification(self, producer_id: int) -> None:
@@ -254,8 +256,11 @@ class ProducerStates:
         expired = [state.producer_id for state in self if self._is_expired(state, now_ms)]
         for producer_id in expired:
             del self._states[producer_id]
-        self._verifications.expire(now_ms, self.expiration_ms)
         return len(expired)
+
+    def expire_verifications(self, elapsed_ms: int) -> None:
+        """Forget that the coordinator was asked `expiration_ms` ago."""
+        self._verifications.expire(elapsed_ms, self.expiration_ms)
 
     def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
         return state.current_txn_first_offset is None and now_ms - state.last_timestamp >= self.expiration_ms

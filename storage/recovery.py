@@ -186,7 +186,6 @@ class _Loader:
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=log_end_offset if self.clean_shutdown else min(self.recovery_point, log_end_offset),
-            now_ms=self.now_ms,
             rng=rng,
             health=health,
         )

@@ -14,11 +14,11 @@ from ..protocol.records import RecordBatch
 class _Verification:
     __slots__ = ("bumps_epoch", "lowest_sequence", "producer_epoch", "since_ms")
 
-    def __init__(self, producer_epoch: int, sequence: int, bumps_epoch: bool, now_ms: int) -> None:
+    def __init__(self, producer_epoch: int, sequence: int, bumps_epoch: bool, elapsed_ms: int) -> None:
         self.producer_epoch = producer_epoch
         self.lowest_sequence = sequence
         self.bumps_epoch = bumps_epoch
-        self.since_ms = now_ms
+        self.since_ms = elapsed_ms
 
 
 class Verifications:
@@ -30,11 +30,11 @@ class Verifications:
     def __len__(self) -> int:
         return len(self._noted)
 
-    def note(self, producer_id: int, producer_epoch: int, sequence: int, *, bumps_epoch: bool, now_ms: int) -> None:
+    def note(self, producer_id: int, producer_epoch: int, sequence: int, *, bumps_epoch: bool, elapsed_ms: int) -> None:
         """The coordinator is asked about a batch that begins with `sequence`; see `ProducerStates.begin_verification`."""
         noted = self._noted.get(producer_id)
         if noted is None:
-            self._noted[producer_id] = _Verification(producer_epoch, sequence, bumps_epoch, now_ms)
+            self._noted[producer_id] = _Verification(producer_epoch, sequence, bumps_epoch, elapsed_ms)
         elif producer_epoch > noted.producer_epoch:
             noted.producer_epoch, noted.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == noted.producer_epoch and sequence < noted.lowest_sequence:
@@ -75,10 +75,10 @@ class Verifications:
         if not is_marker_before:
             del self._noted[batch.producer_id]
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
+    def expire(self, elapsed_ms: int, expiration_ms: int) -> None:
         """Forget what was noted that long ago."""
         for producer_id, noted in tuple(self._noted.items()):
-            if now_ms - noted.since_ms >= expiration_ms:
+            if elapsed_ms - noted.since_ms >= expiration_ms:
                 del self._noted[producer_id]
 
     def clear(self) -> None:

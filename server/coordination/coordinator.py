@@ -26,15 +26,18 @@ class Coordinator(ABC, Generic[S]):
     """All keys, by partition of `topic`.
 
     Args:
+        elapsed_ms: Time that passes, for deadlines; `now_ms` everywhere else is the wall time, for what is written.
         on_earlier: Called when `next_deadline_ms` may have moved to an earlier time.
     """
 
     topic: str
 
-    def __init__(self, store: RecordStore, on_earlier: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, store: RecordStore, elapsed_ms: Callable[[], int], on_earlier: Callable[[], None] = lambda: None
+    ) -> None:
         self.shards: list[S] = []
         self._store = store
-        self._deadlines = Deadlines(on_earlier)
+        self._deadlines = Deadlines(elapsed_ms, on_earlier)
 
     # For each coordinator to say
 
@@ -124,7 +127,7 @@ class Coordinator(ABC, Generic[S]):
     # Time
 
     def next_deadline_ms(self) -> int | None:
-        """When `run_due` has something to do; None while it has not."""
+        """When `run_due` has something to do, in elapsed time; None while it has not."""
         return self._deadlines.next_due_ms()
 
     def run_due(self, now_ms: int) -> None:

@@ -1,6 +1,7 @@
 """Deadlines in a heap: set, moved and cleared in constant time, so that 100 000 members cost no scan.
 
-Used by everything in this package that must happen later. The heap holds (time, deadline) pairs lazily: moving a
+Used by everything in this package that must happen later, and always by time that passes (`Clock.elapsed_ms`), whatever
+becomes of the wall clock meanwhile. The heap holds (time, deadline) pairs lazily: moving a
 deadline to a later time, which every heartbeat does, writes one number; the pair already in the heap comes up at the
 old time, is found early, and is queued again.
 """
@@ -15,13 +16,13 @@ SPARE_ENTRIES = 64
 
 
 class Deadline:
-    """Something to do at `due_ms`, or nothing while that is None. Change it only through `Deadlines`."""
+    """Something to do at `due_ms` of elapsed time, or nothing while that is None. Change it only through `Deadlines`."""
 
     __slots__ = ("action", "due_ms", "queued_ms")
 
     def __init__(self, action: Callable[[int], None]) -> None:
         self.action = action
-        """Called with `now_ms` once the time has come; the deadline is cleared before."""
+        """Called with the wall time, for what it writes down, once its time has come; the deadline is cleared before."""
         self.due_ms: int | None = None
         self.queued_ms: int | None = None
 
@@ -30,18 +31,21 @@ class Deadlines:
     """All deadlines of one coordinator.
 
     Args:
+        elapsed_ms: Time that passes; see `Clock`.
         on_earlier: Called whenever the earliest deadline may have moved to an earlier time, so that whoever
             sleeps until `next_due_ms` can be woken.
     """
 
-    def __init__(self, on_earlier: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, elapsed_ms: Callable[[], int], on_earlier: Callable[[], None] = lambda: None) -> None:
+        self.elapsed_ms = elapsed_ms
         self.on_earlier = on_earlier
         self._heap: list[tuple[int, int, Deadline]] = []
         self._order = 0
         self._set_count = 0
 
-    def set(self, deadline: Deadline, due_ms: int) -> None:
-        """Let `deadline` be due at `due_ms`, whatever it was before."""
+    def start(self, deadline: Deadline, delay_ms: int) -> None:
+        """Let `deadline` be due `delay_ms` from now, whatever it was before."""
+        due_ms = self.elapsed_ms() + delay_ms
         if deadline.due_ms is None:
             self._set_count += 1
         deadline.due_ms = due_ms
@@ -57,7 +61,7 @@ class Deadlines:
             self._set_count -= 1
 
     def next_due_ms(self) -> int | None:
-        """When the earliest deadline is due; None when there is none."""
+        """When the earliest deadline is due, in elapsed time; None when there is none."""
         heap = self._heap
         while heap:
             queued_ms, _, deadline = heap[0]
@@ -67,13 +71,13 @@ class Deadlines:
         return None
 
     def run_due(self, now_ms: int) -> None:
-        """Run the action of every deadline that is due, earliest first.
+        """Run the action of every deadline that is due, earliest first, with `now_ms`, the wall time.
 
-        What an action sets for `now_ms` or before waits for the next call, so that a call always ends. If an action
-        raises, the others wait for the next call too.
+        What an action starts waits for the next call even if it is due at once, so that a call always ends. If an
+        action raises, the others wait for the next call too.
         """
-        due = []
-        while (next_ms := self.next_due_ms()) is not None and next_ms <= now_ms:
+        due, elapsed_ms = [], self.elapsed_ms()
+        while (next_ms := self.next_due_ms()) is not None and next_ms <= elapsed_ms:
             deadline = heappop(self._heap)[2]
             deadline.queued_ms = None
             due.append(deadline)
@@ -82,7 +86,7 @@ class Deadlines:
             while due:
                 deadline = due.pop()
                 # An action that ran before may have cleared this one or moved it away.
-                if deadline.due_ms is not None and deadline.due_ms <= now_ms:
+                if deadline.due_ms is not None and deadline.due_ms <= elapsed_ms:
                     self.clear(deadline)
                     deadline.action(now_ms)
         finally:

@@ -77,7 +77,7 @@ class ClassicProtocol:
     def loaded(self, group: ClassicGroup, now_ms: int) -> None:
         """Take up a group as it was written down: its members have a full session time to show up."""
         for member in group.members.values():
-            self.rebalancing.keep_alive(member, now_ms)
+            self.rebalancing.keep_alive(member)
         if len(group.members) > self._settings.group_max_size:
             self.rebalancing.start(group, now_ms)
 
@@ -116,7 +116,7 @@ class ClassicProtocol:
                 self._replace_static(group, group.members[known_id], new_id, joining)
             elif instance_id is None and caller.version >= KNOWN_MEMBER_ID_VERSION:
                 patience = group.pending[new_id] = Deadline(partial(self._patience_is_over, group, new_id))
-                self._deadlines.set(patience, now_ms + request.session_timeout_ms)
+                self._deadlines.start(patience, request.session_timeout_ms)
                 refuse(reply, ErrorCode.MEMBER_ID_REQUIRED, new_id)
             else:
                 self._add(group, new_id, joining)
@@ -167,7 +167,7 @@ class ClassicProtocol:
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member, reply)
-        self._deadlines.set(member.session, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._deadlines.start(member.session, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self.rebalancing.start_or_complete(group, now_ms)
 
     def _rejoin(self, group: ClassicGroup, member: Member, joining: Joining) -> None:
@@ -198,7 +198,7 @@ class ClassicProtocol:
         group.rename(member, new_id)
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.await_join(member, reply)
-        self.rebalancing.keep_alive(member, now_ms)
+        self.rebalancing.keep_alive(member)
         if group.state is GroupState.COMPLETING_REBALANCE:
             # The leader may be assigning to the old id just now.
             self.rebalancing.start(group, now_ms)
@@ -225,23 +225,21 @@ class ClassicProtocol:
 
     # Heartbeat, LeaveGroup, failures
 
-    def heartbeat(
-        self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> ErrorCode:
+    def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keep a member alive; REBALANCE_IN_PROGRESS tells it to join again."""
         if error := group.member_error(member_id, instance_id):
             return error
         if generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        self.rebalancing.keep_alive(group.members[member_id], now_ms)
+        self.rebalancing.keep_alive(group.members[member_id])
         if group.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def committed(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
+    def committed(self, group: ClassicGroup, member_id: str) -> None:
         """A commit is a sign of life too, but while the member should be busy syncing."""
         if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            self.rebalancing.keep_alive(group.members[member_id], now_ms)
+            self.rebalancing.keep_alive(group.members[member_id])
 
     def leave(self, group: ClassicGroup, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
         """Remove members at their own wish, or static ones by their instance id at an administrator's.

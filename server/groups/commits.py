@@ -164,7 +164,7 @@ class Commits:
             return None, self._classic.new_group(request.group_id, shard.partition, now_ms)
         check = group.check_commit(request.member_id, request.group_instance_id, epoch, version, is_transactional=False)
         if isinstance(group, ClassicGroup):
-            self._classic.committed(group, request.member_id, now_ms)
+            self._classic.committed(group, request.member_id)
         return check, None
 
     def check_fetch(self, shard: Shard, group_id: str, member_id: str | None, epoch: int) -> None:

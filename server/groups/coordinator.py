@@ -53,6 +53,7 @@ class GroupCoordinator(Coordinator[Shard]):
 
     Args:
         topics: The topics that groups consume.
+        elapsed_ms: Time that passes; see `Coordinator`.
         new_id: Makes the unique part of member ids.
     """
 
@@ -64,10 +65,11 @@ class GroupCoordinator(Coordinator[Shard]):
         store: RecordStore,
         *,
         topics: TopicView,
+        elapsed_ms: Callable[[], int],
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         on_earlier: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(store, on_earlier)
+        super().__init__(store, elapsed_ms, on_earlier)
         self._settings = settings
         self._topics = topics
         self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
@@ -87,7 +89,7 @@ class GroupCoordinator(Coordinator[Shard]):
                 self._classic.loaded(group, now_ms)
             else:
                 self._consumer.loaded(shard, group, now_ms)
-        self._repeat_expiry(shard, now_ms)
+        self._repeat_expiry(shard)
 
     def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> None:
         self._deadlines.clear(shard.expiry)
@@ -152,22 +154,20 @@ class GroupCoordinator(Coordinator[Shard]):
             case None:
                 reply(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             case ConsumerGroup() as group:
-                reply(self._classic_members.sync(shard, group, request, now_ms))
+                reply(self._classic_members.sync(shard, group, request))
             case group:
                 self._classic.rebalancing.sync(group, request, now_ms, reply)
 
-    def heartbeat(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> ErrorCode:
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keep a member alive (`ClassicProtocol.heartbeat`, `ClassicMembers.heartbeat`)."""
         shard = self._group_shard(group_id)
         match shard.groups.get(group_id):
             case None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             case ConsumerGroup() as group:
-                return self._classic_members.heartbeat(shard, group, member_id, instance_id, generation, now_ms)
+                return self._classic_members.heartbeat(shard, group, member_id, instance_id, generation)
             case group:
-                return self._classic.heartbeat(group, member_id, instance_id, generation, now_ms)
+                return self._classic.heartbeat(group, member_id, instance_id, generation)
 
     def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
         """Remove members (`ClassicProtocol.leave`, `ClassicMembers.leave`); in a group that does not exist nobody is
@@ -301,7 +301,7 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def _expire(self, shard: Shard, now_ms: int) -> None:
         """Remove offsets that have passed their time, and groups that are left without members and offsets."""
-        self._repeat_expiry(shard, now_ms)
+        self._repeat_expiry(shard)
         try:
             for group in tuple(shard.groups.values()):
                 if self._commits.expire(shard, group, now_ms):
@@ -309,5 +309,5 @@ class GroupCoordinator(Coordinator[Shard]):
         except KafkaError as error:
             log.warning("offsets in %s-%d do not expire: %s", OFFSETS_TOPIC, shard.partition, error)
 
-    def _repeat_expiry(self, shard: Shard, now_ms: int) -> None:
-        self._deadlines.set(shard.expiry, now_ms + self._settings.offsets_retention_check_interval_ms)
+    def _repeat_expiry(self, shard: Shard) -> None:
+        self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)

@@ -45,7 +45,7 @@ class Rebalancing:
     def start(self, group: ClassicGroup, now_ms: int) -> None:
         """Begin a rebalance in any state but PreparingRebalance; members learn of it by their next request."""
         if group.state is GroupState.COMPLETING_REBALANCE:
-            self._abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+            self._abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         self._deadlines.clear(group.sync_by)
         is_initial = group.state is GroupState.EMPTY
@@ -55,11 +55,11 @@ class Rebalancing:
             group.new_member_added = False
             group.delay_ms = self._settings.group_initial_rebalance_delay_ms
             group.delay_left_ms = max(group.rebalance_timeout_ms - group.delay_ms, 0)
-            self._deadlines.set(group.rejoin, now_ms + group.delay_ms)
+            self._deadlines.start(group.rejoin, group.delay_ms)
         elif group.all_joined:
             self.complete(group, now_ms)
         else:
-            self._deadlines.set(group.rejoin, now_ms + group.rebalance_timeout_ms)
+            self._deadlines.start(group.rejoin, group.rebalance_timeout_ms)
 
     def complete_if_all_joined(self, group: ClassicGroup, now_ms: int) -> None:
         """End the joining phase if nobody is missing; the first one of a group lasts its time in any case."""
@@ -75,7 +75,7 @@ class Rebalancing:
             next_delay_ms = min(self._settings.group_initial_rebalance_delay_ms, group.delay_left_ms)
             group.delay_left_ms = max(group.delay_left_ms - group.delay_ms, 0)
             group.delay_ms = next_delay_ms
-            self._deadlines.set(group.rejoin, now_ms + next_delay_ms)
+            self._deadlines.start(group.rejoin, next_delay_ms)
         else:
             self.complete(group, now_ms)
 
@@ -88,7 +88,7 @@ class Rebalancing:
                 self.remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         if group.members and not group.elect_joined_leader():
             # Only static members are left and none has come; their sessions will end one by one.
-            self._deadlines.set(group.rejoin, now_ms + max(group.rebalance_timeout_ms, REJOIN_RETRY_MS))
+            self._deadlines.start(group.rejoin, max(group.rebalance_timeout_ms, REJOIN_RETRY_MS))
             return
         group.next_generation(now_ms)
         log.info("group %s: generation %d with %d members", group.group_id, group.generation, len(group.members))
@@ -102,12 +102,12 @@ class Rebalancing:
         for member in group.members.values():
             member.is_new = False
             group.pending_sync.add(member.member_id)
-            self.keep_alive(member, now_ms)
+            self.keep_alive(member)
             if (reply := member.join_reply) is not None:
                 group.await_join(member, None)
                 is_leader = group.leader == member.member_id
                 reply(current_generation(group, member, with_members=is_leader))
-        self._deadlines.set(group.sync_by, now_ms + group.rebalance_timeout_ms)
+        self._deadlines.start(group.sync_by, group.rebalance_timeout_ms)
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup; `reply` is called exactly once, now or when the leader's assignment is written down.
@@ -151,25 +151,25 @@ class Rebalancing:
             self._persist(group, assignments, now_ms)
         except KafkaError as error:
             log.warning("group %s: cannot write down the assignment: %s", group.group_id, error)
-            self._abandon_assignment(group, error.code, now_ms)
+            self._abandon_assignment(group, error.code)
             self.start(group, now_ms)
             return
         group.enter(GroupState.STABLE, now_ms)
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         for member in group.members.values():
-            self._answer_sync(member, _assignment(group, member), now_ms)
+            self._answer_sync(member, _assignment(group, member))
 
-    def _abandon_assignment(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
+    def _abandon_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
         for member in group.members.values():
             member.assignment = b""
-            self._answer_sync(member, SyncGroupResponse(error_code=error), now_ms)
+            self._answer_sync(member, SyncGroupResponse(error_code=error))
 
-    def _answer_sync(self, member: Member, answer: SyncGroupResponse, now_ms: int) -> None:
+    def _answer_sync(self, member: Member, answer: SyncGroupResponse) -> None:
         if (reply := member.sync_reply) is not None:
             member.sync_reply = None
             # Its session may have ended while it waited for us.
-            self.keep_alive(member, now_ms)
+            self.keep_alive(member)
             reply(answer)
 
     def sync_time_is_over(self, group: ClassicGroup, now_ms: int) -> None:
@@ -181,9 +181,9 @@ class Rebalancing:
 
     # Members
 
-    def keep_alive(self, member: Member, now_ms: int) -> None:
+    def keep_alive(self, member: Member) -> None:
         """The member showed a sign of life: its session starts anew."""
-        self._deadlines.set(member.session, now_ms + member.session_timeout_ms)
+        self._deadlines.start(member.session, member.session_timeout_ms)
 
     def remove(self, group: ClassicGroup, member: Member, error: ErrorCode) -> None:
         """Remove a member; if a request of it is parked, `error` makes it look again if it is still there."""

@@ -30,7 +30,7 @@ class GroupService(CoordinatorService[GroupCoordinator]):
         super().__init__(
             broker,
             lambda store, on_earlier: GroupCoordinator(
-                settings, store, topics=BrokerTopics(broker), on_earlier=on_earlier
+                settings, store, topics=BrokerTopics(broker), elapsed_ms=broker.clock.elapsed_ms, on_earlier=on_earlier
             ),
             topic=OFFSETS_TOPIC,
             # Apache Kafka's group coordinator numbers each batch from 0, though it is no idempotent producer.

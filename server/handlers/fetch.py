@@ -56,7 +56,7 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
     body: FetchRequest = request.body
     sessions = ctx.node.fetch_sessions
     try:
-        session, items = sessions.begin(body, request.version >= TOPIC_IDS, ctx.broker.clock.now_ms())
+        session, items = sessions.begin(body, request.version >= TOPIC_IDS, ctx.broker.clock.elapsed_ms())
     except KafkaError as error:
         return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
     max_bytes = min(body.max_bytes, ctx.broker.config.fetch_max_bytes)

@@ -17,9 +17,7 @@ async def handle(ctx: Context, request: Request) -> HeartbeatResponse:
     body: HeartbeatRequest = request.body
     try:
         coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
-        error = coordinator.heartbeat(
-            body.group_id, body.member_id, body.group_instance_id, body.generation_id, ctx.broker.clock.now_ms()
-        )
+        error = coordinator.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     except KafkaError as failure:
         error = ErrorCode.NONE if failure.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else failure.code
     return HeartbeatResponse(error_code=error)

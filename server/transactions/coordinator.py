@@ -35,6 +35,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     Args:
         write_marker, take_producer_id, transaction_version: as for `Endings`.
+        elapsed_ms: Time that passes; see `Coordinator`.
     """
 
     topic = TRANSACTIONS_TOPIC
@@ -47,9 +48,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         write_marker: WriteMarker,
         take_producer_id: Callable[[], int],
         transaction_version: int,
+        elapsed_ms: Callable[[], int],
         on_earlier: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(store, on_earlier)
+        super().__init__(store, elapsed_ms, on_earlier)
         self._settings = settings
         self._take_producer_id = take_producer_id
         self._transaction_version = transaction_version
@@ -71,7 +73,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         shard.coordinator_epoch = self._store.leader_epoch(shard.partition)
         self._endings.loaded(shard, now_ms)
         if self._expiry.due_ms is None:
-            self._repeat_expiry(now_ms)
+            self._repeat_expiry()
 
     def _unloaded(self, shard: TransactionShard, error: ErrorCode, now_ms: int) -> None:
         """Nothing is parked, and deadlines look at the shards that are there."""
@@ -144,8 +146,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         check_producer(metadata, producer)
         if metadata.state is TransactionState.ONGOING and metadata.partitions.issuperset(partitions):
             return
-        self._persist(shard, metadata.with_partitions(frozenset(partitions), client_version, now_ms), now_ms)
-        self._endings.watch(now_ms)
+        following = metadata.with_partitions(frozenset(partitions), client_version, now_ms)
+        self._persist(shard, following, now_ms)
+        self._endings.watch(shard, following, now_ms)
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
@@ -225,11 +228,11 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
                 expire(shard, self._store, self._settings.transactional_id_expiration_ms, now_ms)
-        self._repeat_expiry(now_ms)
+        self._repeat_expiry()
 
-    def _repeat_expiry(self, now_ms: int) -> None:
+    def _repeat_expiry(self) -> None:
         interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._deadlines.set(self._expiry, now_ms + interval_ms)
+        self._deadlines.start(self._expiry, interval_ms)
 
 
 def check_id(transactional_id: str) -> None:

@@ -107,21 +107,32 @@ class Endings:
         else:
             self.end(shard, metadata.fenced(), TransactionState.PREPARE_ABORT, 0, now_ms)
 
-    def watch(self, now_ms: int) -> None:
-        """A transaction is open: see to it that it does not take too long."""
+    def watch(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
+        """A transaction is open: see to it that it does not take too long.
+
+        How much of its time went by before a load only the wall clock can tell; from here on a step of that neither
+        ends it nor prolongs it. Apache Kafka asks the wall clock each time.
+        """
+        if metadata.transactional_id not in shard.time_outs:
+            left_ms = min(metadata.start_ms + metadata.timeout_ms - now_ms, metadata.timeout_ms)
+            shard.time_outs[metadata.transactional_id] = self._deadlines.elapsed_ms() + left_ms
+        self._look_again()
+
+    def _look_again(self) -> None:
         if self._timeouts.due_ms is None:
             interval_ms = self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
-            self._deadlines.set(self._timeouts, now_ms + interval_ms)
+            self._deadlines.start(self._timeouts, interval_ms)
 
     def loaded(self, shard: TransactionShard, now_ms: int) -> None:
         """Go on with what is open in a shard that was loaded."""
         for transactional_id in tuple(shard.open):
-            if shard.transactions[transactional_id].is_prepared:
+            metadata = shard.transactions[transactional_id]
+            if metadata.is_prepared:
                 log.info("writing the markers of %s, which was decided before", transactional_id)
                 self._finish(shard, transactional_id, now_ms)
                 self._tell_of_delay(shard, transactional_id)
             else:
-                self.watch(now_ms)
+                self.watch(shard, metadata, now_ms)
 
     def _finish(self, shard: TransactionShard, transactional_id: str, now_ms: int) -> None:
         """Write the markers of a decided transaction that have not been written, and close it if none is left."""
@@ -137,7 +148,7 @@ class Endings:
             except KafkaError as error:
                 log.debug("%s cannot be closed yet: %s", transactional_id, error)
         if self._retry.due_ms is None:
-            self._deadlines.set(self._retry, now_ms + MARKER_RETRY_MS)
+            self._deadlines.start(self._retry, MARKER_RETRY_MS)
 
     def _mark(self, shard: TransactionShard, metadata: TransactionMetadata, topic_partition: TopicPartition) -> bool:
         """Write one marker; False if it has to be tried again."""
@@ -171,21 +182,26 @@ class Endings:
                 self._finish(shard, metadata.transactional_id, now_ms)
 
     def _abort_timed_out(self, now_ms: int) -> None:
-        for shard, metadata in self._open():
-            if metadata.has_timed_out(now_ms):
-                try:
-                    self.fence(shard, metadata, now_ms)
-                except KafkaError as error:
-                    log.warning("%s timed out and cannot be aborted yet: %s", metadata.transactional_id, error)
-                else:
-                    log.info("%s timed out after %d ms", metadata.transactional_id, metadata.timeout_ms)
-        if any(metadata.state is TransactionState.ONGOING for _, metadata in self._open()):
-            self.watch(now_ms)
+        elapsed_ms = self._deadlines.elapsed_ms()
+        for shard in self._active_shards():
+            for transactional_id, due_ms in tuple(shard.time_outs.items()):
+                if due_ms < elapsed_ms:
+                    metadata = shard.transactions[transactional_id]
+                    try:
+                        self.fence(shard, metadata, now_ms)
+                    except KafkaError as error:
+                        log.warning("%s timed out and cannot be aborted yet: %s", transactional_id, error)
+                    else:
+                        log.info("%s timed out after %d ms", transactional_id, metadata.timeout_ms)
+        if any(shard.time_outs for shard in self._active_shards()):
+            self._look_again()
+
+    def _active_shards(self) -> list[TransactionShard]:
+        return [shard for shard in self._shards() if shard.state is ShardState.ACTIVE]
 
     def _open(self) -> list[tuple[TransactionShard, TransactionMetadata]]:
         return [
             (shard, shard.transactions[transactional_id])
-            for shard in self._shards()
-            if shard.state is ShardState.ACTIVE
+            for shard in self._active_shards()
             for transactional_id in shard.open
         ]

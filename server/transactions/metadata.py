@@ -110,9 +110,6 @@ class TransactionMetadata:
     def is_epoch_exhausted(self) -> bool:
         return is_exhausted(self.producer_epoch)
 
-    def has_timed_out(self, now_ms: int) -> bool:
-        return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
-
     def with_next_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> TransactionMetadata:
         """After InitProducerId, with an epoch left.
 

@@ -44,6 +44,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
                 write_marker=partial(write_marker, broker),
                 take_producer_id=broker.producer_ids.take_now,
                 transaction_version=self.transaction_version,
+                elapsed_ms=broker.clock.elapsed_ms,
                 on_earlier=on_earlier,
             ),
             topic=TRANSACTIONS_TOPIC,

@@ -8,7 +8,7 @@ from ...protocol.errors import CorruptRecordError, ProtocolError
 from ...protocol.records import RecordBatch
 from ..coordination.shard import Shard, records_of
 from ..internal_topics import TRANSACTIONS_TOPIC
-from .metadata import CLOSED, TransactionMetadata
+from .metadata import CLOSED, TransactionMetadata, TransactionState
 from .records import read_record
 
 log = logging.getLogger("ottla.transactions")
@@ -24,11 +24,15 @@ class TransactionShard(Shard):
         self.transactions: dict[str, TransactionMetadata] = {}
         self.open: dict[str, None] = {}
         """The ids whose transaction is not closed, oldest first: all that time-outs and markers are about."""
+        self.time_outs: dict[str, int] = {}
+        """The ids whose transaction is not decided -> when it has taken too long, in elapsed time. Kept by `endings`."""
 
     def put(self, metadata: TransactionMetadata) -> None:
         """Take in what the log says now."""
         transactional_id = metadata.transactional_id
         self.transactions[transactional_id] = metadata
+        if metadata.state is not TransactionState.ONGOING:
+            self.time_outs.pop(transactional_id, None)
         if metadata.state in CLOSED:
             self.open.pop(transactional_id, None)
         else:
@@ -38,6 +42,7 @@ class TransactionShard(Shard):
         """Forget a transactional id; one that is not known is fine."""
         self.transactions.pop(transactional_id, None)
         self.open.pop(transactional_id, None)
+        self.time_outs.pop(transactional_id, None)
 
     def _replay_batch(self, batch: RecordBatch) -> None:
         for record in records_of(batch):

@@ -110,7 +110,7 @@ class Verification:
                 *self._producer,
                 self._sequences[topic_partition],
                 bumps_epoch=self._ability is Ability.ADDING,
-                now_ms=self._broker.clock.now_ms(),
+                elapsed_ms=self._broker.clock.elapsed_ms(),
             )
         except KafkaError as error:
             raise UnverifiedError(error.code, error.message) from error

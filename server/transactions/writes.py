@@ -31,7 +31,7 @@ class TransactionalWrites:
         self._broker = broker
         self._verification = verification
         self._waits = waits
-        self._until_ms = broker.clock.now_ms() + broker.config.add_partitions_to_txn_retry_backoff_max_ms
+        self._until_ms = broker.clock.elapsed_ms() + broker.config.add_partitions_to_txn_retry_backoff_max_ms
 
     async def check(self, topic_partition: TopicPartition) -> None:
         """Return in the turn of the event loop in which the batch for this partition may be appended.
@@ -47,10 +47,9 @@ class TransactionalWrites:
                 return self._verification.check(topic_partition)
             except UnverifiedError as error:
                 is_waiting = self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-                if not is_waiting or self._broker.clock.now_ms() >= self._until_ms:
+                if not is_waiting or self._broker.clock.elapsed_ms() >= self._until_ms:
                     raise self._translated(error) from error
-            clock, backoff_ms = self._broker.clock, self._broker.config.add_partitions_to_txn_retry_backoff_ms
-            await clock.sleep_until(clock.now_ms() + backoff_ms)
+            await self._broker.clock.sleep(self._broker.config.add_partitions_to_txn_retry_backoff_ms)
 
     def _translated(self, error: UnverifiedError) -> UnverifiedError:
         """What clients of this version try again for, or do not, as they should."""

@@ -31,7 +31,7 @@ def request(
 
 
 def opened(sessions: FetchSessions, *offsets: tuple[str, int, int]) -> FetchSession:
-    session, _ = sessions.begin(request(0, 0, *offsets), False, now_ms=0)
+    session, _ = sessions.begin(request(0, 0, *offsets), False, elapsed_ms=0)
     assert session is not None
     return session
 

@@ -191,7 +191,7 @@ def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
     def retain(files: CrashFiles) -> None:
         log = opened(files)
         log.advance_log_start(3)
-        log.delete_old_segments(0)
+        log.delete_old_segments(0, 0)
         log.delete_due_files(10**9)
 
     states = 0
@@ -209,7 +209,7 @@ def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
 def test_truncation_leaves_the_beginning_of_the_log(offset: int, ordered: bool) -> None:
     def truncate(files: CrashFiles) -> None:
         log = opened(files)
-        log.truncate_to(offset, 0)
+        log.truncate_to(offset, 0, 0)
 
     states = 0
     for files in power_losses(truncate, sealed_disk(), ordered=ordered):
@@ -243,11 +243,11 @@ class Managing:
 
     def open(self) -> None:
         self.manager = LogManager(self.files, ["/d"])
-        self.manager.load(0, cluster_id="c", config_for=lambda _: LogConfig())
+        self.manager.load(0, 0, cluster_id="c", config_for=lambda _: LogConfig())
 
     def create(self, tp: TopicPartition) -> None:
         self.appended[tp] = []
-        self.manager.create(tp, topic_id=ID, config=LogConfig(), now_ms=0)
+        self.manager.create(tp, topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0)
         self.certain[tp] = 0
 
     def append(self, tp: TopicPartition, key: bytes, roll: bool = False) -> None:
@@ -271,7 +271,7 @@ class Managing:
 
     def check(self, files: CrashFiles) -> None:
         manager = LogManager(files, ["/d"])
-        manager.load(0, cluster_id="c", config_for=lambda _: LogConfig())
+        manager.load(0, 0, cluster_id="c", config_for=lambda _: LogConfig())
         assert self.certain.keys() <= manager.logs.keys()
         for tp, log in manager.logs.items():
             keys = [key for _, key, _ in contents(log)]
@@ -282,7 +282,7 @@ class Managing:
         for tp in (A, B):
             if tp in manager.logs:
                 manager.delete_all([tp], 0)
-            assert append(manager.create(tp, topic_id=ID, config=LogConfig(), now_ms=0), ("k", "v")) == 0
+            assert append(manager.create(tp, topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0), ("k", "v")) == 0
         manager.close(0)
 
 

@@ -527,9 +527,9 @@ def test_after_a_disk_error_the_log_is_offline_and_what_was_acknowledged_is_ther
         lambda: read(log, 0),
         lambda: log.roll(0),
         lambda: log.advance_log_start(1),
-        lambda: log.delete_old_segments(0),
-        lambda: log.truncate_to(0, 0),
-        lambda: log.truncate_fully_and_start_at(0, 0),
+        lambda: log.delete_old_segments(0, 0),
+        lambda: log.truncate_to(0, 0, 0),
+        lambda: log.truncate_fully_and_start_at(0, 0, 0),
         lambda: log.offset_for_timestamp(0),
         lambda: log.max_timestamp_and_offset(),
         lambda: log.aborted_transactions(0, 1),
@@ -656,7 +656,7 @@ def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
     append(log, ("k", "v"), timestamp=100)
     flush = log.begin_flush()
     assert flush is not None
-    assert log.delete_old_segments(100) == 1
+    assert log.delete_old_segments(100, 100) == 1
     log.delete_due_files(100)
     flush.sync()
     log.end_flush(flush, 100)
@@ -685,7 +685,7 @@ def test_the_log_start_moves_forward_only_and_never_above_the_high_watermark() -
 )
 def test_truncation_drops_batches_that_reach_the_offset(offset: int, end: int, expected_bases: list[int]) -> None:
     log = three_segments()
-    log.truncate_to(offset, 0)
+    log.truncate_to(offset, 0, 0)
     assert log.log_end_offset == end
     assert [at for at, _, _ in log_contents(log)] == list(range(end))
     assert bases(log) == expected_bases
@@ -694,7 +694,7 @@ def test_truncation_drops_batches_that_reach_the_offset(offset: int, end: int, e
 
 def test_a_truncated_log_is_appended_to_at_its_new_end() -> None:
     log = three_segments()
-    log.truncate_to(6, 0)
+    log.truncate_to(6, 0, 0)
     assert append(log, ("new", "v")) == 6
     assert append(log, ("new", "v"), roll=True) == 7
     assert [at for at, _, _ in log_contents(reopen(log, clean=False))] == [0, 1, 2, 3, 4, 5, 6, 7]
@@ -707,7 +707,7 @@ def test_truncation_takes_producers_and_epochs_back() -> None:
         put(log, made, leader_epoch=sequence)
         if sequence == 1:
             log.roll(0)
-    log.truncate_to(3, 0)
+    log.truncate_to(3, 0, 0)
     assert log.leader_epochs.latest_epoch == 2
     assert not put(log, batch(("other", "v"), producer_id=3, base_sequence=3)).duplicate
     with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
@@ -718,7 +718,7 @@ def test_truncation_takes_producers_and_epochs_back() -> None:
 def test_a_fully_truncated_log_starts_where_it_is_told(start: int) -> None:
     log = three_segments()
     append(log, ("k", "v"), producer_id=1, transactional=True)
-    log.truncate_fully_and_start_at(start, 0)
+    log.truncate_fully_and_start_at(start, 0, 0)
     assert (log.log_start_offset, log.log_end_offset, log.last_stable_offset) == (start, start, start)
     assert append(log, ("k", "v")) == start
     assert len(log.producers) == 0
@@ -728,7 +728,7 @@ def test_a_fully_truncated_log_starts_where_it_is_told(start: int) -> None:
 
 def test_truncation_to_the_first_segment_or_below_empties_the_log() -> None:
     log = three_segments()
-    log.truncate_to(0, 0)
+    log.truncate_to(0, 0, 0)
     assert (log.log_end_offset, bases(log), log.size_bytes) == (0, [0], 0)
 
 

@@ -124,7 +124,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def delete_old_segments(self) -> None:
-        self.log.delete_old_segments(self.now_ms)
+        self.log.delete_old_segments(self.now_ms, self.now_ms)
         assert self.log.log_start_offset == self.start
 
     @precondition(lambda self: not self.had_transactions)
@@ -132,7 +132,7 @@ class LogModel(RuleBasedStateMachine):
     def truncate(self, place: float) -> None:
         offset = max(round(place * self.end), self.start)
         # A log that was cut may be cut to an offset that no record had; whole batches go.
-        self.log.truncate_to(offset, self.now_ms)
+        self.log.truncate_to(offset, self.now_ms, self.now_ms)
         self.end = min(self.end, self.log.log_end_offset)
         self.start = min(self.start, self.end)
         left = {record.offset for record in self.walk(0)}

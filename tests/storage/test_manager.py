@@ -42,12 +42,15 @@ def opened(
     config: LogConfig = LogConfig(),  # noqa: B008
 ) -> LogManager:
     manager = locked(files, *dirs, notes=notes)
-    manager.load(now_ms, cluster_id=CLUSTER, config_for=lambda _: config)
+    manager.load(now_ms, now_ms, cluster_id=CLUSTER, config_for=lambda _: config)
     return manager
 
 
 def create(manager: LogManager, *partitions: TopicPartition, **config: Any) -> list[Log]:
-    return [manager.create(tp, topic_id=TOPIC_ID, config=LogConfig(**config), now_ms=0) for tp in partitions or (A,)]
+    return [
+        manager.create(tp, topic_id=TOPIC_ID, config=LogConfig(**config), now_ms=0, elapsed_ms=0)
+        for tp in partitions or (A,)
+    ]
 
 
 def remove_due(manager: LogManager, now_ms: int) -> None:
@@ -80,7 +83,7 @@ def test_a_new_directory_gets_an_identity() -> None:
     manager = locked(files, "/x/d", node_id=4)
     assert manager.stored_cluster_id is None
     assert files.list("/x/d") == [".lock"]
-    manager.load(0, cluster_id=CLUSTER, config_for=lambda _: LogConfig())
+    manager.load(0, 0, cluster_id=CLUSTER, config_for=lambda _: LogConfig())
     identity = read_meta_properties(files, "/x/d")
     assert identity is not None
     assert (identity.cluster_id, identity.node_id, len(identity.directory_id or b"")) == (CLUSTER, 4, 16)
@@ -103,7 +106,7 @@ def test_the_id_of_a_directory_never_looks_like_an_option() -> None:
     drawn = [bytes([0xF8]) * 16, bytes([0xFB]) * 16, bytes([0xFC]) * 16]
     files = CrashFiles()
     manager = LogManager(files, ["/d"], rng=Draws())
-    manager.load(0, cluster_id=CLUSTER, config_for=lambda _: LogConfig())
+    manager.load(0, 0, cluster_id=CLUSTER, config_for=lambda _: LogConfig())
     identity = read_meta_properties(files, "/d")
     assert identity is not None and identity.directory_id == bytes([0xFC]) * 16
 
@@ -154,7 +157,7 @@ def test_another_cluster_is_refused_at_load() -> None:
     before = files.snapshot()
     manager = locked(files)
     with pytest.raises(DataDirectoryError, match="belongs to cluster cluster-1, not to cluster-2"):
-        manager.load(0, cluster_id="cluster-2", config_for=lambda _: LogConfig())
+        manager.load(0, 0, cluster_id="cluster-2", config_for=lambda _: LogConfig())
     assert files.snapshot() == before
 
 
@@ -217,7 +220,7 @@ def test_every_log_runs_with_its_topics_configuration() -> None:
     manager.close(0)
     manager = locked(files)
     configs = {"a": LogConfig(segment_ms=1), "b": LogConfig(segment_ms=2)}
-    manager.load(0, cluster_id=CLUSTER, config_for=configs.__getitem__)
+    manager.load(0, 0, cluster_id=CLUSTER, config_for=configs.__getitem__)
     assert (manager.logs[A].config.segment_ms, manager.logs[C].config.segment_ms) == (1, 2)
 
 
@@ -424,7 +427,7 @@ def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None
     append(log, ("k", "v"), timestamp=0, roll=True)
     create(manager, A)
     manager.delete_all([A], 0)
-    log.delete_old_segments(100)
+    log.delete_old_segments(100, 100)
     manager.close(0)
     manager = opened(files, now_ms=7)
     remove_due(manager, 7)
@@ -490,7 +493,7 @@ def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
         append(log, ("k", "v"), roll=True)
         append(log, ("k", "v"))
         log.advance_log_start(start)
-        log.delete_old_segments(0)
+        log.delete_old_segments(0, 0)
     manager.checkpoint_log_starts()
     assert checkpoint(files, paths.LOG_START_CHECKPOINT) == {C: 2}
     assert {tp: log.log_start_offset for tp, log in killed(files).logs.items()} == {A: 0, B: 1, C: 2}
@@ -501,8 +504,8 @@ def test_idle_producers_are_forgotten() -> None:
     manager = opened(CrashFiles())
     (log,) = create(manager)
     append(log, ("k", "v"), producer_id=1, timestamp=0)
-    assert manager.expire_producers(86_399_999) == 0
-    assert manager.expire_producers(86_400_000) == 1
+    assert manager.expire_producers(86_399_999, 86_399_999) == 0
+    assert manager.expire_producers(86_400_000, 86_400_000) == 1
 
 
 def test_a_checkpoint_that_says_the_same_is_not_written_again() -> None:
@@ -600,7 +603,7 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
     manager = opened(files)
     (log,) = create(manager, file_delete_delay_ms=0, cleanup_policy=("delete",), retention_bytes=0)
     append(log, ("k", "v"), roll=True)
-    log.delete_old_segments(0)
+    log.delete_old_segments(0, 0)
     manager.delete_all([A], 0)
     manager.close(0)
     assert opened(files).was_clean

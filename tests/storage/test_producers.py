@@ -382,7 +382,7 @@ def test_after_a_marker_of_version_2_the_sequence_begins_anew_and_the_old_epoch_
 
 def asked(producers: ProducerStates, sequence: int, *, epoch: int = 0, bumps_epoch: bool = False, now: int = 0) -> bool:
     """Whether the coordinator must be asked about a batch of producer 1."""
-    return producers.begin_verification(1, epoch, sequence, bumps_epoch=bumps_epoch, now_ms=now)
+    return producers.begin_verification(1, epoch, sequence, bumps_epoch=bumps_epoch, elapsed_ms=now)
 
 
 def test_the_coordinator_is_asked_until_the_transaction_is_open_here() -> None:
@@ -482,9 +482,9 @@ def test_what_was_asked_expires_like_a_producer() -> None:
     producers.expiration_ms = 50
     asked(producers, 0, now=100)
 
-    producers.expire(149)
+    producers.expire_verifications(149)
     assert code(producers, data(7, transactional=True)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    producers.expire(150)
+    producers.expire_verifications(150)
     assert code(producers, data(7, transactional=True)) == ErrorCode.NONE
 
 

@@ -179,7 +179,7 @@ def test_kafka_7400_segments_below_the_log_start_leave_a_log_that_is_only_compac
     log.advance_log_start(12)
     manager = broker_of(log)
     (held,) = manager.begin_deletion()
-    assert held.delete_old_segments(0) == 2
+    assert held.delete_old_segments(0, 0) == 2
     manager.done_deleting([T])
     assert [segment.base_offset for segment in log.segments] == [10, 15, 20]
 

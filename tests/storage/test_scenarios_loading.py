@@ -84,7 +84,7 @@ def test_of_two_producers_the_one_whose_segment_was_deleted_is_gone_after_recove
     Producer(log, 2).write("k")
     log.roll(1_000)
     log.advance_log_start(1)
-    assert log.delete_old_segments(1_000) == 1
+    assert log.delete_old_segments(1_000, 1_000) == 1
     assert producer_ids(log) == [1, 2]
     assert producer_ids(reopen(log, clean=False)) == [2]
 
@@ -117,7 +117,7 @@ def test_damage_costs_the_snapshots_behind_it_and_no_others() -> None:
 def test_snapshots_go_when_the_log_start_has_passed_them() -> None:
     log = idempotent_log(5)
     log.advance_log_start(3)
-    log.delete_old_segments(1_000)
+    log.delete_old_segments(1_000, 1_000)
     assert (bases(log), snapshots(log)) == ([3, 4, 5], [3, 4, 5])
 
 
@@ -125,7 +125,7 @@ def test_snapshots_go_when_the_log_start_has_passed_them() -> None:
 def test_the_deletion_of_segments_forgets_no_producer_that_is_still_at_work() -> None:
     log = idempotent_log(5)
     log.advance_log_start(5)
-    log.delete_old_segments(1_000)
+    log.delete_old_segments(1_000, 1_000)
     again = batch(("k", "v"), producer_id=1, base_sequence=5)
     assert log.append(memoryview(again), now_ms=1_000).base_offset == 5
 
@@ -200,7 +200,7 @@ def test_offsets_that_do_not_fit_begin_a_segment_with_a_snapshot_and_good_indexe
 @pytest.mark.scenario(122)
 def test_a_reopened_log_may_be_truncated_into_an_earlier_segment() -> None:
     log = reopen(idempotent_log(10, every=5))
-    log.truncate_to(3, 1_000)
+    log.truncate_to(3, 1_000, 1_000)
     assert (bases(log), log.log_end_offset) == ([0], 3)
     assert reopen(log).log_end_offset == 3
 
@@ -224,7 +224,7 @@ def test_segments_wholly_below_the_log_start_go(log_start: int, segments: int) -
         append(log, ("k", "v"), roll=number % 5 == 4 and number < 14)
     assert len(log.segments) == 3
     log.advance_log_start(log_start)
-    log.delete_old_segments(1_000)
+    log.delete_old_segments(1_000, 1_000)
     assert (len(log.segments), log.log_end_offset) == (segments, 15)
 
 
@@ -243,7 +243,7 @@ def test_the_last_stable_offset_follows_a_log_start_that_passes_an_open_transact
     append(log, ("g", "v"))
     assert log.last_stable_offset == 3
     log.advance_log_start(log_start)
-    log.delete_old_segments(1_000)
+    log.delete_old_segments(1_000, 1_000)
     assert log.last_stable_offset == stable
     append_marker(log, COMMIT, 1)
     assert log.last_stable_offset == log.log_end_offset

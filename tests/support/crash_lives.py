@@ -83,7 +83,7 @@ class Story:
 
 def create(life: CompactedLife) -> None:
     assert life.broker is not None
-    life.broker.manager.create(TP, topic_id=TOPIC_ID, config=life.config, now_ms=life.now_ms)
+    life.broker.manager.create(TP, topic_id=TOPIC_ID, config=life.config, now_ms=life.now_ms, elapsed_ms=life.now_ms)
 
 
 def fill(life: CompactedLife) -> None:
@@ -165,7 +165,7 @@ def retain(life: CompactedLife) -> None:
     life.append(("b", "9"), timestamp=THIRD_MS)
     life.flush()
     life.reconfigure(cleanup_policy=("compact", "delete"), retention_ms=50_000)
-    life.log.delete_old_segments(THIRD_MS)
+    life.log.delete_old_segments(THIRD_MS, THIRD_MS)
     life.broker.manager.checkpoint_log_starts()
     life.broker.remove_deleted_files()
 

@@ -17,6 +17,7 @@ from ottla.storage.paths import TopicPartition
 from ottla.storage.validation import AppendOrigin
 from support.crash_files import CrashFiles
 from support.make_log import make_log
+from support.steppable_wall import SteppableWall, virtual_ms
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -25,13 +26,15 @@ class GroupBroker:
     """Stands in for `Broker`. Its one node leads every partition; its clock follows Trio's.
 
     Attributes:
+        wall: May be stepped.
         creation_failure: What creating an internal topic raises, if set.
         append_failure: What appending raises, if set.
     """
 
     def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2, **settings: Any) -> None:
         self.files = files or CrashFiles()
-        self.clock = Clock(source=lambda: int(trio.current_time() * 1_000))
+        self.wall = SteppableWall()
+        self.clock = Clock(self.wall, virtual_ms)
         self.config: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
         self.topics = Topics()
         self.node = SimpleNamespace(node_id=0)

@@ -188,6 +188,7 @@ class Groups:
             GroupSettings(**{"group_initial_rebalance_delay_ms": 0, **settings}),
             self.store,
             topics=self.topics,
+            elapsed_ms=lambda: self.now_ms,
             new_id=lambda: str(next(self.store.member_numbers)),
             on_earlier=self._count_wake,
         )
@@ -276,7 +277,7 @@ class Groups:
         return reply
 
     def heartbeat(self, member: str, generation: int, *, group: str = "g", instance: str | None = None) -> ErrorCode:
-        return self.coordinator.heartbeat(group, member, instance, generation, self.now_ms)
+        return self.coordinator.heartbeat(group, member, instance, generation)
 
     def leave(self, *members: str | tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
         """LeaveGroup of member ids, or of (member id, instance id)."""

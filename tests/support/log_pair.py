@@ -215,7 +215,7 @@ class LogPair:
 
     def retain(self) -> None:
         """A round of retention; what it deleted does not come back with a loss of power."""
-        self.log.delete_old_segments(self.now_ms)
+        self.log.delete_old_segments(self.now_ms, self.now_ms)
         self.files.sync_dir(self.log.directory)
         self.model.delete_old_segments(self.now_ms)
 

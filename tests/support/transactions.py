@@ -140,6 +140,7 @@ class Transactions:
             write_marker=self.markers,
             take_producer_id=lambda: next(self.producer_ids),
             transaction_version=version,
+            elapsed_ms=lambda: self.now_ms,
         )
         self.coordinator.open(len(self.store.partitions))
         for partition in range(len(self.store.partitions)):

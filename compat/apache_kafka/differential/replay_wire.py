@@ -52,7 +52,7 @@ class OttlaAtKafkasTime:
             profile="kafka",
             overrides=overrides,
             features=features,
-            clock=Clock(lambda: recorded.start_ms),
+            clock=Clock(lambda: recorded.start_ms, lambda: recorded.start_ms),
             rng=Random(0),
         )
 
@@ -68,9 +68,9 @@ class OttlaAtKafkasTime:
             self.broker.run(self._round_at, topic, self.now_ms)
 
     async def _round_at(self, topic: str, now_ms: int) -> None:
-        manager = self.broker.inner.cleaning.manager
+        cleaning = self.broker.inner.cleaning
         with trio.fail_after(PASS_TIMEOUT_S):
-            while (manager.last_selection_ms or 0) < now_ms or manager.is_busy(TopicPartition(topic, 0)):
+            while (cleaning.looked_at_ms or 0) < now_ms or cleaning.manager.is_busy(TopicPartition(topic, 0)):
                 await trio.sleep(0.0005)
 
     def wait_for_checkpoint(self, topic: str, offset: int) -> None:

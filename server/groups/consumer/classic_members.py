@@ -92,7 +92,7 @@ class ClassicMembers:
         stepped = self._protocol.advance(shard, Transition(group, old, new, replaced, []), claim, now_ms)
         self._protocol.timers.unlimit(group, member_id)
         # It is to send SyncGroup now.
-        self._protocol.timers.limit(shard, group, stepped, now_ms)
+        self._protocol.timers.limit(shard, group, stepped)
         return _joined(member_id, stepped.epoch, request.protocols[0].name)
 
     def _join_downgraded(
@@ -107,7 +107,7 @@ class ClassicMembers:
         self._protocol.close(group)
         return _joined(new.member_id, classic.generation, classic.protocol_name)
 
-    def sync(self, shard: Shard, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> SyncGroupResponse:
+    def sync(self, shard: Shard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
         """Tell a member what it has been assigned.
 
         Raises:
@@ -127,26 +127,20 @@ class ClassicMembers:
                 f"member {member.member_id} was told of protocol {protocol.name} of type {CONSUMER_PROTOCOL_TYPE}",
             )
         if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._protocol.timers.limit(shard, group, member, now_ms)
+            self._protocol.timers.limit(shard, group, member)
             raise KafkaError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"A new rebalance is triggered in group {group.group_id} and member {member.member_id} should rejoin.",
             )
         assignment = self._migration.assignment(protocol.metadata, member.assigned)
         self._protocol.timers.unlimit(group, member.member_id)
-        self._protocol.timers.keep_alive(shard, group, member, now_ms)
+        self._protocol.timers.keep_alive(shard, group, member)
         return SyncGroupResponse(
             protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=assignment
         )
 
     def heartbeat(
-        self,
-        shard: Shard,
-        group: ConsumerGroup,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        now_ms: int,
+        self, shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Keep a member alive; REBALANCE_IN_PROGRESS tells it to join again, within its rebalance time-out.
 
@@ -154,14 +148,14 @@ class ClassicMembers:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
         """
         member, _ = _classic_member(group, member_id, instance_id, generation=generation)
-        self._protocol.timers.keep_alive(shard, group, member, now_ms)
+        self._protocol.timers.keep_alive(shard, group, member)
         if (
             member.epoch < group.assignment_epoch
             or _must_assign(group)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
         ):
-            self._protocol.timers.limit(shard, group, member, now_ms)
+            self._protocol.timers.limit(shard, group, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 

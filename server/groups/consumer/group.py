@@ -43,9 +43,11 @@ class ConsumerGroup:
         regex_subscribers: Every regular expression in use -> how many members use it.
         owners: (topic id, partition) -> member id, for all that is assigned or being revoked.
         has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
-        refresh_ms: From then on the next heartbeat looks at the topics again. Not in the log.
         sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too
             long. Set by `timers`, not in the log.
+        refresh_at_ms: From then on the next heartbeat looks at the topics again.
+        assigned_at_ms, resolved_at_ms: When the target assignment was made and the expressions were resolved; None:
+            never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and not in the log, which has the wall time.
     """
 
     type_name: ClassVar[str] = "consumer"
@@ -64,9 +66,11 @@ class ConsumerGroup:
         self.regex_subscribers: dict[str, int] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
         self.has_old_metadata = False
-        self.refresh_ms = 0
         self.sessions: dict[str, Deadline] = {}
         self.waits: dict[str, Deadline] = {}
+        self.refresh_at_ms: int | None = None
+        self.assigned_at_ms: int | None = None
+        self.resolved_at_ms: int | None = None
         self._subscribed_topics: frozenset[str] | None = None
 
     # Group, as all kinds have it

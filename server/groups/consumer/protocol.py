@@ -55,6 +55,7 @@ class ConsumerProtocol:
         new_id: Callable[[], str],
     ) -> None:
         self.timers = MemberTimers(settings, deadlines, self.remove)
+        self._elapsed_ms = deadlines.elapsed_ms
         self._settings = settings
         self._store = store
         self._topics = topics
@@ -70,10 +71,20 @@ class ConsumerProtocol:
         self._topics_version = max(self._topics_version, now_ms)
 
     def loaded(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
-        """Take up a group as it was written down: its members have a full session time to show up."""
+        """Take up a group as it was written down: its members have a full session time to show up.
+
+        How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
+        """
+        elapsed_ms = self._elapsed_ms()
+        if group.assignment_ms:
+            group.assigned_at_ms = elapsed_ms - max(0, now_ms - group.assignment_ms)
+        for regex in group.regexes.values():
+            group.resolved_at_ms = elapsed_ms - max(0, now_ms - regex.resolved_ms)
+            # Versions were given by the wall clock, which may have been set back too.
+            self._topics_version = max(self._topics_version, regex.version + 1)
         for member in group.members.values():
-            self.timers.keep_alive(shard, group, member, now_ms)
-            self.timers.await_revocation(shard, group, member, now_ms)
+            self.timers.keep_alive(shard, group, member)
+            self.timers.await_revocation(shard, group, member)
 
     def close(self, group: ConsumerGroup) -> None:
         """The group is gone or not ours any more."""
@@ -88,7 +99,7 @@ class ConsumerProtocol:
         for shard in shards:
             for group in shard.groups.values():
                 if isinstance(group, ConsumerGroup) and any(map(group.subscribes_to, names)):
-                    group.refresh_ms = 0
+                    group.refresh_at_ms = None
 
     # Heartbeats
 
@@ -131,17 +142,20 @@ class ConsumerProtocol:
         Raises:
             KafkaError: As `Transition.run`, or what writing it down failed with. Nothing has changed then.
         """
-        transition.run(Surroundings(self._settings, self._topics, self._topics_version, now_ms), claim)
+        elapsed_ms = self._elapsed_ms()
+        transition.run(Surroundings(self._settings, self._topics, self._topics_version, now_ms, elapsed_ms), claim)
         group_id, member = transition.group.group_id, transition.member
         self.write(shard, group_id, transition.changes, now_ms)
         group = consumer_group(group_id, shard.groups.get(group_id))
         if transition.has_seen_topics:
-            group.refresh_ms = now_ms + _REFRESH_AFTER_MS
+            group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
+        if transition.has_assigned:
+            group.assigned_at_ms = elapsed_ms
         if transition.replaced is not None:
             self.timers.stop(group, transition.replaced.member_id)
-        self.timers.keep_alive(shard, group, member, now_ms)
+        self.timers.keep_alive(shard, group, member)
         if transition.has_stepped or transition.old.classic is not None:
-            self.timers.await_revocation(shard, group, member, now_ms)
+            self.timers.await_revocation(shard, group, member)
         if transition.must_resolve:
             self._resolve_regexes(shard, group, now_ms)
         return member
@@ -186,6 +200,7 @@ class ConsumerProtocol:
             changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         try:
             self.write(shard, group.group_id, changes, now_ms)
+            group.resolved_at_ms = self._elapsed_ms()
         except KafkaError as error:
             # The next heartbeat finds them unresolved, or old.
             log.warning("group %s: regular expressions cannot be resolved: %s", group.group_id, error)

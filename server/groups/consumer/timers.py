@@ -33,7 +33,7 @@ class MemberTimers:
         self._deadlines = deadlines
         self._remove = remove
 
-    def keep_alive(self, shard: Shard, group: ConsumerGroup, member: Member, now_ms: int) -> None:
+    def keep_alive(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
         """The member showed a sign of life: its session starts anew."""
         session = group.sessions.get(member.member_id)
         if session is None:
@@ -41,20 +41,20 @@ class MemberTimers:
             group.sessions[member.member_id] = session
         classic = member.classic
         timeout_ms = self._settings.group_consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
-        self._deadlines.set(session, now_ms + timeout_ms)
+        self._deadlines.start(session, timeout_ms)
 
-    def await_revocation(self, shard: Shard, group: ConsumerGroup, member: Member, now_ms: int) -> None:
+    def await_revocation(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
         """Give a member its time to give up partitions, if it has to; the time begins anew with each of its steps."""
         self.unlimit(group, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-            self.limit(shard, group, member, now_ms)
+            self.limit(shard, group, member)
 
-    def limit(self, shard: Shard, group: ConsumerGroup, member: Member, now_ms: int) -> None:
+    def limit(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:
         """Give the member its rebalance time-out to do what it was told; a time that runs already stays."""
         if member.member_id not in group.waits:
             wait = Deadline(partial(self._wait_is_over, shard, group, member.member_id, member.epoch))
             group.waits[member.member_id] = wait
-            self._deadlines.set(wait, now_ms + member.rebalance_timeout_ms)
+            self._deadlines.start(wait, member.rebalance_timeout_ms)
 
     def unlimit(self, group: ConsumerGroup, member_id: str) -> None:
         """The member did what it was told."""
@@ -88,4 +88,4 @@ class MemberTimers:
             self._remove(shard, group, [group.members[member_id]], now_ms)
         except KafkaError as error:
             log.warning("group %s: member %s stays for now: %s", group.group_id, member_id, error)
-            self._deadlines.set(deadline, now_ms + _RETRY_MS)
+            self._deadlines.start(deadline, _RETRY_MS)

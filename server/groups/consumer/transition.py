@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from math import inf
 from typing import NamedTuple
 
 from ..settings import GroupSettings
@@ -26,12 +27,14 @@ log = logging.getLogger("ottla.groups")
 
 
 class Surroundings(NamedTuple):
-    """`topics_version` grows with every new topic: what regular expressions match may have changed."""
+    """`topics_version` grows with every new topic: what regular expressions match may have changed. `now_ms` is written,
+    intervals go by `elapsed_ms`."""
 
     settings: GroupSettings
     topics: TopicView
     topics_version: int
     now_ms: int
+    elapsed_ms: int
 
 
 class Transition:
@@ -46,6 +49,7 @@ class Transition:
         changes: What is to be written; complete after `run`.
         member: The member after its step.
         has_stepped: Its assignment, state or epoch changed.
+        has_assigned: There is another target assignment.
         has_seen_topics: The group need not look at its topics again unless they change.
         must_resolve: The group's regular expressions are to be matched again, once this is written.
     """
@@ -58,6 +62,7 @@ class Transition:
         self.member = new
         self.replaced = replaced
         self.changes = changes
+        self.has_assigned = False
         self.has_seen_topics = False
         self.has_stepped = False
         self.must_resolve = False
@@ -121,20 +126,21 @@ class Transition:
         if not in_use or not self.group.regexes:
             return bool(in_use)
         last = next(iter(self.group.regexes.values()))
-        settings, now_ms = self._around.settings, self._around.now_ms
-        if now_ms <= last.resolved_ms + REFRESH_AT_MOST_EVERY_MS:
+        since_ms = _since(self.group.resolved_at_ms, self._around.elapsed_ms)
+        if since_ms <= REFRESH_AT_MOST_EVERY_MS:
             return False
         return (
             is_unknown
             or len(in_use) != len(self.group.regexes)
             or last.version < self._around.topics_version
-            or now_ms > last.resolved_ms + settings.group_consumer_regex_refresh_interval_ms
+            or since_ms > self._around.settings.group_consumer_regex_refresh_interval_ms
         )
 
     def _take_topics(self) -> None:
         """Bring the group to its next epoch if subscriptions or topics have changed."""
         group = self.group
-        if not self._must_bump and self._around.now_ms < group.refresh_ms:
+        is_refreshed = group.refresh_at_ms is not None and self._around.elapsed_ms < group.refresh_at_ms
+        if is_refreshed and not self._must_bump:
             return
         self.has_seen_topics = True
         regexes = (one for pattern, one in group.regexes.items() if pattern != self._dropped_regex)
@@ -149,18 +155,18 @@ class Transition:
     def _take_target(self) -> tuple[int, Mapping[bytes, frozenset[int]]]:
         """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, and
         the last one is old enough."""
-        group, new, now_ms = self.group, self.member, self._around.now_ms
-        settings = self._around.settings
+        group, new, settings = self.group, self.member, self._around.settings
         holder = self.replaced or group.static_member(new.instance_id) or new
         held = group.targets.get(holder.member_id, {})
-        due_ms = group.assignment_ms + settings.group_consumer_assignment_interval_ms
-        if group.assignment_epoch >= self._epoch or (group.assignment_ms and now_ms < due_ms):
+        since_ms = _since(group.assigned_at_ms, self._around.elapsed_ms)
+        if group.assignment_epoch >= self._epoch or since_ms < settings.group_consumer_assignment_interval_ms:
             return group.assignment_epoch, held
         members = self._members()
         name = targets.preferred_assignor(members.values(), settings.group_consumer_assignors[0])
         before = {**group.targets, new.member_id: held}
         assigned = targets.new_targets(group, members, before, ASSIGNORS[name], self._around.topics)
-        self.changes += targets.changes(group, assigned, self._epoch, now_ms)
+        self.changes += targets.changes(group, assigned, self._epoch, self._around.now_ms)
+        self.has_assigned = True
         return self._epoch, assigned[new.member_id]
 
     def _members(self) -> Mapping[str, Member]:
@@ -168,3 +174,7 @@ class Transition:
         gone = self.replaced.member_id if self.replaced is not None else None
         stay = {member_id: member for member_id, member in self.group.members.items() if member_id != gone}
         return {**stay, self.member.member_id: self.member}
+
+
+def _since(at_ms: int | None, elapsed_ms: int) -> float:
+    return inf if at_ms is None else elapsed_ms - at_ms
