@@ -145,7 +145,7 @@ def append_more(log: Log) -> None:
 
 
 def delete_old_segments(log: Log) -> None:
-    log.delete_old_segments(1 << 50)
+    log.delete_old_segments(1 << 50, 0)
 
 
 LATER: dict[str, Callable[[Log], None]] = {
@@ -155,7 +155,7 @@ LATER: dict[str, Callable[[Log], None]] = {
     "append": append_more,
     "close": lambda log: log.close(0),
     "retention": delete_old_segments,
-    "truncation": lambda log: log.truncate_to(1, 0),
+    "truncation": lambda log: log.truncate_to(1, 0, 0),
 }
 
 
@@ -189,8 +189,8 @@ def test_after_a_failed_sync_nothing_brings_the_recovery_point_further(
 def test_after_a_failed_sync_no_stop_is_clean_and_no_checkpoint_moves() -> None:
     files = CrashFiles()
     manager = LogManager(files, ["/data"])
-    manager.load(0, cluster_id=CLUSTER_ID, config_for=lambda _: make_log().config)
-    log = manager.create(TP, topic_id=bytes(16), config=make_log().config, now_ms=0)
+    manager.load(0, 0, cluster_id=CLUSTER_ID, config_for=lambda _: make_log().config)
+    log = manager.create(TP, topic_id=bytes(16), config=make_log().config, now_ms=0, elapsed_ms=0)
     cleaner = CleanerManager(files, manager.logs, lambda _: None)
     append(log, ("a", "1"), roll=True)
     append(log, ("b", "1"))
