@@ -3,9 +3,8 @@
 Behaviour
 - Topics by name, by id (from version 12), or all (null; in version 0 an empty list). One that is asked for twice
   is answered once.
-- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is
-  created before the answer, so the client's first try already finds its leader. Apache Kafka answers
-  UNKNOWN_TOPIC_OR_PARTITION first and lets the client ask again.
+- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, and the
+  answer is UNKNOWN_TOPIC_OR_PARTITION as Apache Kafka's: the client asks again and finds it.
 - A partition that no live node leads is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch. Version 0
   names live replicas only, and REPLICA_NOT_AVAILABLE where that are not all.
 - Addresses are those of the listener that the request came in by.
@@ -71,7 +70,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
 async def _wanted(
     ctx: Context, wanted: MetadataRequestTopic, version: int, may_create: bool, operations: int
 ) -> MetadataResponseTopic:
-    """One named topic, created if missing and allowed."""
+    """One topic, by name or id; a missing name is created if that is allowed."""
     broker = ctx.broker
     if wanted.name is None or (version >= 10 and wanted.topic_id != ZERO_UUID):
         topic = broker.topics.by_id(wanted.topic_id)
@@ -82,17 +81,22 @@ async def _wanted(
         )
     topic = broker.topics.get(wanted.name)
     if topic is None:
-        internal = wanted.name in INTERNAL_TOPICS
-        try:
-            broker.admin.check_name(wanted.name)
-            if not (may_create or version < 4) or not (internal or broker.config.auto_create_topics_enable):
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {wanted.name}")
-            topic = await (
-                broker.ensure_internal_topic(wanted.name) if internal else broker.admin.auto_create(wanted.name)
-            )
-        except KafkaError as error:
-            return _missing(wanted.name, ZERO_UUID, error.code, operations)
+        code = await _create(ctx, wanted.name, may_create or version < 4)
+        return _missing(wanted.name, ZERO_UUID, code, operations)
     return _topic(topic, broker.live_node_ids(), version, operations)
+
+
+async def _create(ctx: Context, name: str, may_create: bool) -> ErrorCode:
+    """Create a missing topic if that is allowed; what to answer in either case."""
+    broker = ctx.broker
+    try:
+        broker.admin.check_name(name)
+        if may_create and broker.config.auto_create_topics_enable:
+            create = broker.ensure_internal_topic if name in INTERNAL_TOPICS else broker.admin.auto_create
+            await create(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int) -> MetadataResponseTopic:

@@ -106,7 +106,8 @@ def test_the_brokers_own_topics_take_as_many_replicas_as_there_are_nodes(
 ) -> None:
     overrides = {"min.insync.replicas": "4"}
     with ottla.Broker(str(tmp_path), nodes=count, overrides=overrides) as broker, RawClient(*address(broker)) as client:
-        (topic,) = metadata(client, "__consumer_offsets", create=True).topics
+        metadata(client, "__consumer_offsets", create=True)
+        (topic,) = metadata(client, "__consumer_offsets").topics
         assert {len(row.replica_nodes) for row in topic.partitions} == {replicas}
         partition = broker.inner.topics.partition("__consumer_offsets", 0)
         assert broker.inner.min_insync_replicas(partition) == replicas
