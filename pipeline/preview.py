@@ -45,6 +45,9 @@ class _SizeOnly:
     def read_into(self, position: int, buffer: memoryview) -> int:
         raise NotImplementedError
 
+    def mtime_ms(self) -> int:
+        raise NotImplementedError
+
     def fileno(self) -> int:
         raise NotImplementedError
 

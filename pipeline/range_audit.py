@@ -184,7 +184,8 @@ class _Audit:
         self._differ(after, own_rows[chosen], "horizon", old["base_timestamp"][chosen], horizons[chosen], rule)
         if self._promises.is_exact:
             chosen = np.flatnonzero(stamped & ~had)
-            expected = np.full(len(chosen), self._promises.now_ms + self._promises.delete_retention_ms)
+            horizon_ms = min(self._promises.now_ms + self._promises.delete_retention_ms, 2**63 - 1)
+            expected = np.full(len(chosen), horizon_ms)
             rule = "a new delete horizon is the pass's time and delete.retention.ms"
             self._differ(after, own_rows[chosen], "horizon", expected, horizons[chosen], rule)
         same_times = is_empty | (new["record_count"] == old["record_count"])

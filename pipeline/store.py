@@ -30,10 +30,10 @@ from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
 from ..storage.cluster_metadata import read_cluster_metadata
 from ..storage.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..storage.files import Files
+from ..storage.health import Health
 from ..storage.index import CorruptIndexError
 from ..storage.leader_epochs import LeaderEpochs
 from ..storage.log import Log
-from ..storage.log_reader import Health
 from ..storage.paths import TopicPartition
 from ..storage.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
 from ..storage.replay import load_producers

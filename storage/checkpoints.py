@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from . import paths
-from .files import Files
+from .files import Files, SyncError
 from .paths import TopicPartition
 
 CHECKPOINT_BYTES_MAX = 256 << 20
@@ -47,13 +47,17 @@ def write_atomically(files: Files, path: str, content: str | bytes) -> None:
     Writes `<path>.tmp`, syncs it, renames it over `path`, syncs the directory. Costs two disk syncs.
 
     Raises:
-        OSError: The disk refused; `path` holds its old content, or the new one if only the last sync failed.
+        OSError: The disk refused; `path` holds its old content, or the new one if only the last sync failed (SyncError).
+            It may be tried again.
     """
     temporary = path + paths.TEMPORARY
     file = files.open(temporary, create=True, truncate=True)
     try:
         file.append(content.encode() if isinstance(content, str) else content)
         file.sync()
+    except SyncError as error:
+        # Nothing relies on these bytes, and the next try writes them all again: it is what its number says.
+        raise OSError(error.errno, error.strerror, temporary) from error
     finally:
         file.close()
     files.rename(temporary, path)

@@ -13,7 +13,8 @@ Rules, in order (source: Apache Kafka 4.3.1's cleaner; KIP-98, KIP-534, KAFKA-17
 - data of an aborted transaction and markers past their delete horizon go without a look at their records;
 - a record without a key, or with a newer one of its key, goes;
 - a tombstone goes once the clock has reached the delete horizon of its batch;
-- a batch that keeps a tombstone, or a marker whose data is gone, gets a delete horizon: now + delete.retention.ms;
+- a batch that keeps a tombstone, or a marker whose data is gone, gets a delete horizon: now + delete.retention.ms, at most
+  the last moment that 64 bits can tell;
 - a batch left without records goes, unless it is the last one of its producer (whose sequence numbers only it
   remembers) or of the cleaned range (or the log could end earlier after a restart): then its header stays, empty.
 
@@ -36,6 +37,7 @@ from .batch_chunks import unreadable
 from .clean_output import CleanOutput
 from .dead_bits import DeadBits
 from .kernel import RecordFilter, Stop
+from .options import MAX_LONG
 from .producer_state import LastRecord
 from .segment import LogSegment
 from .transaction_state import TransactionState
@@ -101,7 +103,7 @@ class BatchFilter:
             bits.slots,
             bits.secret,
             now_ms,
-            now_ms + delete_retention_ms,
+            min(now_ms + delete_retention_ms, MAX_LONG),  # "for ever", where the sum is more than a header can say
             array("q", sorted(pinned | {upper_offset - 1})),
             (*output.arrays, self._producers),
         )

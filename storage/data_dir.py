@@ -20,8 +20,8 @@ from .checkpoints import (
     write_meta_properties,
 )
 from .files import DirectoryLockedError, Files, Lock
+from .health import Health
 from .log import Log
-from .log_reader import Health
 from .paths import TopicPartition
 
 

@@ -71,6 +71,9 @@ class File(Protocol):
     def size(self) -> int:
         """Bytes in the file: those found when it was opened and those appended since."""
 
+    def mtime_ms(self) -> int:
+        """Last modification, Unix milliseconds, whatever the file's name is by now."""
+
     def close(self) -> None:
         """Give the descriptor back. Later use is an OSError; closing again is fine."""
 
@@ -204,10 +207,16 @@ class OsFile:
                 while written < len(data):
                     written += os.pwrite(self._descriptor, view[written:], size + written)
         except OSError:
-            # The size we keep decides where the next append goes, so a failing cut does no harm either.
-            os.ftruncate(self._descriptor, size)
+            self._take_back(size)
             raise
         self._size = size + written
+
+    def _take_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            # The next append would go to the right place, but a start would find more than there is.
+            raise OSError(errno.EIO, f"a part of a refused write stays in the file: {error.strerror}") from error
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         size_bytes = min(size_bytes, self._size - position)
@@ -253,6 +262,9 @@ class OsFile:
 
     def size(self) -> int:
         return self._size
+
+    def mtime_ms(self) -> int:
+        return os.fstat(self.fileno()).st_mtime_ns // 1_000_000
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -28,6 +28,10 @@ ENTRIES_PER_SECTOR = 32
 # Two flushes of one index must not both append what is missing. The writes are short; the syncs are outside.
 _write_lock = threading.Lock()
 
+# The cleaner's thread loads the indexes of the segments that it is about to rename. Who is loading one of them meanwhile
+# must have opened its file by then, or would take a file that has another name now for an empty one.
+_load_lock = threading.Lock()
+
 
 class CorruptIndexError(Exception):
     """An index file contradicts itself. Rebuild it from the log."""
@@ -129,6 +133,11 @@ class IndexFile(ABC):
         file.close()
 
     def _load(self) -> None:
+        with _load_lock:
+            if not self._loaded:
+                self._load_file()
+
+    def _load_file(self) -> None:
         data, is_current = b"", False
         if self._files.exists(self.path):
             file = self._files.open(self.path)
@@ -178,7 +187,9 @@ class SparseIndex(IndexFile):
         """`max_bytes` is `segment.index.bytes`."""
         super().__init__(files, path, base_offset)
         self.max_bytes = max_bytes
-        self._max_count = max_bytes // self.ENTRY_BYTES
+        # One entry at least, in which the time index of a segment ends. Apache Kafka accepts a `segment.index.bytes` below
+        # the size of an entry, too, and then cannot make the index (IllegalArgumentException).
+        self._max_count = max(1, max_bytes // self.ENTRY_BYTES)
         self._clear()
 
     def truncate_to(self, offset: int) -> None:

@@ -30,7 +30,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log, in memory and in their file; every change is on disk on return.
+    """The epochs of one log, in memory and in their file; every change is on disk on return, or OSError and not made.
 
     A change costs two disk syncs, but comes only with a new epoch, a truncation or a new log start. A call that
     changes nothing costs a comparison.
@@ -49,7 +49,9 @@ class LeaderEpochs:
             entry = EpochEntry(*(number(path, line, field) for field in fields))
             if not (0 <= entry.epoch <= EPOCH_MAX and entry.start_offset >= 0):
                 raise CorruptCheckpointError(path, line, f"out of range: {entry.epoch} {entry.start_offset}")
-            self._insert(entry)  # Kafka, too, takes lines out of order and lets the later one win
+            self._entries = _with(
+                self._entries, entry
+            )  # Kafka, too, takes lines out of order and lets the later one win
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -67,15 +69,15 @@ class LeaderEpochs:
         Entries that contradict it (an epoch or a start offset as high) are dropped. The epoch that is the latest
         already, starting no later than here, changes nothing.
         """
-        if self._insert(EpochEntry(epoch, start_offset)):
-            self._write()
+        entries = self._entries
+        if not (entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset):
+            self._replace(_with(entries, EpochEntry(epoch, start_offset)))
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that start at or above `end_offset`, the new log end offset."""
         count = bisect_left(self._entries, end_offset, key=_start_offset)
         if count < len(self._entries):
-            del self._entries[count:]
-            self._write()
+            self._replace(self._entries[:count])
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that end at or below `start_offset`, the new log start offset.
@@ -85,14 +87,12 @@ class LeaderEpochs:
         slot = bisect_right(self._entries, start_offset, key=_start_offset) - 1
         if slot < 0 or (slot == 0 and self._entries[0].start_offset == start_offset):
             return
-        self._entries[: slot + 1] = [EpochEntry(self._entries[slot].epoch, start_offset)]
-        self._write()
+        self._replace([EpochEntry(self._entries[slot].epoch, start_offset), *self._entries[slot + 1 :]])
 
     def clear(self) -> None:
         """Forget everything."""
         if self._entries:
-            self._entries.clear()
-            self._write()
+            self._replace([])
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that the record at `offset` was written under; None below the first entry."""
@@ -116,17 +116,20 @@ class LeaderEpochs:
         floor_epoch = self._entries[higher - 1].epoch if higher else epoch
         return floor_epoch, self._entries[higher].start_offset
 
-    def _insert(self, entry: EpochEntry) -> bool:
-        entries = self._entries
-        if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
-            return False
-        while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
-            entries.pop()
-        entries.append(entry)
-        return True
+    def _replace(self, entries: list[EpochEntry]) -> None:
+        # Written first: what memory alone knew would never be written, as nothing would change any more.
+        write_entries(self._files, self.path, (f"{epoch} {start}" for epoch, start in entries))
+        self._entries = entries
 
-    def _write(self) -> None:
-        write_entries(self._files, self.path, (f"{epoch} {start}" for epoch, start in self._entries))
+
+def _with(entries: list[EpochEntry], entry: EpochEntry) -> list[EpochEntry]:
+    """The entries with a newer one, without those that contradict it."""
+    if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
+        return entries
+    kept = list(entries)
+    while kept and (kept[-1].epoch >= entry.epoch or kept[-1].start_offset >= entry.start_offset):
+        kept.pop()
+    return [*kept, entry]
 
 
 def _start_offset(entry: EpochEntry) -> int:

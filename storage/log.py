@@ -26,9 +26,10 @@ from . import paths, producer_snapshots
 from .config import LogConfig
 from .files import Files
 from .flush import Flush
+from .health import Health
 from .index import RELATIVE_OFFSET_MAX
 from .leader_epochs import LeaderEpochs
-from .log_reader import FoundOffset, Health, LogReader
+from .log_reader import FoundOffset, LogReader
 from .paths import TopicPartition
 from .producers import ProducerStates
 from .replay import load_producers, update_producers
@@ -92,6 +93,9 @@ class Log(LogReader):
         self.pending_deletions: list[tuple[int, list[str]]] = []
         """(due at, paths) of files renamed to `.deleted`; in elapsed time."""
         self._rng = rng
+        self._must_roll = False
+        """Whether a roll was refused half-way. A file that begins at the LEO may be there, so nothing may be appended to the
+        segment before it until the roll is done."""
 
     @property
     def unflushed_records(self) -> int:
@@ -154,8 +158,7 @@ class Log(LogReader):
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (as InvalidRecordError with the records' errors),
                 INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE (more than
                 `segment.bytes`); OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH and the like. Nothing was
-                written. KAFKA_STORAGE_ERROR: the disk refused, now or earlier; the log is offline and as it was
-                before the call.
+                written. KAFKA_STORAGE_ERROR: the disk refused; the log is as it was before the call.
             HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
 
         Readable on return, durable after the next `flush`.
@@ -186,7 +189,7 @@ class Log(LogReader):
         try:
             self.leader_epochs.assign(leader_epoch, base_offset)
             segment = self._active
-            if segment.size_bytes and self._is_full_for(segment, batch, now_ms):
+            if self._must_roll or (segment.size_bytes and self._is_full_for(segment, batch, now_ms)):
                 segment = self._roll(now_ms)
             segment.append(
                 valid.records,
@@ -227,7 +230,8 @@ class Log(LogReader):
         next `flush` a crash is repaired from the recovery point.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
+            KafkaError: KAFKA_STORAGE_ERROR. Nothing is appended any more until a roll, which the next append tries,
+                comes to its end.
         """
         with self._working():
             return self._roll(now_ms)
@@ -236,6 +240,7 @@ class Log(LogReader):
         sealed = self._active
         if sealed.size_bytes == 0 and sealed.base_offset == self.log_end_offset:
             return sealed
+        self._must_roll = True
         sealed.on_roll()
         if self.recovery_point == self.log_end_offset:
             # A flush has vouched for the records of this segment while it was active. Recovery will pass it over once
@@ -246,6 +251,7 @@ class Log(LogReader):
         producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
         self.segments.add(segment)
         self._active = segment
+        self._must_roll = False
         return segment
 
     def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
@@ -301,7 +307,7 @@ class Log(LogReader):
         """Make every append so far durable, waiting for the disk.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is offline, the recovery point where it was.
+            KafkaError: KAFKA_STORAGE_ERROR; the recovery point is where it was, and if a sync failed the log offline.
         """
         self._run_flush(self.begin_flush(), elapsed_ms)
 
@@ -332,8 +338,8 @@ class Log(LogReader):
                     f"Cannot start {self.topic_partition} at {offset}, above its high watermark {self.high_watermark}",
                 )
             if offset > self.log_start_offset:
-                self.log_start_offset = offset
                 self.leader_epochs.truncate_from_start(offset)
+                self.log_start_offset = offset
 
     def delete_old_segments(self, now_ms: int, elapsed_ms: int) -> int:
         """Drop what retention lets go; returns the number of segments. See `retention.deletable_segments`.
@@ -342,7 +348,7 @@ class Log(LogReader):
         segment that stays. The caller sees to it that the cleaner does not hold this log.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
+            KafkaError: KAFKA_STORAGE_ERROR; the next call goes on where this one ended.
         """
         with self._working():
             deletable = deletable_segments(self, now_ms)
@@ -370,7 +376,7 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
-        with self._working():
+        with self._working(), self._whole("a truncation"):
             if offset >= self.log_end_offset:
                 return
             if offset <= self.segments.first.base_offset:
@@ -405,7 +411,7 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
-        with self._working():
+        with self._working(), self._whole("a truncation"):
             self._delete_segments(list(self.segments)[::-1], elapsed_ms)
             self.files.sync_dir(self.directory)
             self._active = self._new_segment(offset, now_ms)
@@ -421,14 +427,20 @@ class Log(LogReader):
 
         Where it matters each is gone from the disk before the next, so that a power loss brings back only the last
         ones: a key's older value must not outlive the newer one, nor aborted records the index that tells of them.
+
+        An OSError leaves in the list what was not renamed, or not all of it; the same call goes on there.
         """
-        self.segments.remove(segments)
         one_by_one = (self.config.is_compact and len(segments) > 1) or any(
             segment.txn_index.entry_count for segment in segments
         )
-        for segment in segments:
-            segment.rename_deleted(log_first=one_by_one)
-        self._delete_later([path for segment in segments for path in segment.file_paths()], elapsed_ms)
+        renamed: list[LogSegment] = []
+        try:
+            for segment in segments:
+                segment.rename_deleted(log_first=one_by_one)
+                renamed.append(segment)
+        finally:
+            self.segments.remove(renamed)
+            self._delete_later([path for segment in renamed for path in segment.file_paths()], elapsed_ms)
 
     def _delete_later(self, paths_deleted: list[str], elapsed_ms: int) -> None:
         if paths_deleted:
@@ -490,6 +502,8 @@ class Log(LogReader):
             KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
         """
         with self._working():
+            if self._must_roll:
+                self._roll(now_ms)
             self._active.on_roll()
             for segment in self.segments.between(self.recovery_point, self.log_end_offset + 1):
                 segment.flush()

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ..protocol.errors import ErrorCode, KafkaError
 from .config import LogConfig
 from .files import Files, FileSlice
+from .health import Health
 from .index import AbortedTxn
 from .leader_epochs import LeaderEpochs
 from .paths import TopicPartition
@@ -35,17 +36,6 @@ class FoundOffset(NamedTuple):
     timestamp: int
     offset: int
     leader_epoch: int
-
-
-class Health:
-    """Whether logs can be used. One object for all logs of a data directory: the disk that fails one fails them all."""
-
-    __slots__ = ("code", "failure")
-
-    def __init__(self, failure: str | None = None, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        self.failure = failure
-        """What is wrong; None while all is well. Set once, until the next start."""
-        self.code = code
 
 
 class LogReader:
@@ -110,18 +100,31 @@ class LogReader:
         return self._health.failure
 
     def fail(self, error: OSError) -> KafkaError:
-        """Take the log, and all others of its data directory, offline; returns the error to raise."""
-        if self._health.failure is None:
-            self._health.failure = str(error)
-        return self._offline()
+        """The system refused something: the error to raise.
+
+        If the disk has failed (see `health`), the log and all others of its data directory are offline now. Otherwise this
+        call alone is refused.
+        """
+        self._health.note(error)
+        if self._health.failure is not None:
+            return self._offline()
+        return KafkaError(self._health.code, f"{self.topic_partition}: {error}")
 
     def retire(self, code: ErrorCode, reason: str) -> None:
         """Answer every later call with `code`; the other logs of the directory work on. For a deleted partition."""
         self._health = Health(reason, code)
 
+    def give_up(self, reason: str) -> None:
+        """Take this log alone offline until the next start, which finds out what its files are. Any thread.
+
+        For a change of them that can be neither finished nor undone.
+        """
+        if self._health.failure is None:
+            self.retire(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """For the body of every call that touches the disk: not at all while offline; an OSError takes the log offline."""
+        """For the body of every call that touches the disk: not at all while offline; an OSError becomes what `fail` says."""
         self._check_online()
         try:
             yield
@@ -131,6 +134,17 @@ class LogReader:
     def _check_online(self) -> None:
         if self._health.failure is not None:
             raise self._offline()
+
+    @contextmanager
+    def _whole(self, what: str) -> Iterator[None]:
+        """For a change of the files that can only go on once it has begun: if it fails, the log is given up."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, OSError):
+                self._health.note(error)
+            self.give_up(f"{what} ended half-way: {error}")
+            raise
 
     def _offline(self) -> KafkaError:
         return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")

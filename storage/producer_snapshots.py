@@ -12,6 +12,7 @@ is written in place; what a power loss makes of it is at worst damaged, removed,
 
 import struct
 from collections.abc import Container, Iterable
+from contextlib import suppress
 
 from crc32c import crc32c
 
@@ -98,18 +99,24 @@ def take(files: Files, directory: str, producers: ProducerStates, *, sync: bool)
         sync: Wait until the file's bytes are on disk. The directory is not synced.
 
     Raises:
-        OSError: The disk refused. A part of the file may be there, which `load_newest` finds damaged.
+        OSError: The disk refused. A part of the file may be there, if not even its removal was to be had; `load_newest`
+            finds that damaged.
     """
     path = paths.snapshot_path(directory, producers.end_offset)
     if files.exists(path):
         return
-    file = files.open(path, create=True, truncate=True)
     try:
-        file.append(encode(producers))
-        if sync:
-            file.sync()
-    finally:
-        file.close()
+        file = files.open(path, create=True, truncate=True)
+        try:
+            file.append(encode(producers))
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+    except OSError:
+        with suppress(OSError):
+            files.remove(path)
+        raise
 
 
 def load_newest(

@@ -31,10 +31,10 @@ from . import paths, producer_snapshots
 from .checkpoints import CorruptCheckpointError
 from .config import LogConfig
 from .files import Files
+from .health import Health
 from .index import CorruptIndexError
 from .leader_epochs import LeaderEpochs
 from .log import Log
-from .log_reader import Health
 from .paths import TopicPartition
 from .producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
 from .replay import Replay, load_producers

@@ -126,7 +126,7 @@ class LogSegment:
         """How late the segment reaches: its largest timestamp, else the log file's modification time."""
         if (timestamp_ms := self.max_timestamp_ms) >= 0:
             return timestamp_ms
-        return self.files.mtime_ms(self._log_path)
+        return self.log_file.mtime_ms()
 
     @property
     def first_batch_timestamp_ms(self) -> int:
@@ -253,9 +253,10 @@ class LogSegment:
         """
         if old != self.suffix:
             raise ValueError(f"{self!r} does not carry the suffix {old!r}")
-        old_path, self.suffix = self._log_path, new
-        self._log_path = self._path(paths.LOG)
-        self.files.rename(old_path, self._log_path)
+        new_path = paths.log_path(self.directory, self.base_offset, new)
+        self.files.rename(self._log_path, new_path)
+        # From here on the segment goes by the new name, and a call that is repeated finds the indexes that are left.
+        self.suffix, self._log_path = new, new_path
         if log_first:
             self.files.sync_dir(self.directory)
         for kind, index in zip(paths.SEGMENT_KINDS[1:], self._indexes.all, strict=True):

@@ -287,7 +287,7 @@ class CleanedLog(ModelLog):
             return emptied(batch) if self._is_last_of_producer(batch) or batch.last + 1 == upper else None
         horizon = batch.horizon
         if horizon is None and (is_unneeded if batch.is_control else any(record.value is None for record in kept)):
-            horizon = now + self.config.delete_retention_ms
+            horizon = min(now + self.config.delete_retention_ms, 2**63 - 1)
         if len(kept) == len(batch.records) and horizon == batch.horizon:
             return batch
         return replace(

@@ -163,6 +163,10 @@ class CrashFile:
     def size(self) -> int:
         return self._size
 
+    def mtime_ms(self) -> int:
+        self._check_open()
+        return self._inode.mtime_ms
+
     def close(self) -> None:
         self._is_closed = True
 
