@@ -399,8 +399,8 @@ def test_a_topic_that_is_asked_for_twice_is_told_once(shared: RawClient) -> None
 
 @pytest.mark.parametrize("version", [4, 9, 13])
 def test_a_missing_topic_is_created_only_if_the_request_says_so(client: RawClient, version: int) -> None:
-    for create, names in [(False, set()), (True, {"t"})]:
-        (row,) = metadata(client, "t", create=create, version=version).topics
+    for may_create, names in [(False, set()), (True, {"t"})]:
+        (row,) = metadata(client, "t", create=may_create, version=version).topics
         assert (row.name, row.error_code, row.partitions) == ("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())
         assert topic_names(client) == names
     (row,) = metadata(client, "t", version=version).topics
