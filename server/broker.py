@@ -417,6 +417,7 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
         if broker.topics.get(TRANSACTIONS_TOPIC) is not None:
             # Transactions decided before the last stop are finished now.
             await nursery.start(broker._make_transactions().run)
+        nursery.start_soon(broker.producer_ids.run)
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)
         if broker.admin_http is not None:

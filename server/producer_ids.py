@@ -6,6 +6,8 @@ ids left over at a crash are lost, which costs nothing of a range of 2^63.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import trio
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -20,6 +22,18 @@ class ProducerIds:
         self._catalog = catalog
         self._block = range(0)
         self._lock = trio.Lock()
+        self._missed = trio.Event()
+
+    async def run(self) -> None:
+        """Fetch the next block whenever `take_now` has found none, until cancelled.
+
+        Without it a timer, which cannot wait, would be refused until some client happens to ask for an id.
+        """
+        while True:
+            await self._missed.wait()
+            self._missed = trio.Event()
+            with suppress(KafkaError):  # The operator was told, and who is refused again has it tried again.
+                await self.have_some()
 
     async def take(self) -> int:
         """A producer id that was never given before. KafkaError KAFKA_STORAGE_ERROR if none can be recorded."""
@@ -38,9 +52,11 @@ class ProducerIds:
         """A producer id that was never given before, of the block in hand.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, as Apache Kafka answers until it has the next block.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, as Apache Kafka answers until it has the next block, which is
+                fetched now (`run`).
         """
         if not self._block:
+            self._missed.set()
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the next block of producer ids is not there yet")
         taken, self._block = self._block[0], self._block[1:]
         return taken

@@ -197,14 +197,13 @@ def damaged(kind: str) -> bytearray:
             return build_batch([(0, 0, b"\0", b"", ())], control=True, producer_id=1, producer_epoch=0)
 
 
-@pytest.mark.parametrize("kind", ["checksum", "length", "key", "no key", "value", "marker"])
-def test_a_damaged_record_stops_its_partition_only_and_is_named(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_bytes_stop_their_partition_only_and_are_named(caplog: pytest.LogCaptureFixture) -> None:
     groups = Groups()
     names = {groups.coordinator.partition_for(name): name for name in "abcdefghijkl"}
     broken, whole = names[0], names[1]
     groups.commit({P0: 1}, group=broken)
     groups.commit({P0: 2}, group=whole)
-    groups.store.append_batch(0, damaged(kind))
+    groups.store.append_batch(0, damaged("checksum"))
 
     again = groups.restarted()
 
@@ -220,6 +219,14 @@ def test_a_damaged_record_stops_its_partition_only_and_is_named(kind: str, caplo
     assert "__consumer_offsets-0" in caplog.text
     assert "at offset 1 " in caplog.text
     assert [one.group_id for one in again.coordinator.list_groups(range(4), (), ())] == [whole]
+
+
+@pytest.mark.parametrize("kind", ["length", "key", "no key", "value", "marker"])
+def test_a_record_that_makes_no_sense_is_passed_over_and_named(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    groups = loaded(commit_batch(5), damaged(kind), commit_batch(6, partition=1))
+    assert groups.committed() == {P0: 5, P1: 6}
+    assert "__consumer_offsets-0: passed over" in caplog.text
+    assert "at offset 1:" in caplog.text
 
 
 def test_records_of_unknown_type_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:

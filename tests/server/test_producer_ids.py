@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import pytest
@@ -16,8 +17,13 @@ class Blocks:
 
     def __init__(self) -> None:
         self.taken = 0
+        self.refusals = 0
+        """How many takes the disk refuses yet."""
 
     def take_producer_ids(self) -> range:
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(28, "No space left on device")
         self.taken += 1
         return range(2 * self.taken - 2, 2 * self.taken)
 
@@ -52,3 +58,37 @@ async def test_at_once_there_are_only_ids_of_the_block_in_hand() -> None:
     assert [ids.take_now(), ids.take_now()] == [0, 1]
     with pytest.raises(KafkaError):
         ids.take_now()
+
+
+class Watched(ProducerIds):
+    """Tells of each fetch that is over."""
+
+    def __init__(self, catalog: Any) -> None:
+        super().__init__(catalog)
+        self._over, self.over = trio.open_memory_channel[None](math.inf)
+
+    async def have_some(self) -> None:
+        try:
+            await super().have_some()
+        finally:
+            self._over.send_nowait(None)
+
+
+async def test_who_cannot_wait_finds_an_id_when_he_comes_again() -> None:
+    """As timers do. A block that the disk refused is asked for again with the next miss."""
+    blocks = Blocks()
+    blocks.refusals = 1
+    ids = Watched(cast(Any, blocks))
+    taken: list[int] = []
+    misses = 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ids.run)
+        while len(taken) < 3:
+            try:
+                taken.append(ids.take_now())
+            except KafkaError as error:
+                assert error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                misses += 1
+                await ids.over.receive()
+        nursery.cancel_scope.cancel()
+    assert (taken, misses, blocks.taken) == ([0, 1, 2], 3, 2)

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.records import NO_PRODUCER_ID
 from ottla.storage.files import OsFiles
 from ottla.storage.paths import TopicPartition
@@ -424,3 +425,26 @@ async def test_plain_requests_are_as_they_were(tmp_path: Path) -> None:
 
     async with broker_with_topic(tmp_path) as served:
         assert await served.ask(conversation) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_partition_of_an_internal_topic_does_not_get_into_the_transaction(
+    tmp_path: Path, topic: str, is_first: bool
+) -> None:
+    """Its marker would lie among records that the next load must read."""
+
+    def conversation(client: RawClient) -> None:
+        producer = producer_of(client, NEW)
+        places = [(topic, 0), ("t", 0)] if is_first else [("t", 0), (topic, 0)]
+        answer = client.ask(producer.request({at: producer.records(("k", "v"), at=at) for at in places}), 12)
+        codes = {one.name: one.partition_responses[0].error_code for one in answer.responses}
+        assert codes == {topic: ErrorCode.INVALID_TOPIC_EXCEPTION, "t": ErrorCode.NONE}
+        described = client.ask(DescribeTransactionsRequest(transactional_ids=("x",))).transaction_states[0]
+        assert [one.topic for one in described.topics] == ["t"]
+        producer.end(commit=True)
+
+    async with broker_with_topic(tmp_path, transaction_state_log_num_partitions="1") as served:
+        await served.broker.groups.ensure_topic()
+        await served.ask(conversation)
+        assert all(not one.is_control for one in read_batches((await served.ask(fetch, topic, 0)).records))

@@ -179,19 +179,28 @@ def test_nothing_is_listed_while_a_partition_is_loading() -> None:
     ],
     ids=["value cut off", "no version", "key cut off", "key too long", "no key"],
 )
-def test_a_damaged_record_stops_its_partition_alone(
+def test_a_record_that_makes_no_sense_is_passed_over_and_named(
     key: bytes | None, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
+    transactions = Transactions()
+    transactions.init(ID)
+    partition = transactions.coordinator.partition_for(ID)
+    transactions.store.append_batch(partition, build_batch([(0, 0, key, value, ())]))
+    assert Transactions(after=transactions).init(ID) == Producer(1000, 1)
+    assert f"__transaction_state-{partition}: passed over the record at offset 1:" in caplog.text
+
+
+def test_damaged_bytes_stop_their_partition_alone(caplog: pytest.LogCaptureFixture) -> None:
     transactions = Transactions()
     transactions.init(ID)
     damaged = transactions.coordinator.partition_for(ID)
     other = next(name for name in map(str, range(100)) if transactions.coordinator.partition_for(name) != damaged)
     transactions.init(other)
-    transactions.store.append_batch(damaged, build_batch([(0, 0, key, value, ())]))
+    transactions.store.partitions[damaged][-1] ^= 1
     later = Transactions(after=transactions)
     assert later.coordinator.shards[damaged].state is ShardState.FAILED
     assert f"__transaction_state-{damaged} cannot be loaded" in caplog.text
-    assert "the record at offset 1 cannot be read" in caplog.text
+    assert "the batch at offset 0 fails its checksum" in caplog.text
     assert code_of(lambda: later.init(ID)) is ErrorCode.NOT_COORDINATOR
     assert later.init(other) == Producer(1001, 1)
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import trio
 
 from ottla.protocol.errors import ErrorCode
+from ottla.server.coordination.log_store import LogStore
 from ottla.server.coordination.store import Producer
-from ottla.server.transactions.metadata import TransactionState
+from ottla.server.internal_topics import TRANSACTIONS_TOPIC
+from ottla.server.transactions.metadata import MAX_EPOCH, TransactionMetadata, TransactionState
+from ottla.server.transactions.records import transaction_key, transaction_value
 from ottla.server.transactions.settings import TransactionSettings
+from ottla.storage.files import OsFiles
+from ottla.storage.paths import TopicPartition
+from support.conversation import create_topic
+from support.served import serving
 from support.transactions import A0, A1, SWEEP_MS, Marker, Transactions, code_of
 
 ID = "x"
@@ -150,3 +160,45 @@ def test_many_ids_are_forgotten_in_batches_and_what_the_log_refuses_is_kept() ->
     assert not any(map(transactions.knows, names))
     sizes = [len(batch.view) for partition in range(4) for batch in transactions.store.batches(partition)]
     assert 10_000 < max(sizes) < 20_000
+
+
+async def test_a_transaction_at_its_last_epoch_is_aborted_after_a_restart(tmp_path: Path) -> None:
+    """Its abort needs a new producer id, and no client has asked for one since the start."""
+    async with serving(tmp_path, OsFiles()) as served:
+        broker = served.broker
+        await served.ask(create_topic, "t")
+        await broker.transactions.ensure_topic()
+        now_ms = broker.clock.now_ms()
+        open_one = TransactionMetadata(
+            transactional_id=ID,
+            producer_id=7,
+            producer_epoch=MAX_EPOCH - 1,
+            timeout_ms=1_000,
+            state=TransactionState.ONGOING,
+            partitions=frozenset({TopicPartition("t", 0)}),
+            start_ms=now_ms,
+            updated_ms=now_ms,
+        )
+        store = LogStore(broker, TRANSACTIONS_TOPIC, base_sequence=-1)
+        partition = broker.transactions.coordinator.partition_for(ID)
+        store.append(partition, [(transaction_key(ID), transaction_value(open_one, 2))], now_ms)
+    async with serving(tmp_path, OsFiles()) as served:
+        broker = served.broker
+        fetched = trio.Event()
+        take = broker.catalog.take_producer_ids
+
+        def watched() -> range:
+            taken = take()
+            trio.from_thread.run_sync(fetched.set)
+            return taken
+
+        broker.catalog.take_producer_ids = watched  # type: ignore[method-assign]
+        log = broker.topics.partition("t", 0).log
+        with trio.fail_after(20):
+            broker.clock.advance(60_000)
+            await fetched.wait()
+            await broker.producer_ids.have_some()
+            broker.clock.advance(60_000)
+            while not log.log_end_offset:
+                await trio.lowlevel.checkpoint()
+        assert broker.transactions.coordinator.describe(ID).transaction_state == "CompleteAbort"

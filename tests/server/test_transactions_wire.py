@@ -174,15 +174,17 @@ def test_one_partition_that_is_not_there_stops_all(client: RawClient, version: i
     assert describe(client).transaction_state == "Empty"
 
 
-def test_clients_may_not_write_to_internal_topics(client: RawClient) -> None:
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+def test_nobody_adds_partitions_of_internal_topics(client: RawClient, topic: str, version: int) -> None:
     create_topic(client, "t")
     _, producer = init(client)
-    state = ("__transaction_state", 0)
-    assert add(client, producer, ("t", 0), state) == {
+    client.ask(FindCoordinatorRequest(key="g", key_type=0), 3)  # makes the topic
+    assert add(client, producer, ("t", 0), (topic, 0), version=version) == {
         ("t", 0): E.OPERATION_NOT_ATTEMPTED,
-        state: E.TOPIC_AUTHORIZATION_FAILED,
+        (topic, 0): E.TOPIC_AUTHORIZATION_FAILED,
     }
-    assert add(client, producer, state, version=4) == {state: E.NONE}, "brokers may"
+    assert describe(client).transaction_state == "Empty"
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -493,8 +495,8 @@ def test_markers_wait_for_a_partition_whose_node_is_stopped(nodes: tuple[ottla.B
 
 
 def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None:
-    def markers(client: RawClient, topic: str) -> list[tuple[int, int]]:
-        records = fetch(client, topic, 0).records
+    def markers(client: RawClient, partition: int) -> list[tuple[int, int]]:
+        records = fetch(client, "t", 0, partition).records
         assert isinstance(records, memoryview)
         return [(one.producer_id, one.producer_epoch) for one in read_batches(records) if one.is_control]
 
@@ -503,11 +505,10 @@ def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None
         broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=2, overrides=overrides))
         clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(2)]
         node = coordinator_of(clients[0])
-        for name in ("a", "b"):
-            create_topic(clients[node], name)
-        lost = next(name for name in ("a", "b") if broker.inner.topics.partition(name, 0).leader != node)
+        create_topic(clients[node], "t", 2)
+        (lost,) = [index for index in range(2) if broker.inner.topics.partition("t", index).leader != node]
         _, producer = init(clients[node])
-        add(clients[node], producer, ("a", 0), ("b", 0))
+        add(clients[node], producer, ("t", 0), ("t", 1))
         broker.stop_node(1 - node)
         assert end(clients[node], producer, commit=True)[0] is E.NONE
         assert describe(clients[node]).transaction_state == "PrepareCommit"
@@ -515,7 +516,7 @@ def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None
         broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=2, overrides=overrides))
         clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(2)]
         assert describe(clients[coordinator_of(clients[0])]).transaction_state == "CompleteCommit"
-        leader = broker.inner.topics.partition(lost, 0).leader
+        leader = broker.inner.topics.partition("t", lost).leader
         assert markers(clients[leader], lost) == [(producer.producer_id, 1)]
 
 

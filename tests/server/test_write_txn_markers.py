@@ -195,3 +195,19 @@ async def test_no_partitions_no_answers(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         assert (await served.ask(write)).markers == ()
         assert (await served.ask(write, marker(), WritableTxnMarker(producer_id=7))).markers == ()
+
+
+async def test_no_marker_gets_among_the_transactional_ids(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as served:
+        await served.broker.transactions.ensure_topic()
+        state = served.broker.topics.partition("__transaction_state", 0)
+        answer = await served.ask(write, marker(0, topic="__transaction_state"))
+        assert codes(answer) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert state.log.log_end_offset == 0
+
+
+async def test_a_transaction_that_hangs_among_the_offsets_is_ended(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as served:
+        await served.broker.groups.ensure_topic()
+        answer = await served.ask(write, marker(0, topic="__consumer_offsets"))
+        assert codes(answer) == [ErrorCode.NONE]

@@ -29,7 +29,7 @@ from ottla.server.groups.settings import GroupSettings
 Answer = TypeVar("Answer")
 
 TOPIC_IDS = {"orders": b"\1" * 16, "bills": b"\2" * 16}
-"""Topics that tests commit offsets in; a topic id is looked up here, as the broker does."""
+"""Topics that tests commit offsets in, and the ids that they have when they are made for the first time."""
 
 
 class FakeTopics:
@@ -42,6 +42,7 @@ class FakeTopics:
         self._ids: dict[str, bytes] = {}
         self._counts: dict[bytes, int] = {}
         self._made = 0
+        self._known_before: set[str] = set()
         self.rack_of_all: list[str] = []
         for name, count in partition_counts.items():
             self.put(name, count)
@@ -50,7 +51,9 @@ class FakeTopics:
         """Make the topic, or let it grow; returns its id."""
         if name not in self._ids:
             self._made += 1
-            self._ids[name] = bytes([0x10, self._made]) * 8
+            is_first = name not in self._known_before
+            self._known_before.add(name)
+            self._ids[name] = TOPIC_IDS[name] if is_first and name in TOPIC_IDS else bytes([0x10, self._made]) * 8
         self._counts[self._ids[name]] = partition_count
         return self._ids[name]
 
@@ -181,7 +184,7 @@ class Groups:
         **settings: Any,
     ) -> None:
         self.store = store or MemoryStore()
-        self.topics = topics or FakeTopics()
+        self.topics = topics or FakeTopics(orders=8, bills=8)
         self.now_ms = now_ms
         self.wakes = 0
         self.coordinator = GroupCoordinator(
@@ -309,7 +312,7 @@ class Groups:
         topics = [
             TopicCommit(
                 topic,
-                TOPIC_IDS[topic],
+                self.topics.id_of(topic) or TOPIC_IDS[topic],
                 [
                     OffsetCommitRequestPartition(
                         partition_index=partition,
