@@ -40,7 +40,7 @@ from .descriptions import describe_classic, describe_consumer, list_groups
 from .group import ClassicGroup, JoinReply, SyncReply
 from .offsets import Place
 from .rebalance import refuse
-from .records import group_key, group_value
+from .records import group_key, group_value, write_record
 from .settings import GroupSettings
 from .shard import Shard
 from .txn_commits import TxnCommits
@@ -138,12 +138,14 @@ class GroupCoordinator(Coordinator[Shard]):
                     )
                 )
                 return
-            if group is not None:
-                self._consumer.write(shard, group.group_id, tombstones(group.group_id, (), group.regexes), now_ms)
-            group = self._classic.new_group(request.group_id, shard.partition, now_ms)
+            new = self._classic.new_group(request.group_id, shard.partition, now_ms)
+            replaced = [] if group is None else tombstones(group.group_id, (), group.regexes)
             # Apache Kafka writes the group down even if this first member is then refused.
-            self._persist(group, {}, now_ms)
-            shard.groups[request.group_id] = group
+            made = group_key(new.group_id), group_value(new, {})
+            self._store.append(shard.partition, [*(write_record(*change) for change in replaced), made], now_ms)
+            if group is not None:
+                self._consumer.close(group)
+            group = shard.groups[request.group_id] = new
         self._classic.join(group, request, caller, now_ms, reply)
 
     def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
