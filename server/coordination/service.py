@@ -184,7 +184,7 @@ class CoordinatorService(Generic[C]):
                     self._loads.send_nowait((shard, chunk))
                     return
                 shard.replay(chunk.read())
-        except (KafkaError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - one partition's trouble is that partition's alone
             self.coordinator.fail(shard, error)
         else:
             self.coordinator.activate(shard, self._broker.clock.now_ms())
@@ -195,7 +195,7 @@ class CoordinatorService(Generic[C]):
             while len(chunk):
                 await trio.to_thread.run_sync(_replay, shard, chunk)
                 chunk = self._store.read(shard.partition, shard.next_offset)
-        except (KafkaError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - as above
             self.coordinator.fail(shard, error)
         else:
             self.coordinator.activate(shard, self._broker.clock.now_ms())

@@ -2,18 +2,22 @@
 
 A shard starts as LOADING: `replay` is fed the partition's batches from the first to the last and builds the tables;
 it touches nothing else, so a large partition may be replayed in a worker thread. The coordinator then makes it ACTIVE.
-A record that cannot be read makes it FAILED, and its keys stay without coordinator; so do those of a partition without
-a leader, which is OFFLINE.
+A record that makes no sense is passed over with a line for the operator: one such, whoever wrote it, must not take all
+other keys with it. A batch whose bytes are not those that were written makes the shard FAILED, and its keys stay without
+coordinator: nobody knows what it said. So do those of a partition without a leader, which is OFFLINE.
 """
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 
 from ...protocol.errors import CorruptRecordError, KafkaError
 from ...protocol.records import Record, RecordBatch, batches
+
+log = logging.getLogger("ottla.coordination")
 
 
 class ShardState(Enum):
@@ -26,6 +30,8 @@ class ShardState(Enum):
 class Shard(ABC):
     """The base of each coordinator's shards, which hold the tables."""
 
+    topic: str
+
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.state = ShardState.LOADING
@@ -36,7 +42,7 @@ class Shard(ABC):
         """Apply whole batches of the partition; those before `next_offset` are passed over.
 
         Raises:
-            CorruptRecordError: A batch or record is damaged; names its offset. The shard is then of no use.
+            CorruptRecordError: A batch is damaged; names its offset. The shard is then of no use.
         """
         for batch in batches(data):
             if batch.next_offset > self.next_offset:
@@ -48,16 +54,31 @@ class Shard(ABC):
 
     @abstractmethod
     def _replay_batch(self, batch: RecordBatch) -> None:
-        """Apply one batch that is whole. CorruptRecordError names the offset of a record that cannot be read."""
+        """Apply one batch that is whole."""
 
     def _replayed(self) -> None:  # noqa: B027 - most shards apply at once and have nothing left to do
         """The batches given to `replay` have all been seen."""
 
+    def _records_of(self, batch: RecordBatch) -> Iterator[Record]:
+        """The batch's records, up to the first that cannot be told from the next."""
+        try:
+            yield from batch.records()
+        except KafkaError as error:
+            log.error(
+                "%s-%d: passed over what cannot be read of the batch at offset %d: %s",
+                self.topic,
+                self.partition,
+                batch.base_offset,
+                error.message,
+            )
 
-def records_of(batch: RecordBatch) -> Iterator[Record]:
-    """The batch's records. CorruptRecordError names the batch if they cannot be read."""
-    try:
-        yield from batch.records()
-    except KafkaError as error:
-        message = f"the batch at offset {batch.base_offset} cannot be read: {error.message}"
-        raise CorruptRecordError(message) from error
+    def _apply_or_pass(self, record: Record, apply: Callable[[Record], None]) -> None:
+        """`apply(record)`; what it raises costs this record alone."""
+        try:
+            apply(record)
+        except MemoryError:
+            raise  # It says nothing of the record.
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            log.error(
+                "%s-%d: passed over the record at offset %d: %s", self.topic, self.partition, record.offset, error
+            )

@@ -11,7 +11,7 @@ from functools import partial
 from struct import Struct
 from typing import Any
 
-from ...protocol.errors import CorruptRecordError, ProtocolError
+from ...protocol.errors import ProtocolError
 from ...protocol.messages.consumer_group_log import ConsumerGroupMetadataKey
 from ...protocol.messages.consumer_offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ...protocol.records import Record, RecordBatch
@@ -30,6 +30,7 @@ log = logging.getLogger("ottla.groups")
 # Key of a transaction marker: version i16, type i16 (0 abort, 1 commit).
 _MARKER_KEY = Struct(">hh")
 _COMMIT_MARKER = 1
+_MARKERS = (0, _COMMIT_MARKER)
 
 
 class Shard(coordination.Shard):
@@ -39,50 +40,55 @@ class Shard(coordination.Shard):
         expire: Called with (this shard, now_ms) when `expiry` is due.
     """
 
+    topic = OFFSETS_TOPIC
+
     def __init__(self, partition: int, classic: ClassicProtocol, expire: Callable[[Shard, int], None]) -> None:
         super().__init__(partition)
         self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
         self.offsets = Offsets()
         self.expiry = Deadline(partial(expire, self))
         self._classic = classic
-        self._latest: dict[bytes, Record] = {}
+        self._commits: list[Record] = []
 
     def _replay_batch(self, batch: RecordBatch) -> None:
         is_plain = not batch.is_control and not batch.is_transactional
-        for record in coordination.records_of(batch):
+        transaction_of = batch.producer_id if batch.is_transactional else None
+        for record in self._records_of(batch):
             if is_plain and record.key is not None and record.key.startswith(OFFSET_KEY_START):
-                self._latest[record.key] = record
+                self._commits.append(record)
+                continue
+            self._apply_commits()
+            if batch.is_control:
+                self._apply_or_pass(record, partial(self._apply_marker, batch.producer_id))
             else:
-                self._apply_latest()
-                self._apply(batch, record)
+                self._apply_or_pass(record, partial(self._apply_data, transaction_of))
 
     def _replayed(self) -> None:
-        self._apply_latest()
+        self._apply_commits()
 
-    def _apply_latest(self) -> None:
+    def _apply_commits(self) -> None:
         """Apply the last of each run of commits to one place; the others need not be looked at, and in a topic that
         was not compacted lately they are nearly all there is."""
-        for record in self._latest.values():
-            self._apply(None, record)
-        self._latest.clear()
-
-    def _apply(self, batch: RecordBatch | None, record: Record) -> None:
-        """Apply one record; its batch may be left out if it is a plain one."""
+        commits, self._commits = self._commits, []
         try:
-            if batch is not None and batch.is_control:
-                self._apply_marker(batch.producer_id, record)
-            else:
-                self._apply_data(record, batch.producer_id if batch is not None and batch.is_transactional else None)
-        except ProtocolError as error:
-            raise CorruptRecordError(f"the record at offset {record.offset} cannot be read: {error}") from error
+            for record in {record.key: record for record in commits}.values():
+                self._apply_data(None, record)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - found again, and told, below
+            # The one before a commit that makes no sense counts.
+            for record in commits:
+                self._apply_or_pass(record, partial(self._apply_data, None))
 
     def _apply_marker(self, producer_id: int, record: Record) -> None:
         if record.key is None or len(record.key) < _MARKER_KEY.size:
             raise ProtocolError("a control record without type")
         _, kind = _MARKER_KEY.unpack_from(record.key)
-        self.offsets.end_transaction(producer_id, commit=kind == _COMMIT_MARKER)
+        if kind in _MARKERS:  # Other control records tell nothing of transactions.
+            self.offsets.end_transaction(producer_id, commit=kind == _COMMIT_MARKER)
 
-    def _apply_data(self, record: Record, transaction_of: int | None) -> None:
+    def _apply_data(self, transaction_of: int | None, record: Record) -> None:
+        """Apply a record that was committed by the transaction of this producer, or by none."""
         content = read_record(record.key, record.value)
         match content:
             case OffsetRecord():
@@ -90,7 +96,7 @@ class Shard(coordination.Shard):
             case GroupRecord(key, value) | ConsumerGroupRecord(key, value):
                 self.apply(key, value)
             case None:
-                log.warning("%s-%d: unknown type of record at %d", OFFSETS_TOPIC, self.partition, record.offset)
+                log.warning("%s-%d: unknown type of record at %d", self.topic, self.partition, record.offset)
 
     def apply(self, key: Any, value: Any) -> None:
         """Change a group as a record of it says, one just written or one that is loaded; None deletes."""

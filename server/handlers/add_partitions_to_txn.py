@@ -5,6 +5,8 @@ Behaviour
   write, the others are OPERATION_NOT_ATTEMPTED.
 - Versions 4 and 5, meant for brokers, ask for several transactions, and perhaps only whether the partitions are in
   them; one that is not is TRANSACTION_ABORTABLE (KIP-890).
+- Nobody adds partitions of the broker's own topics here (TOPIC_AUTHORIZATION_FAILED). Apache Kafka lets versions 4 and 5,
+  with which its brokers add `__consumer_offsets` for TxnOffsetCommit; our coordinators speak to each other without it.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
 
@@ -60,7 +62,7 @@ async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
 
 async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Codes:
     partitions = _partitions(asked.topics)
-    refused = _refused(ctx, partitions, version)
+    refused = _refused(ctx, partitions, adds=not asked.verify_only)
     if refused:
         return dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
     broker = ctx.broker
@@ -87,10 +89,10 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartitio
     )
 
 
-def _refused(ctx: Context, partitions: Iterable[TopicPartition], version: int) -> dict[TopicPartition, ErrorCode]:
+def _refused(ctx: Context, partitions: Iterable[TopicPartition], *, adds: bool) -> dict[TopicPartition, ErrorCode]:
     refused = {}
     for one in partitions:
-        if version < _FIRST_VERSION_OF_BROKERS and one.topic in INTERNAL_TOPICS:
+        if adds and one.topic in INTERNAL_TOPICS:
             refused[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         else:
             try:

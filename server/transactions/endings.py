@@ -26,12 +26,15 @@ log = logging.getLogger("ottla.transactions")
 # A transaction may have written to thousands.
 PARTITIONS_IN_MESSAGE = 5
 
+NEEDS_NO_MARKER = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""Answers of a partition that is gone, or that never took part: an older version let clients name any."""
+
 Persist = Callable[[TransactionShard, TransactionMetadata, int], None]
 """Write metadata down, then put it into the shard's table; raises KafkaError with the table as it was."""
 
 
 class WriteMarker(Protocol):
-    """Writes one marker. KafkaError: the partition does not take it; UNKNOWN_TOPIC_OR_PARTITION: it is gone."""
+    """Writes one marker. KafkaError: the partition does not take it; one of NEEDS_NO_MARKER: it never will."""
 
     def __call__(
         self,
@@ -162,7 +165,7 @@ class Endings:
                 transaction_version=metadata.client_version,
             )
         except KafkaError as error:
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if error.code in NEEDS_NO_MARKER:
                 return True
             log.debug("%s does not take the marker of %s: %s", topic_partition, metadata.transactional_id, error)
             return False

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.paths import TopicPartition
 from ...storage.txn_markers import build_marker
-from ..internal_topics import OFFSETS_TOPIC
+from ..internal_topics import OFFSETS_TOPIC, TAKE_NO_TRANSACTIONS
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -36,10 +37,13 @@ def write_marker(
         coordinator_epoch: The leader epoch of the partition of `__transaction_state` whose leader decided.
 
     Raises:
-        KafkaError: Nothing was written. UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER (no live node leads it),
+        KafkaError: Nothing was written. UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION: a topic of the broker's own
+            that takes no transactions, whose next load would come upon the marker; NOT_LEADER_OR_FOLLOWER (no live node leads it),
             NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: it may be tried again. INVALID_PRODUCER_EPOCH,
             TRANSACTION_COORDINATOR_FENCED: another coordinator, or a later epoch of the producer, was faster.
     """
+    if topic_partition.topic in TAKE_NO_TRANSACTIONS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition} takes no transactions")
     marker = build_marker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,

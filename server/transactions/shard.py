@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from ...protocol.errors import CorruptRecordError, ProtocolError
-from ...protocol.records import RecordBatch
-from ..coordination.shard import Shard, records_of
+from ...protocol.records import Record, RecordBatch
+from ..coordination.shard import Shard
 from ..internal_topics import TRANSACTIONS_TOPIC
 from .metadata import CLOSED, TransactionMetadata, TransactionState
 from .records import read_record
@@ -16,6 +15,8 @@ log = logging.getLogger("ottla.transactions")
 
 class TransactionShard(Shard):
     """One partition's transactional ids."""
+
+    topic = TRANSACTIONS_TOPIC
 
     def __init__(self, partition: int) -> None:
         super().__init__(partition)
@@ -45,14 +46,18 @@ class TransactionShard(Shard):
         self.time_outs.pop(transactional_id, None)
 
     def _replay_batch(self, batch: RecordBatch) -> None:
-        for record in records_of(batch):
-            try:
-                found = read_record(record.key, record.value)
-            except ProtocolError as error:
-                raise CorruptRecordError(f"the record at offset {record.offset} cannot be read: {error}") from error
-            if found is None:
-                log.warning("%s-%d: unknown type of record at %d", TRANSACTIONS_TOPIC, self.partition, record.offset)
-            elif found.metadata is None:
-                self.remove(found.transactional_id)
-            else:
-                self.put(found.metadata)
+        if batch.is_control:
+            # No transaction writes here, but versions before this one let a client put a marker into this topic.
+            log.warning("%s-%d: passed over the marker at %d", self.topic, self.partition, batch.base_offset)
+            return
+        for record in self._records_of(batch):
+            self._apply_or_pass(record, self._apply)
+
+    def _apply(self, record: Record) -> None:
+        found = read_record(record.key, record.value)
+        if found is None:
+            log.warning("%s-%d: unknown type of record at %d", self.topic, self.partition, record.offset)
+        elif found.metadata is None:
+            self.remove(found.transactional_id)
+        else:
+            self.put(found.metadata)

@@ -87,7 +87,7 @@ def transactional_writes(broker: Broker, body: ProduceRequest, version: int) -> 
     for topic, index, batch in found:
         known = broker.topics.get(topic.name) if version < _TOPIC_IDS_SINCE else broker.topics.by_id(topic.topic_id)
         # What goes nowhere, or comes from nobody, needs no word of the coordinator.
-        if known is not None and batch.has_producer:
+        if known is not None and not known.is_internal and batch.has_producer:
             producers.add(Producer(batch.producer_id, batch.producer_epoch))
             sequences[TopicPartition(known.name, index)] = batch.base_sequence
     if not producers:
