@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -27,6 +28,7 @@ from .acceptor import Connections
 from .cleaning import Cleaning
 from .clock import Clock
 from .config import BrokerConfig, StaticConfig, usable
+from .coordination.store import Flushed
 from .disk import on_disk
 from .features import Feature, finalized
 from .fetch_sessions import FetchSessions
@@ -177,7 +179,7 @@ class Broker:
     def leader_moved(self, partition: Partition) -> None:
         """Another node leads `partition`, or none: whoever waits at it or keeps its tables looks again."""
         self.waits.changed(partition.topic_partition)
-        coordinator = {OFFSETS_TOPIC: self._groups, TRANSACTIONS_TOPIC: self._transactions}.get(partition.topic.name)
+        coordinator = self._coordinator(partition.topic.name)
         if coordinator is not None:
             coordinator.leadership_changed(partition.index)
 
@@ -247,6 +249,9 @@ class Broker:
     ) -> AppendInfo:
         """Append batches that the broker wrote itself, and wake whoever fetches them.
 
+        Where `flush.messages` asks for it, the sync begins now and nobody waits for it here: who builds on the append does
+        (`when_flushed`). If it fails, the partition's coordinator gives up its tables.
+
         Raises:
             KafkaError: as Log.append; NOT_LEADER_OR_FOLLOWER (no live node leads it), NOT_ENOUGH_REPLICAS.
         """
@@ -266,8 +271,39 @@ class Broker:
             origin=AppendOrigin.COORDINATOR,
             transaction_version=transaction_version,
         )
-        self.waits.grew(topic_partition, len(records))
+        if partition.log.needs_flush:
+            self.when_flushed([topic_partition], partial(self._flushed, topic_partition), self.clock.now_ms())
+        else:
+            self.waits.grew(topic_partition, len(records))
         return done
+
+    def _flushed(self, topic_partition: TopicPartition, failed: Collection[TopicPartition], now_ms: int) -> None:
+        self.waits.changed(topic_partition)
+        coordinator = self._coordinator(topic_partition.topic)
+        if failed and coordinator is not None:
+            coordinator.coordinator.lose(topic_partition.partition, now_ms)
+
+    def when_flushed(self, partitions: Iterable[TopicPartition], then: Flushed, now_ms: int) -> None:
+        """Call `then` once as much of these partitions is on disk as `flush.messages` asks for.
+
+        At once if nothing is missing, else from a task of its own. Partitions that do not exist miss nothing.
+        """
+        wanted = {log: one for one in partitions if (log := self.logs.logs.get(one)) is not None and log.needs_flush}
+        if wanted:
+            self._tasks.start_soon(self._flush_then, wanted, then)
+        else:
+            then((), now_ms)
+
+    async def _flush_then(self, wanted: Mapping[Log, TopicPartition], then: Flushed) -> None:
+        failed = await self.flusher.flush_each(wanted)
+        try:
+            then({wanted[log] for log in failed}, self.clock.now_ms())
+        except Exception:
+            log.exception("what was to follow the flush of %s failed", ", ".join(map(str, wanted.values())))
+
+    def _coordinator(self, topic: str) -> GroupService | TransactionService | None:
+        """The one that keeps its state in this topic, if it is at work."""
+        return {OFFSETS_TOPIC: self._groups, TRANSACTIONS_TOPIC: self._transactions}.get(topic)
 
     async def ensure_internal_topic(self, name: str) -> Topic:
         """The broker's own topic `name`, created with the options meant for it if it is not there."""

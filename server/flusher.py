@@ -1,7 +1,11 @@
 """Makes appends durable before they are answered, many at a time (group commit).
 
-`flush.messages` asks for it. While one sync of a log runs, requests that come meanwhile wait for the
+`flush.messages` asks for it, whoever writes. While one sync of a log runs, requests that come meanwhile wait for the
 next one together, so a hundred producers cost two syncs, not a hundred.
+
+Apache Kafka syncs within the append, under the log's lock. Here the append returns before, so each of those who build on
+it waits for itself: readers of the log do not see it (its high watermark), coordinators answer later
+(`CoordinatorService.settle`), and a transaction's next step is taken later (`when_flushed`).
 """
 
 from __future__ import annotations
@@ -62,6 +66,16 @@ class Flusher:
             if log.failure is None and log not in self._running:
                 with suppress(KafkaError):
                     await self._sync(log, log.begin_flush_of_sealed())
+
+    async def flush_each(self, logs: Iterable[Log]) -> list[Log]:
+        """As `flush`; returns those that failed."""
+        failed = []
+        for log, up_to in [(log, log.log_end_offset) for log in logs]:
+            try:
+                await self._flush_one(log, up_to)
+            except KafkaError:
+                failed.append(log)
+        return failed
 
     async def _sync(self, log: Log, flush: Flush | None) -> None:
         if flush is None:

@@ -104,7 +104,7 @@ class Log(LogReader):
 
     @property
     def needs_flush(self) -> bool:
-        """Whether `flush.messages` demands a flush before the last append may be acknowledged."""
+        """Whether `flush.messages` demands a flush before the last append may be acknowledged, or read."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     # Appending
@@ -161,7 +161,7 @@ class Log(LogReader):
                 written. KAFKA_STORAGE_ERROR: the disk refused; the log is as it was before the call.
             HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
 
-        Readable on return, durable after the next `flush`.
+        Readable on return, unless it `needs_flush`; durable after the next `flush`, and then readable, too.
         Source: KIP-98 (batches, sequences), KIP-101 (leader epochs).
         """
         if self._health.failure is not None:
@@ -199,7 +199,9 @@ class Log(LogReader):
             )
         except OSError as error:
             raise self.fail(error) from error
-        self.log_end_offset = last_offset + 1
+        self.log_end_offset = end = last_offset + 1
+        if end - self.recovery_point < config.flush_messages:
+            self.high_watermark = end
         if has_producer and (aborted := update_producers(self.producers, batch)) is not None:
             segment.txn_index.append(aborted)
         return AppendInfo(base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset)
@@ -301,6 +303,9 @@ class Log(LogReader):
         if done.active is not None and done.active is not self._active:
             up_to = min(up_to, done.active.base_offset)  # sealed meanwhile, and its indexes not synced yet
         self.recovery_point = max(self.recovery_point, up_to)
+        self.high_watermark = max(self.high_watermark, self.recovery_point)
+        if not self.needs_flush:
+            self.high_watermark = self.log_end_offset
         self.last_flush_ms = elapsed_ms
 
     def flush(self, elapsed_ms: int) -> None:
@@ -393,6 +398,7 @@ class Log(LogReader):
             end = self._active.next_offset()
             self.leader_epochs.truncate_from_end(end)
             self.log_end_offset = end
+            self.high_watermark = min(self.high_watermark, end)
             self.log_start_offset = min(self.log_start_offset, end)
             self.recovery_point = min(self.recovery_point, end)
             load_producers(
@@ -419,7 +425,7 @@ class Log(LogReader):
             self.leader_epochs.clear()
             producer_snapshots.remove_all(self.files, self.directory)
             self.producers.reset(offset)
-            self.log_end_offset = self.log_start_offset = offset
+            self.log_end_offset = self.high_watermark = self.log_start_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
 
     def _delete_segments(self, segments: Sequence[LogSegment], elapsed_ms: int) -> None:
@@ -511,7 +517,7 @@ class Log(LogReader):
                 self.producers.end_offset = self.log_end_offset
                 producer_snapshots.take(self.files, self.directory, self.producers, sync=True)
             self.files.sync_dir(self.directory)
-        self.recovery_point = self.log_end_offset
+        self.recovery_point = self.high_watermark = self.log_end_offset
 
     def release_files(self) -> None:
         """Give the file handles back; reading is over. For the end of the broker, after `close` or instead of it."""

@@ -9,7 +9,8 @@ flushing. Reading hands out slices of the segment files; no record byte passes t
                                               |
                                        last stable offset: the first open transaction, else the LEO
 
-Nothing is replicated, so whatever is appended is committed at once.
+Nothing is replicated: the high watermark is the LEO, unless `flush.messages` asks for a sync. What was appended since the
+last one is behind it then, unseen until it is on disk, as in Apache Kafka, which syncs within the append.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class LogReader:
         self.leader_epochs = leader_epochs
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
+        self.high_watermark = log_end_offset
+        """The end of what consumers may read (exclusive)."""
         self.recovery_point = recovery_point
         """Everything below it survives a power loss, the indexes of whole segments below it included."""
         self._health = health
@@ -79,15 +82,12 @@ class LogReader:
         return f"{name}({self.topic_partition}, offsets {start} to {end}, {len(self.segments)} segments)"
 
     @property
-    def high_watermark(self) -> int:
-        """The end of what consumers may read (exclusive): the LEO."""
-        return self.log_end_offset
-
-    @property
     def last_stable_offset(self) -> int:
         """The end of what `read_committed` consumers may read (exclusive): below the first open transaction."""
         unstable = self.producers.first_unstable_offset
-        return self.log_end_offset if unstable is None else max(unstable, self.log_start_offset)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
 
     @property
     def size_bytes(self) -> int:

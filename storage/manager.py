@@ -217,6 +217,9 @@ class LogManager:
                 clean_shutdown=is_clean,
                 topic_id=self._topic_id_in(directory),
             )
+            if log.needs_flush:
+                # What a process wrote that died before its sync is about to be read, and to be built upon.
+                log.flush(elapsed_ms)
             loaded.append(log)
         self.logs.add(loaded)
         if not is_clean:

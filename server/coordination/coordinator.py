@@ -76,6 +76,14 @@ class Coordinator(ABC, Generic[S]):
         self._give_up(self.shards[partition], error, now_ms)
         self._put_empty(partition, ShardState.OFFLINE)
 
+    def lose(self, partition: int, now_ms: int) -> None:
+        """What the partition's log was given cannot be brought to the disk, so its tables tell of what may never have been:
+        leave its keys without coordinator. Parked answers get NOT_COORDINATOR."""
+        if partition < len(self.shards) and self.shards[partition].state in (ShardState.ACTIVE, ShardState.LOADING):
+            log.error("%s-%d cannot be flushed and is given up", self.topic, partition)
+            self._give_up(self.shards[partition], ErrorCode.NOT_COORDINATOR, now_ms)
+            self._put_empty(partition, ShardState.FAILED)
+
     def reload(self, partition: int, error: ErrorCode, now_ms: int) -> S:
         """Forget a partition's tables, as on a new leader; the new shard is LOADING. Parked answers get `error`."""
         self._give_up(self.shards[partition], error, now_ms)
@@ -120,7 +128,9 @@ class Coordinator(ABC, Generic[S]):
             case ShardState.LOADING:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{shard.partition} is loading")
             case ShardState.FAILED:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{shard.partition} could not be loaded")
+                raise KafkaError(
+                    ErrorCode.NOT_COORDINATOR, f"{self.topic}-{shard.partition} could not be loaded or flushed"
+                )
             case ShardState.OFFLINE:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, f"no node leads {self.topic}-{shard.partition}")
 

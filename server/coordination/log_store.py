@@ -30,6 +30,11 @@ APPEND_ERRORS = {
 }
 
 
+def as_told(error: KafkaError) -> KafkaError:
+    """The log's error as the coordinator's client is told it."""
+    return KafkaError(APPEND_ERRORS.get(error.code, error.code), error.message)
+
+
 class LogStore:
     """A topic of a broker.
 
@@ -58,7 +63,25 @@ class LogStore:
         try:
             return self._broker.append_internal(TopicPartition(self._topic, partition), batch).base_offset
         except KafkaError as error:
-            raise KafkaError(APPEND_ERRORS.get(error.code, error.code), error.message) from error
+            raise as_told(error) from error
+
+    async def settle(self, partition: int) -> None:
+        """Return once as much of the partition is on disk as `flush.messages` asks for; KafkaError as for `append`."""
+        log = self._broker.topics.partition(self._topic, partition).log
+        if log.needs_flush:
+            try:
+                await self._broker.flush([log])
+            except KafkaError as error:
+                raise as_told(error) from error
+
+    def end_offset(self, partition: int) -> int:
+        """Where the log ends, flushed or not."""
+        return self._broker.topics.partition(self._topic, partition).log.log_end_offset
+
+    def is_flushed(self, partition: int, up_to: int) -> bool:
+        """Whether everything below `up_to` is on disk, as far as `flush.messages` asks for it."""
+        log = self._broker.topics.partition(self._topic, partition).log
+        return not log.needs_flush or log.recovery_point >= up_to
 
     def leader_epoch(self, partition: int) -> int:
         return self._broker.topics.partition(self._topic, partition).leader_epoch
@@ -68,4 +91,5 @@ class LogStore:
 
     def read(self, partition: int, offset: int) -> FileSlice:
         log = self._broker.topics.partition(self._topic, partition).log
-        return log.read(offset, max_bytes=LOAD_BYTES, up_to=log.high_watermark)
+        # Not the high watermark: what is being flushed has been applied, too, and nobody is told of it before.
+        return log.read(offset, max_bytes=LOAD_BYTES, up_to=log.log_end_offset)

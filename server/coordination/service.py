@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -118,6 +119,31 @@ class CoordinatorService(Generic[C]):
         """Raise NOT_COORDINATOR if `node` is not the one to ask about `key`."""
         if self.leader_of(self.coordinator.partition_for(key)) != node.node_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"node {node.node_id} does not coordinate {key}")
+
+    async def settle(self, key: str) -> None:
+        """Return once everything that the coordinator of `key` knows is on disk, as far as `flush.messages` asks for it.
+
+        The end of each request that wrote or was told something: what is answered survives a power loss, as with Apache
+        Kafka, which tells of nothing before it is flushed.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR: it never will be, and the coordinator has given the partition up.
+        """
+        await self._store.settle(self.coordinator.partition_for(key))
+
+    def end_offset(self, key: str) -> int:
+        """Where the log of the coordinator of `key` ends; 0 while there is no topic."""
+        return self._store.end_offset(self.coordinator.partition_for(key)) if self.coordinator.shards else 0
+
+    def is_flushed(self, key: str, up_to: int) -> bool:
+        """Whether that log is on disk below this offset, as far as `flush.messages` asks for it."""
+        return not self.coordinator.shards or self._store.is_flushed(self.coordinator.partition_for(key), up_to)
+
+    async def settle_all(self, node: Node) -> None:
+        """`settle`, of all keys that `node` coordinates. A partition that has been given up is passed over."""
+        for partition in self.partitions_led_by(node):
+            with suppress(KafkaError):
+                await self._store.settle(partition)
 
     def leader_of(self, partition: int) -> int:
         """The node that coordinates the keys of this partition; NO_LEADER while there is none."""

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
+
+from ...storage.paths import TopicPartition
 
 Pair = tuple[bytes, bytes | None]
 """Key and value of one record; None deletes the key."""
+
+
+Flushed = Callable[[Collection[TopicPartition], int], None]
+"""What is to be done once partitions are on disk: called with those that cannot be brought there, and `now_ms`."""
+
+WhenFlushed = Callable[[Collection[TopicPartition], Flushed, int], None]
+"""Calls the second once as much of the first is on disk as `flush.messages` asks for: at once, with the third for
+`now_ms`, if nothing is missing."""
+
+
+def at_once(_: Collection[TopicPartition], then: Flushed, now_ms: int) -> None:
+    """`WhenFlushed` where nobody asks for it."""
+    then((), now_ms)
 
 
 class Producer(NamedTuple):

@@ -28,6 +28,7 @@ async def handle(ctx: Context, request: Request) -> AddOffsetsToTxnResponse:
         partition = TopicPartition(OFFSETS_TOPIC, broker.groups.coordinator.partition_for(body.group_id))
         producer = Producer(body.producer_id, body.producer_epoch)
         coordinator.add_partitions(body.transactional_id, producer, [partition], 0, broker.clock.now_ms())
+        await broker.transactions.settle(body.transactional_id)
     except KafkaError as error:
         code = code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
         return AddOffsetsToTxnResponse(error_code=code)

@@ -72,10 +72,12 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int)
         coordinator = await broker.transactions.route(ctx.node, asked.transactional_id)
         if asked.verify_only:
             missing = coordinator.verify_partitions(asked.transactional_id, producer, partitions)
+            await broker.transactions.settle(asked.transactional_id)
             return codes | dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
         client_version = FIRST_VERSION_WITH_EPOCH_BUMP if version >= _FIRST_VERSION_OF_BROKERS else 0
         now_ms = broker.clock.now_ms()
         coordinator.add_partitions(asked.transactional_id, producer, partitions, client_version, now_ms)
+        await broker.transactions.settle(asked.transactional_id)
     except KafkaError as error:
         code = code_for(error, version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
         return dict.fromkeys(partitions, code)

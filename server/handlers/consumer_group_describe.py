@@ -22,18 +22,20 @@ from ..connection import Context
 
 async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeResponse:
     body: ConsumerGroupDescribeRequest = request.body
-    groups = (_describe(ctx, group_id) for group_id in body.group_ids)
+    groups = [await _describe(ctx, group_id) for group_id in body.group_ids]
     if body.include_authorized_operations:
         allowed = group_operations()
-        groups = (one if one.error_code else replace(one, authorized_operations=allowed) for one in groups)
+        groups = [one if one.error_code else replace(one, authorized_operations=allowed) for one in groups]
     return ConsumerGroupDescribeResponse(groups=tuple(groups))
 
 
-def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     groups = ctx.broker.groups
     try:
         groups.check_consumer_protocol()
         groups.check_coordinates(ctx.node, group_id)
-        return groups.coordinator.describe_consumer_group(group_id)
+        described = groups.coordinator.describe_consumer_group(group_id)
+        await groups.settle(group_id)
+        return described
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)

@@ -23,6 +23,8 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupHeartbeatRespon
     try:
         groups.check_consumer_protocol()
         coordinator = await groups.route(ctx.node, body.group_id)
-        return coordinator.consumer_heartbeat(body, caller, ctx.broker.clock.now_ms())
+        answer = coordinator.consumer_heartbeat(body, caller, ctx.broker.clock.now_ms())
+        await groups.settle(body.group_id)
+        return answer
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

@@ -17,16 +17,20 @@ async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
     body: DeleteGroupsRequest = request.body
     return DeleteGroupsResponse(
         results=tuple(
-            DeletableGroupResult(group_id=group_id, error_code=_delete(ctx, group_id))
-            for group_id in dict.fromkeys(body.groups_names)
+            [
+                DeletableGroupResult(group_id=group_id, error_code=await _delete(ctx, group_id))
+                for group_id in dict.fromkeys(body.groups_names)
+            ]
         )
     )
 
 
-def _delete(ctx: Context, group_id: str) -> ErrorCode:
+async def _delete(ctx: Context, group_id: str) -> ErrorCode:
     try:
-        ctx.broker.groups.check_coordinates(ctx.node, group_id)
-        ctx.broker.groups.coordinator.delete_group(group_id, ctx.broker.clock.now_ms())
+        groups = ctx.broker.groups
+        groups.check_coordinates(ctx.node, group_id)
+        groups.coordinator.delete_group(group_id, ctx.broker.clock.now_ms())
+        await groups.settle(group_id)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

@@ -19,16 +19,19 @@ from ..connection import Context
 
 async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     body: DescribeGroupsRequest = request.body
-    groups = (_describe(ctx, group_id, request.version) for group_id in body.groups)
+    groups = [await _describe(ctx, group_id, request.version) for group_id in body.groups]
     if body.include_authorized_operations:
         allowed = group_operations()
-        groups = (one if one.error_code else replace(one, authorized_operations=allowed) for one in groups)
+        groups = [one if one.error_code else replace(one, authorized_operations=allowed) for one in groups]
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
     try:
-        ctx.broker.groups.check_coordinates(ctx.node, group_id)
-        return ctx.broker.groups.coordinator.describe_group(group_id, version)
+        groups = ctx.broker.groups
+        groups.check_coordinates(ctx.node, group_id)
+        described = groups.coordinator.describe_group(group_id, version)
+        await groups.settle(group_id)
+        return described
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)

@@ -22,15 +22,19 @@ from ..transactions.coordinator import check_id
 async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse:
     body: DescribeTransactionsRequest = request.body
     return DescribeTransactionsResponse(
-        transaction_states=tuple(_describe(ctx, transactional_id) for transactional_id in body.transactional_ids)
+        transaction_states=tuple(
+            [await _describe(ctx, transactional_id) for transactional_id in body.transactional_ids]
+        )
     )
 
 
-def _describe(ctx: Context, transactional_id: str) -> TransactionState:
+async def _describe(ctx: Context, transactional_id: str) -> TransactionState:
     service = ctx.broker.transactions
     try:
         check_id(transactional_id)
         service.check_coordinates(ctx.node, transactional_id)
-        return service.coordinator.describe(transactional_id)
+        described = service.coordinator.describe(transactional_id)
+        await service.settle(transactional_id)
+        return described
     except KafkaError as error:
         return TransactionState(error_code=error.code, transactional_id=transactional_id)

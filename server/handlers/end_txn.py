@@ -1,8 +1,8 @@
 """EndTxn, API key 26, versions 0-5.
 
 Behaviour
-- Answered once the decision is in the log, which is final; the markers are written in the same turn as far as
-  partitions take them.
+- Answered once the decision is in the log (on disk, where `flush.messages` asks for it), which is final; the markers are
+  written in the same turn (or once the decision is on disk) as far as partitions take them.
 - Version 5 is transaction version 2 (KIP-890): the producer goes on under the epoch, and perhaps the id, of the answer.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
@@ -35,6 +35,7 @@ async def handle(ctx: Context, request: Request) -> EndTxnResponse:
             client_version,
             broker.clock.now_ms(),
         )
+        await broker.transactions.settle(body.transactional_id)
     except KafkaError as error:
         return EndTxnResponse(
             error_code=code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)

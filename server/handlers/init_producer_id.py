@@ -44,9 +44,11 @@ async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
     coordinator = await broker.transactions.route(ctx.node, body.transactional_id)
     await broker.producer_ids.have_some()
     present = Producer(body.producer_id, body.producer_epoch)
-    return coordinator.init_producer_id(
+    given = coordinator.init_producer_id(
         body.transactional_id,
         body.transaction_timeout_ms,
         None if present == _NOBODY else present,
         broker.clock.now_ms(),
     )
+    await broker.transactions.settle(body.transactional_id)
+    return given

@@ -26,13 +26,15 @@ async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
     if request.version == 0:
         body = replace(body, rebalance_timeout_ms=body.session_timeout_ms)
     caller = Caller(request.client_id or "", f"/{ctx.client_host}", request.version)
+    groups = ctx.broker.groups
     answer: Parked[JoinGroupResponse] = Parked()
     try:
-        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
+        coordinator = await groups.route(ctx.node, body.group_id)
         coordinator.join(body, caller, ctx.broker.clock.now_ms(), answer)
+        response = await answer.wait(ctx.connection)
+        await groups.settle(body.group_id)
     except KafkaError as error:
-        answer(JoinGroupResponse(error_code=error.code, member_id=body.member_id, protocol_name=None))
-    response = await answer.wait(ctx.connection)
+        response = JoinGroupResponse(error_code=error.code, member_id=body.member_id, protocol_name=None)
     if request.version <= _LAST_VERSION_WITH_NAME and response.protocol_name is None:
         response = replace(response, protocol_name="")
     return response

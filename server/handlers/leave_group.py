@@ -19,9 +19,11 @@ async def handle(ctx: Context, request: Request) -> LeaveGroupResponse:
     body: LeaveGroupRequest = request.body
     is_batched = request.version >= _FIRST_BATCHED_VERSION
     leaving = body.members if is_batched else (MemberIdentity(member_id=body.member_id),)
+    groups = ctx.broker.groups
     try:
-        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
+        coordinator = await groups.route(ctx.node, body.group_id)
         members = coordinator.leave(body.group_id, leaving, ctx.broker.clock.now_ms())
+        await groups.settle(body.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
     return LeaveGroupResponse(members=members) if is_batched else LeaveGroupResponse(error_code=members[0].error_code)

@@ -22,4 +22,5 @@ async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
         )
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
+    await groups.settle_all(ctx.node)
     return ListGroupsResponse(groups=tuple(found))

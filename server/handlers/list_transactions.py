@@ -30,6 +30,7 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
         )
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
+    await service.settle_all(ctx.node)
     return ListTransactionsResponse(
         unknown_state_filters=wanted.unknown_states,
         transaction_states=tuple(

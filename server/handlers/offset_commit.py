@@ -66,7 +66,10 @@ async def _commit(
     ctx: Context, body: OffsetCommitRequest, version: int, commits: list[TopicCommit]
 ) -> tuple[ErrorCode, dict[Place, ErrorCode]]:
     try:
-        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
-        return ErrorCode.NONE, coordinator.commit(body, version, commits, ctx.broker.clock.now_ms())
+        groups = ctx.broker.groups
+        coordinator = await groups.route(ctx.node, body.group_id)
+        refused = coordinator.commit(body, version, commits, ctx.broker.clock.now_ms())
+        await groups.settle(body.group_id)
+        return ErrorCode.NONE, refused
     except KafkaError as error:
         return error.code, {}

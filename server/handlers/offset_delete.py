@@ -24,8 +24,10 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
     places = [(topic.name, one.partition_index) for topic in body.topics for one in topic.partitions]
     existing = [place for place in dict.fromkeys(places) if _exists(ctx, *place)]
     try:
-        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
+        groups = ctx.broker.groups
+        coordinator = await groups.route(ctx.node, body.group_id)
         deleted = coordinator.delete_offsets(body.group_id, existing, ctx.broker.clock.now_ms())
+        await groups.settle(body.group_id)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     errors = dict(zip(existing, deleted, strict=True))

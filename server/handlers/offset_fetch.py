@@ -84,15 +84,15 @@ async def _group(
     known = ctx.broker.topics
     found = []
     try:
-        coordinator = await ctx.broker.groups.route(ctx.node, asked.group_id)
+        groups = ctx.broker.groups
+        coordinator = await groups.route(ctx.node, asked.group_id)
         coordinator.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
         if asked.topics is None:
             for name, partitions in coordinator.fetch_all(asked.group_id, stable=stable).items():
                 topic = known.get(name)
                 if topic is not None or not by_id:
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
-            return ErrorCode.NONE, found
-        for one in asked.topics:
+        for one in asked.topics or ():
             name = one.name
             if by_id:
                 topic = known.by_id(one.topic_id)
@@ -103,6 +103,7 @@ async def _group(
                 name = topic.name
             fetched = coordinator.fetch(asked.group_id, name, one.topic_id, one.partition_indexes, stable=stable)
             found.append(TopicOffsets(name, one.topic_id, fetched))
+        await groups.settle(asked.group_id)
     except KafkaError as error:
         return error.code, []
     return ErrorCode.NONE, found

@@ -172,10 +172,10 @@ async def _append(
             except HeavyBatchError:
                 check = partial(log.check, records, now_ms=broker.clock.now_ms())
                 checked = await trio.to_thread.run_sync(check, limiter=broker.heavy_checks)
-        if not done.duplicate:
-            broker.waits.grew(partition.topic_partition, len(records))
         if log.needs_flush:
             await broker.flush([log])
+        if not done.duplicate:
+            broker.waits.grew(partition.topic_partition, len(records))
     except InvalidRecordError as error:
         keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
         broker.keyless_refused.mark(keyless, trio.current_time())

@@ -21,9 +21,12 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     if request.version >= _FIRST_VERSION_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     answer: Parked[SyncGroupResponse] = Parked()
+    groups = ctx.broker.groups
     try:
-        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
+        coordinator = await groups.route(ctx.node, body.group_id)
         coordinator.sync(body, ctx.broker.clock.now_ms(), answer)
+        response = await answer.wait(ctx.connection)
+        await groups.settle(body.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    return await answer.wait(ctx.connection)
+    return response

@@ -87,7 +87,9 @@ async def _commit(
         producer = Producer(body.producer_id, body.producer_epoch)
         ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
         # The append follows in the same turn.
-        Verification(broker, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE}).check(partition)
-        return ErrorCode.NONE, coordinator.commit_in_transaction(body, version, commits, broker.clock.now_ms())
+        await Verification(broker, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE}).check(partition)
+        refused = coordinator.commit_in_transaction(body, version, commits, broker.clock.now_ms())
+        await broker.groups.settle(body.group_id)
+        return ErrorCode.NONE, refused
     except KafkaError as error:
         return error.code, {}

@@ -19,6 +19,7 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ...storage.log import Log
 from ..connection import Context
 from ..routing import led_partition
 from ..transactions.markers import write_marker
@@ -30,11 +31,17 @@ Results = dict[str, dict[int, ErrorCode]]
 async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     body: WriteTxnMarkersRequest = request.body
     results: dict[int, Results] = {}
+    written: dict[Log, list[tuple[dict[int, ErrorCode], int]]] = {}
     for marker in body.markers:
         for topic in marker.topics:
             for index in topic.partition_indexes:
                 of_topic = results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})
                 of_topic[index] = _write(ctx, marker, topic.name, index)
+                if not of_topic[index] and (log := ctx.broker.topics.partition(topic.name, index).log).needs_flush:
+                    written.setdefault(log, []).append((of_topic, index))
+    for log in await ctx.broker.flusher.flush_each(written):
+        for of_topic, index in written[log]:
+            of_topic[index] = ErrorCode.KAFKA_STORAGE_ERROR
     return WriteTxnMarkersResponse(
         markers=tuple(
             WritableTxnMarkerResult(

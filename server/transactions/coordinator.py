@@ -18,7 +18,7 @@ from ...storage.paths import TopicPartition
 from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline
 from ..coordination.shard import ShardState
-from ..coordination.store import Producer, RecordStore
+from ..coordination.store import Producer, RecordStore, WhenFlushed, at_once
 from ..internal_topics import TRANSACTIONS_TOPIC
 from .decisions import check_not_prepared, check_producer, decide
 from .endings import Endings, WriteMarker
@@ -34,7 +34,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     """All transactional ids, by partition of `__transaction_state`.
 
     Args:
-        write_marker, take_producer_id, transaction_version: as for `Endings`.
+        write_marker, when_flushed, take_producer_id, transaction_version: as for `Endings`.
         elapsed_ms: Time that passes; see `Coordinator`.
     """
 
@@ -46,6 +46,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         store: RecordStore,
         *,
         write_marker: WriteMarker,
+        when_flushed: WhenFlushed = at_once,
         take_producer_id: Callable[[], int],
         transaction_version: int,
         elapsed_ms: Callable[[], int],
@@ -62,6 +63,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             shards=lambda: self.shards,
             persist=self._persist,
             write_marker=write_marker,
+            when_flushed=when_flushed,
             take_producer_id=take_producer_id,
             transaction_version=transaction_version,
         )

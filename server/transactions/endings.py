@@ -3,12 +3,17 @@
 The decision is final. A partition that does not take its marker now (no node leads it, its disk refuses) is asked again
 and again; one that was deleted needs none. Until the last marker is written the transactional id stays prepared, and
 its producer is told CONCURRENT_TRANSACTIONS.
+
+Each step waits until the one before is on disk, where `flush.messages` of the topic asks for that: no marker may outlive
+the decision, and no transaction be closed whose markers a power loss could take.
+
+    decision in __transaction_state -> flush -> markers in the partitions -> flush of each -> closed
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,6 +22,8 @@ from ...protocol.records import NO_PRODUCER_ID
 from ...storage.paths import TopicPartition
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.shard import ShardState
+from ..coordination.store import WhenFlushed
+from ..internal_topics import TRANSACTIONS_TOPIC
 from .metadata import TransactionMetadata, TransactionState, bumps_epoch
 from .settings import MARKER_RETRY_MS, TransactionSettings
 from .shard import TransactionShard
@@ -54,6 +61,7 @@ class Endings:
 
     Args:
         shards: All shards there are at present.
+        when_flushed: Lets the next step wait for a flush.
         take_producer_id: A producer id never given before. Raises KafkaError if none is at hand; may be asked again.
         transaction_version: The finalized level of the feature.
     """
@@ -66,6 +74,7 @@ class Endings:
         shards: Callable[[], Sequence[TransactionShard]],
         persist: Persist,
         write_marker: WriteMarker,
+        when_flushed: WhenFlushed,
         take_producer_id: Callable[[], int],
         transaction_version: int,
     ) -> None:
@@ -74,6 +83,7 @@ class Endings:
         self._shards = shards
         self._persist = persist
         self._write_marker = write_marker
+        self._when_flushed = when_flushed
         self._take_producer_id = take_producer_id
         self._transaction_version = transaction_version
         self._retry = Deadline(self._try_again)
@@ -87,7 +97,7 @@ class Endings:
         client_version: int,
         now_ms: int,
     ) -> None:
-        """Decide a transaction, and write its markers as far as partitions take them.
+        """Decide a transaction, and write its markers as far as partitions take them: now, or when the decision is on disk.
 
         Raises:
             KafkaError: Nothing was decided.
@@ -96,8 +106,7 @@ class Endings:
         if bumps_epoch(client_version) and metadata.is_epoch_exhausted:
             next_producer_id = self._take_producer_id()
         self._persist(shard, metadata.prepared(decision, client_version, next_producer_id, now_ms), now_ms)
-        self._finish(shard, metadata.transactional_id, now_ms)
-        self._tell_of_delay(shard, metadata.transactional_id)
+        self._finish_decided(shard, metadata.transactional_id, now_ms)
 
     def fence(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
         """Abort an open transaction under an epoch that its producer does not have.
@@ -132,19 +141,46 @@ class Endings:
             metadata = shard.transactions[transactional_id]
             if metadata.is_prepared:
                 log.info("writing the markers of %s, which was decided before", transactional_id)
-                self._finish(shard, transactional_id, now_ms)
-                self._tell_of_delay(shard, transactional_id)
+                self._finish_decided(shard, transactional_id, now_ms)
             else:
                 self.watch(shard, metadata, now_ms)
 
-    def _finish(self, shard: TransactionShard, transactional_id: str, now_ms: int) -> None:
-        """Write the markers of a decided transaction that have not been written, and close it if none is left."""
+    def _finish_decided(self, shard: TransactionShard, transactional_id: str, now_ms: int) -> None:
+        """`_finish`, once the decision is on disk; a partition that cannot be flushed is given up by its coordinator."""
+
+        def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
+            shard.waiting.discard(transactional_id)
+            if not failed and self._is_served(shard):
+                self._finish(shard, transactional_id, now_ms, is_first=True)
+
+        shard.waiting.add(transactional_id)
+        self._when_flushed([TopicPartition(TRANSACTIONS_TOPIC, shard.partition)], go_on, now_ms)
+
+    def _finish(self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool = False) -> None:
+        """Write the markers of a decided transaction that have not been written; once they are on disk, close it if none
+        is left."""
         metadata = shard.transactions[transactional_id]
-        refused = [one for one in sorted(metadata.partitions) if not self._mark(shard, metadata, one)]
-        if len(refused) < len(metadata.partitions):
-            metadata = replace(metadata, partitions=frozenset(refused))
+        refused = frozenset(one for one in sorted(metadata.partitions) if not self._mark(shard, metadata, one))
+
+        def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
+            shard.waiting.discard(transactional_id)
+            if self._is_served(shard):
+                self._close(shard, transactional_id, refused.union(failed), now_ms)
+                if is_first:
+                    self._tell_of_delay(shard, transactional_id)
+
+        shard.waiting.add(transactional_id)
+        self._when_flushed(metadata.partitions - refused, go_on, now_ms)
+
+    def _close(
+        self, shard: TransactionShard, transactional_id: str, unmarked: frozenset[TopicPartition], now_ms: int
+    ) -> None:
+        """Write down that a transaction is over, unless there are partitions that have no marker yet."""
+        metadata = shard.transactions[transactional_id]
+        if unmarked != metadata.partitions:
+            metadata = replace(metadata, partitions=unmarked)
             shard.put(metadata)
-        if not refused:
+        if not unmarked:
             try:
                 self._persist(shard, metadata.completed(now_ms), now_ms)
                 return
@@ -152,6 +188,10 @@ class Endings:
                 log.debug("%s cannot be closed yet: %s", transactional_id, error)
         if self._retry.due_ms is None:
             self._deadlines.start(self._retry, MARKER_RETRY_MS)
+
+    def _is_served(self, shard: TransactionShard) -> bool:
+        """Whether the shard is still the one of its partition: it may have been given up, or loaded anew."""
+        return any(one is shard for one in self._shards())
 
     def _mark(self, shard: TransactionShard, metadata: TransactionMetadata, topic_partition: TopicPartition) -> bool:
         """Write one marker; False if it has to be tried again."""
@@ -181,7 +221,7 @@ class Endings:
 
     def _try_again(self, now_ms: int) -> None:
         for shard, metadata in self._open():
-            if metadata.is_prepared:
+            if metadata.is_prepared and metadata.transactional_id not in shard.waiting:
                 self._finish(shard, metadata.transactional_id, now_ms)
 
     def _abort_timed_out(self, now_ms: int) -> None:

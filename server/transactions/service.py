@@ -42,6 +42,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
                 settings,
                 store,
                 write_marker=partial(write_marker, broker),
+                when_flushed=broker.when_flushed,
                 take_producer_id=broker.producer_ids.take_now,
                 transaction_version=self.transaction_version,
                 elapsed_ms=broker.clock.elapsed_ms,

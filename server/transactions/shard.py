@@ -27,6 +27,8 @@ class TransactionShard(Shard):
         """The ids whose transaction is not closed, oldest first: all that time-outs and markers are about."""
         self.time_outs: dict[str, int] = {}
         """The ids whose transaction is not decided -> when it has taken too long, in elapsed time. Kept by `endings`."""
+        self.waiting: set[str] = set()
+        """The decided ones whose next step waits for a sync: of the decision, or of markers."""
 
     def put(self, metadata: TransactionMetadata) -> None:
         """Take in what the log says now."""

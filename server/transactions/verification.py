@@ -76,8 +76,28 @@ class Verification:
         self._ability = ability
         self._sequences = sequences
         self._has_asked = False
+        self._told_up_to: int | None = None
+        """Where the coordinator's log ended when it was first asked, or last wrote something down; None: not asked."""
 
-    def check(self, topic_partition: TopicPartition) -> None:
+    async def check(self, topic_partition: TopicPartition) -> None:
+        """Return in a turn of the event loop in which what the request has for this partition may be appended.
+
+        The coordinator's word is on disk by then, where `flush.messages` of `__transaction_state` asks for it: records of
+        a transaction that nobody knows of would hold back readers for ever. Errors as for `check_now`.
+        """
+        while True:
+            self.check_now(topic_partition)
+            if self._told_up_to is None:
+                return
+            transactions = self._broker.transactions
+            if transactions.is_flushed(self._transactional_id, self._told_up_to):
+                return
+            try:
+                await transactions.settle(self._transactional_id)
+            except KafkaError as error:
+                raise self._translate(error) from error
+
+    def check_now(self, topic_partition: TopicPartition) -> None:
         """Return if what the request has for this partition may be appended, in this very turn.
 
         Raises:
@@ -121,7 +141,13 @@ class Verification:
         if add and not self._has_asked:
             asked += [other for other in self._sequences if other != topic_partition and self._is_wanted(other)]
         self._has_asked = True
-        return self._broker.transactions.verify(self._transactional_id, *self._producer, asked, add=add)
+        transactions, transactional_id = self._broker.transactions, self._transactional_id
+        before = transactions.end_offset(transactional_id)
+        answer = transactions.verify(transactional_id, *self._producer, asked, add=add)
+        after = transactions.end_offset(transactional_id)
+        if self._told_up_to is None or after != before:
+            self._told_up_to = after
+        return answer
 
     def _is_wanted(self, topic_partition: TopicPartition) -> bool:
         try:

@@ -44,7 +44,7 @@ class TransactionalWrites:
         """
         while True:
             try:
-                return self._verification.check(topic_partition)
+                return await self._verification.check(topic_partition)
             except UnverifiedError as error:
                 is_waiting = self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
                 if not is_waiting or self._broker.clock.elapsed_ms() >= self._until_ms:

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from ottla.storage.recovery import load_log
 from ottla.storage.segment import LogSegment
 from support.batches import ABORT, COMMIT, Pair, batch, broken, contents, marker, read_batches
 from support.crash_files import CrashFiles
-from support.make_log import TP, append, append_marker, make_log, reopen
+from support.make_log import TP, Producer, append, append_marker, make_log, reopen
 from support.make_log import contents as log_contents
 
 DELETE = ("delete",)
@@ -596,6 +597,53 @@ def test_flush_messages_asks_for_a_flush_once_enough_has_been_appended() -> None
     log.flush(77)
     assert not log.needs_flush and log.recovery_point == 3 and log.last_flush_ms == 77
     assert log.begin_flush() is None
+
+
+@pytest.mark.parametrize("flush_messages", [1, 3])
+def test_what_has_to_be_flushed_is_not_read_before(flush_messages: int) -> None:
+    log = make_log(flush_messages=flush_messages)
+    put_many(log, flush_messages - 1)
+    assert log.high_watermark == log.last_stable_offset == flush_messages - 1
+    put_many(log, 1)
+    running = log.begin_flush()
+    assert running is not None
+    put_many(log, 2)
+    assert log.high_watermark == log.last_stable_offset == flush_messages - 1
+    assert not log.read(flush_messages - 1, max_bytes=1 << 20, up_to=log.high_watermark)
+    running.sync()
+    log.end_flush(running, 0)
+    seen = flush_messages if flush_messages == 1 else log.log_end_offset  # two more need no flush of three
+    assert log.high_watermark == log.last_stable_offset == seen
+    log.flush(0)
+    assert log.high_watermark == log.log_end_offset
+
+
+def test_a_high_watermark_never_goes_back_when_flush_messages_shrinks() -> None:
+    log = make_log()
+    put_many(log, 5)
+    log.config = replace(log.config, flush_messages=1)
+    assert log.high_watermark == 5
+    put_many(log, 1)
+    assert log.high_watermark == 5
+    log.flush(0)
+    assert log.high_watermark == 6
+
+
+def test_an_open_transaction_behind_the_high_watermark_is_not_what_holds_readers_back() -> None:
+    log = make_log(flush_messages=1)
+    Producer(log, 7, transactional=True).write("a")
+    assert (log.high_watermark, log.last_stable_offset) == (0, 0)
+    log.flush(0)
+    assert (log.high_watermark, log.last_stable_offset) == (1, 0)
+
+
+def test_what_was_cut_off_cannot_be_read() -> None:
+    log = make_log()
+    put_many(log, 5)
+    log.truncate_to(3, 0, 0)
+    assert log.high_watermark == 3
+    log.truncate_fully_and_start_at(9, 0, 0)
+    assert log.high_watermark == 9
 
 
 def test_a_roll_behind_a_flush_leaves_indexes_that_survive() -> None:

@@ -9,12 +9,12 @@ assert transactions.markers.of(A0) == [Marker(producer.producer_id, 1, commit=Tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.coordination.store import Pair, Producer
+from ottla.server.coordination.store import Flushed, Pair, Producer
 from ottla.server.transactions.coordinator import TransactionCoordinator
 from ottla.server.transactions.metadata import TransactionMetadata, TransactionState
 from ottla.server.transactions.records import TransactionRecord, read_record
@@ -88,6 +88,25 @@ class Markers:
         return [marker for partition, marker in self.written if partition == topic_partition]
 
 
+class Flushes:
+    """What waits for a flush: nothing, unless the test turns it on; then everything, until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.is_asked_for = False
+        self.waiting: list[tuple[Collection[TopicPartition], Flushed]] = []
+
+    def __call__(self, partitions: Collection[TopicPartition], then: Flushed, now_ms: int) -> None:
+        if self.is_asked_for and partitions:
+            self.waiting.append((partitions, then))
+        else:
+            then((), now_ms)
+
+    def done(self, now_ms: int, *, failed: Collection[TopicPartition] = ()) -> None:
+        """The flush that was asked for first ends."""
+        partitions, then = self.waiting.pop(0)
+        then([one for one in partitions if one in failed], now_ms)
+
+
 class TransactionStore(MemoryStore):
     """`__transaction_state` in memory."""
 
@@ -133,11 +152,13 @@ class Transactions:
         self.store: TransactionStore = after.store if after else TransactionStore(power)
         self.markers: Markers = after.markers if after else Markers(power)
         self.producer_ids: Iterator[int] = after.producer_ids if after else count(1000)
+        self.flushes = Flushes()
         self.store.power = self.markers.power = power
         self.coordinator = TransactionCoordinator(
             self.settings,
             self.store,
             write_marker=self.markers,
+            when_flushed=self.flushes,
             take_producer_id=lambda: next(self.producer_ids),
             transaction_version=version,
             elapsed_ms=lambda: self.now_ms,
