@@ -94,6 +94,7 @@ class Broker:
         """Off unless `run_broker` was given an address for it."""
         self.features_epoch = clock.now_ms()
         """Higher after each start, which may have changed levels: clients believe the highest that they have seen."""
+        self._is_open = False
         # Set by `open`, before anything is served.
         self.logs: LogManager
         self.catalog: Catalog
@@ -113,11 +114,18 @@ class Broker:
             OSError, DirectoryLockedError, CatalogError, DataDirectoryError: One clear line each.
         """
         self.logs, self.catalog = open_store(self)
-        try:
-            self._set_up()
-        except BaseException:
+        self._is_open = True
+        self._set_up()
+
+    def close(self) -> None:
+        """Close what `open` opened, as far as it came, so that the next start need not recover. Blocks likewise."""
+        if self._is_open:
+            self._is_open = False
+            try:
+                self.catalog.settle()
+            except OSError as error:
+                log.error("%s", error)
             self.logs.close(self.clock.now_ms())
-            raise
 
     def _set_up(self) -> None:
         """Everything that stands on the open store."""
@@ -423,13 +431,13 @@ async def run_broker(
             node.bind(broker.config.socket_listen_backlog_size)
         if broker.admin_http is not None:
             broker.admin_http.bind()
-        await trio.to_thread.run_sync(broker.open)
         try:
+            await trio.to_thread.run_sync(broker.open)
             async with _serving(broker):
                 yield broker
         finally:
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(broker.logs.close, broker.clock.now_ms())
+                await trio.to_thread.run_sync(broker.close)
     finally:
         close_all(broker.nodes)
         if broker.admin_http is not None:

@@ -81,18 +81,15 @@ async def open_broker(
 class Broker:
     """A broker in a thread of this process, for programs and tests that do not run Trio.
 
-    Takes the arguments of `open_broker`. Use it as a context manager, or call `start` and `stop`.
+    Takes the arguments of `open_broker`. Use it as a context manager, or call `start` and `stop`, from any thread.
     """
 
     def __init__(self, data_dir: str | None = None, **options: Any) -> None:
         self._data_dir = data_dir
         self._options = options
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
-        self._started: threading.Event
-        self._token: trio.lowlevel.TrioToken
-        self._stop: trio.Event
-        self._broker: server.Broker
+        self._run: _Run | None = None
+        self._served: _Run  # The last one that did.
+        self._changing = threading.Lock()
 
     def __enter__(self) -> Self:
         self.start()
@@ -107,79 +104,150 @@ class Broker:
         """Return once the broker serves. After `stop` it may be started again, on the same data directory if it has one.
 
         Raises:
-            RuntimeError: It runs already.
-            Whatever kept it from starting; nothing is left behind.
+            RuntimeError: It runs already, or another thread stopped it meanwhile.
+            Whatever kept it from starting, or interrupted the wait (KeyboardInterrupt, a test's time limit); nothing is
+            left behind. Interrupted once more meanwhile, it goes on stopping, and the next `start` or `stop` waits for that.
         """
-        if self._thread is not None:
-            raise RuntimeError("the broker runs already")
-        self._started, self._failure = threading.Event(), None
-        thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
-        thread.start()
-        self._started.wait()
-        if self._failure is not None:
-            thread.join()
-            raise self._failure
-        self._thread = thread
+        run = _Run(self._data_dir, self._options)
+        try:
+            with self._changing:
+                if self._run is not None and not self._run.is_stopping:
+                    raise RuntimeError("the broker runs already")
+                run.before = self._run
+                self._run = run
+            run.start()
+            self._served = run
+        except BaseException:
+            self._end(run)
+            raise
 
     def stop(self) -> None:
-        """Stop cleanly and return when everything is on disk. Raises what went wrong inside, if anything did."""
-        if self._thread is None:
-            return
-        with suppress(trio.RunFinishedError):  # It failed meanwhile.
-            self._token.run_sync_soon(self._stop.set)
-        self._thread.join()
-        self._thread = None
-        if self._failure is not None:
-            raise self._failure
+        """Stop cleanly and return when everything is on disk. Raises what went wrong inside, if anything did.
+
+        Interrupted, it goes on stopping; call it again to wait for that.
+        """
+        run = self._run
+        if run is not None and self._end(run) and run.failure is not None:
+            raise run.failure
+
+    def _end(self, run: _Run) -> bool:
+        """Stop `run` and forget it; False if another thread has done so."""
+        run.stop()
+        with self._changing:
+            if self._run is not run:
+                return False
+            self._run = None
+            return True
 
     @property
     def inner(self) -> server.Broker:
         """The broker itself, which belongs to its own thread: use it inside of what `run` runs."""
-        return self._broker
+        return self._served.broker
 
     @property
     def bootstrap(self) -> str:
         """`HOST:PORT[,HOST:PORT…]` for clients."""
-        return self._broker.bootstrap
+        return self.inner.bootstrap
 
     def advance_clock(self, by_ms: int) -> None:
         """Move the broker's clock; what becomes due by it is due at once."""
-        self._call(self._broker.clock.advance, by_ms)
+        self._call(self.inner.clock.advance, by_ms)
 
     def stop_node(self, node_id: int) -> None:
         """Stop one node, as `ottla.server.broker.Broker.stop_node`; the others serve on."""
-        self.run(self._broker.stop_node, node_id)
+        self.run(self.inner.stop_node, node_id)
 
     def start_node(self, node_id: int) -> None:
         """Start a stopped node again, as `ottla.server.broker.Broker.start_node`."""
-        self.run(self._broker.start_node, node_id)
+        self.run(self.inner.start_node, node_id)
 
     def metrics(self) -> dict[str, int | float]:
         """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `ottla.server.metrics`."""
-        return self._call(self._broker.metrics)
+        return self._call(self.inner.metrics)
 
     def cleaner_status(self) -> dict[TopicPartition, CleanerStatus]:
         """What the cleaner has done to each partition, and what it waits for."""
-        return self._call(self._broker.cleaner_status)
+        return self._call(self.inner.cleaner_status)
 
     def run(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run an async function of the broker on its thread and return what it returns."""
-        return trio.from_thread.run(function, *args, trio_token=self._token)
+        return trio.from_thread.run(function, *args, trio_token=self._served.token)
 
     def _call(self, function: Callable[..., T], *args: Any) -> T:
-        return trio.from_thread.run_sync(function, *args, trio_token=self._token)
+        return trio.from_thread.run_sync(function, *args, trio_token=self._served.token)
 
-    def _run(self) -> None:
+
+class _Run:
+    """One life of an embedded broker: from a start, whatever becomes of it, to the end of its thread.
+
+    Whoever starts or stops it may be interrupted between any two steps. So what is to happen is written down before it
+    is done, and `stop` does all that is left, however often it is called and from however many threads.
+    """
+
+    def __init__(self, data_dir: str | None, options: dict[str, Any]) -> None:
+        self.before: _Run | None = None
+        """One that was interrupted; it holds the data directory until it has ended."""
+        self.is_stopping = False
+        self.failure: BaseException | None = None
+        self.token: trio.lowlevel.TrioToken | None = None
+        self.broker: server.Broker
+        self._data_dir = data_dir
+        self._options = options
+        self._beginning = threading.Lock()
+        self._has_begun = False
+        self._serves = threading.Event()
+        """Or will never."""
+        self._is_over = threading.Event()
+        self._stop = trio.Event()
+        self._scope = trio.CancelScope()
+
+    def start(self) -> None:
+        """Return once it serves; raises what kept it from that."""
+        if self.before is not None:
+            self.before.stop()
+        threading.Thread(target=self._live, name="ottla-broker", daemon=True).start()
+        self._serves.wait()
+        if self.failure is not None:
+            raise self.failure
+        if self.is_stopping:
+            raise RuntimeError("the broker was stopped while it started")
+
+    def stop(self) -> None:
+        """Return when nothing of it is left."""
+        self.is_stopping = True
+        if self.before is not None:
+            self.before.stop()
+        with self._beginning:
+            if not self._has_begun:
+                return  # And never will, should its thread still come.
+        if self.token is not None:
+            with suppress(trio.RunFinishedError):
+                self.token.run_sync_soon(self._end)
+        self._is_over.wait()
+
+    def _end(self) -> None:
+        self._stop.set()
+        if not self._serves.is_set():
+            self._scope.cancel()
+
+    def _live(self) -> None:
         try:
+            with self._beginning:
+                if self.is_stopping:
+                    return
+                self._has_begun = True
             trio.run(self._main)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that called us
-            self._failure = error
+            self.failure = error
         finally:
-            self._started.set()
+            self._serves.set()
+            self._is_over.set()
 
     async def _main(self) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        self._stop = trio.Event()
-        async with open_broker(self._data_dir, **self._options) as self._broker:
-            self._started.set()
-            await self._stop.wait()
+        self.token = trio.lowlevel.current_trio_token()
+        if self.is_stopping:  # Whoever stops it writes this down before looking for the token.
+            return
+        with self._scope:
+            async with open_broker(self._data_dir, **self._options) as self.broker:
+                self._serves.set()
+                await self._stop.wait()

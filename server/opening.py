@@ -1,13 +1,16 @@
 """Opening the data directories: whose they are, which topics there are, and bringing both together.
 
-What a directory may hold, and what becomes of it:
+What they may hold, and what becomes of it:
 
     ottla.json                      the catalog: topics, ids, configs as promised to clients
     no catalog, Apache Kafka's      the catalog is made from its metadata log, which is only read
         __cluster_metadata-0
-    no catalog, partitions only     names, ids and numbers of partitions come from the directories
+    no catalog, no meta.properties  names, ids and numbers of partitions come from the directories
     a topic without its directory   it was being created: an empty log is made
-    a directory without its topic   it was being deleted, or is not ours: put aside as `…-stray`
+    a directory without its topic   see `storage.partition_dirs`
+    not all directories             see `storage.directories`
+
+Everything is looked at twice, before the locks are taken, so that a refusal leaves not even a lock file, and under them.
 """
 
 from __future__ import annotations
@@ -15,16 +18,17 @@ from __future__ import annotations
 import base64
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..storage import paths
 from ..storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
-from ..storage.checkpoints import CorruptCheckpointError, read_meta_properties, read_partition_metadata
+from ..storage.checkpoints import CorruptCheckpointError, read_meta_properties
 from ..storage.config import LogConfig
+from ..storage.directories import FoundDirectory, check, home_of, look
 from ..storage.files import Files
 from ..storage.manager import DataDirectoryError, LogManager
+from ..storage.partition_dirs import Assigned, assign, topics_of
 from ..storage.paths import TopicPartition
 from .config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, static_config
 from .properties import Properties
@@ -44,29 +48,36 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         OSError: The disk refused.
     """
     config, files, now_ms = broker.config, broker.files, broker.clock.now_ms()
-    _look_first(files, config)
+    _survey(broker, config.data_dirs, note=lambda _: None)
     logs = LogManager(
         files,
         config.data_dirs,
         node_id=config.node_id,
         producer_expiration_ms=config.producer_id_expiration_ms,
         rng=broker.rng,
-        note=lambda line: log.warning("%s", line),
+        note=_warn,
     )
     try:
-        home = _home(files, logs.data_dirs)
-        catalog = Catalog.load(files, home)
-        state = catalog.state if catalog else _first_state(broker, logs)
-        if catalog:
-            _put_strays_aside(files, logs.data_dirs, state.topics, broker.rng)
+        survey = _survey(broker, logs.data_dirs, note=_warn)
+        state, catalog = survey.state, survey.catalog
         log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
+        survey.assigned.carry_out(files, broker.rng, _warn)
         logs.load(
             now_ms,
             broker.clock.elapsed_ms(),
-            cluster_id=state.cluster_id,
-            config_for=lambda name: log_configs.get(name, config.log_defaults),
+            config_for=lambda each: log_configs[each.topic] if _is_known(state, each) else None,
         )
-        catalog = catalog or Catalog.create(files, home, state)
+
+        def record(directories: Mapping[str, str]) -> None:
+            nonlocal catalog
+            if catalog is None:
+                catalog = Catalog.create(files, survey.home, replace(state, directories=directories))
+            else:
+                catalog.set_directories(directories)
+
+        logs.claim(survey.home, state.cluster_id, record)
+        assert catalog is not None
+        catalog.on_doubt = logs.take_offline
         for entry in state.topics.values():
             broker.topics.add(_topic(broker, logs, entry, log_configs[entry.name]))
     except BaseException:
@@ -75,34 +86,41 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
     return logs, catalog
 
 
-def _look_first(files: Files, config: BrokerConfig) -> None:
-    """Refuse what cannot be served before anything is made in any of the data directories.
+class _Survey(NamedTuple):
+    """What is there and what shall become of it; nothing has changed yet."""
 
-    A glance without their locks: opening them looks again.
+    home: str
+    """The directory of the catalog."""
+    catalog: Catalog | None
+    """None if it is yet to be made, with this state:"""
+    state: CatalogState
+    assigned: Assigned
+
+
+def _survey(broker: Broker, data_dirs: Sequence[str], *, note: Callable[[str], None]) -> _Survey:
+    """Look at everything, and refuse what cannot be served. `note` is told, a line each, what was found broken.
+
+    Raises:
+        DataDirectoryError, CatalogError: One clear line.
     """
-    catalog = Catalog.load(files, _home(files, config.data_dirs))
-    for data_dir in config.data_dirs:
-        try:
-            identity = read_meta_properties(files, data_dir)
-        except OSError as error:
-            raise DataDirectoryError(f"data directory {data_dir}: {error}") from error
-        if identity is None:
-            continue
-        if identity.node_id != config.node_id:
-            raise DataDirectoryError(
-                f"data directory {data_dir} belongs to node {identity.node_id}, node.id is {config.node_id}"
-            )
-        if catalog is not None and identity.cluster_id != catalog.cluster_id:
-            raise DataDirectoryError(
-                f"data directory {data_dir} belongs to cluster {identity.cluster_id}, {paths.CATALOG_FILE} is of"
-                f" cluster {catalog.cluster_id}"
-            )
+    files = broker.files
+    found = look(files, data_dirs)
+    home = home_of(found)
+    try:
+        check(files, found, broker.config.node_id)
+        state = home.catalog.state if home.catalog is not None else _first_state(broker, found, note)
+        return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note))
+    except OSError as error:
+        raise DataDirectoryError(f"data directories {', '.join(data_dirs)}: {error}") from error
 
 
-def _home(files: Files, data_dirs: Sequence[str]) -> str:
-    """The data directory that holds the catalog: the first, unless one was put before it since."""
-    holds = (data_dir for data_dir in data_dirs if files.exists(paths.join(data_dir, paths.CATALOG_FILE)))
-    return next(holds, data_dirs[0])
+def _is_known(state: CatalogState, topic_partition: TopicPartition) -> bool:
+    entry = state.topics.get(topic_partition.topic)
+    return entry is not None and topic_partition.partition < len(entry.partitions)
+
+
+def _warn(line: str) -> None:
+    log.warning("%s", line)
 
 
 def static_config_with_stored_id(
@@ -142,88 +160,43 @@ def _stored_node_id(files: Files, data_dir: str) -> int | None:
     return identity.node_id if identity else None
 
 
-def _first_state(broker: Broker, logs: LogManager) -> CatalogState:
-    """What the catalog of a directory without one has to say."""
+def _first_state(broker: Broker, found: Sequence[FoundDirectory], note: Callable[[str], None]) -> CatalogState:
+    """What the catalog of directories without one has to say."""
     static, files = broker.static, broker.files
-    stored = logs.stored_cluster_id
+    stored = next((each.identity.cluster_id for each in found if each.identity is not None), None)
     cluster_id = stored or static.cluster_id or _new_cluster_id(broker.rng)
-    for data_dir in logs.data_dirs:
-        if files.is_dir(paths.join(data_dir, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))):
+    for each in found:
+        if each.has_metadata_log:
             # Loaded where it is needed: its record classes would slow every other start down.
             from ..storage.cluster_metadata import ClusterMetadataError, read_cluster_metadata
 
             try:
-                state = read_cluster_metadata(files, data_dir, cluster_id=cluster_id)
+                state = read_cluster_metadata(files, each.path, cluster_id=cluster_id)
             except ClusterMetadataError as error:
                 raise DataDirectoryError(str(error)) from error
             if state is not None:
-                log.info("taking over %d topic(s) from Apache Kafka's metadata in %s", len(state.topics), data_dir)
+                log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
                 return state
-    return CatalogState(cluster_id, topics=_topics_of_directories(files, logs.data_dirs, static.node_ids, broker.rng))
+    return CatalogState(cluster_id, topics=_topics_of_directories(broker, topics_of(files, found, note)))
 
 
 def _new_cluster_id(rng: random.Random) -> str:
     return base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
 
 
-def _topics_of_directories(
-    files: Files, data_dirs: Iterable[str], node_ids: tuple[int, ...], rng: random.Random
-) -> dict[str, TopicEntry]:
-    """Topics as the partition directories alone tell them: each as large as its highest partition."""
-    ids: dict[str, bytes] = {}
-    counts: dict[str, int] = {}
-    for topic_partition, directory in _partition_dirs(files, data_dirs):
-        name, index = topic_partition
-        counts[name] = max(counts.get(name, 0), index + 1)
-        topic_id = _topic_id(files, directory)
-        if topic_id is not None:
-            ids.setdefault(name, topic_id)
+def _topics_of_directories(broker: Broker, found: Mapping[str, tuple[int, bytes | None]]) -> dict[str, TopicEntry]:
+    node_ids = broker.static.node_ids
     return {
         name: TopicEntry(
             name,
-            ids.get(name) or rng.randbytes(16),
+            topic_id or broker.rng.randbytes(16),
             tuple(
                 PartitionEntry((node_ids[index % len(node_ids)],), node_ids[index % len(node_ids)])
                 for index in range(count)
             ),
         )
-        for name, count in counts.items()
+        for name, (count, topic_id) in found.items()
     }
-
-
-def _partition_dirs(files: Files, data_dirs: Iterable[str]) -> Iterable[tuple[TopicPartition, str]]:
-    for data_dir in data_dirs:
-        for name in files.list(data_dir):
-            found = paths.parse_partition_dir(name)
-            directory = paths.join(data_dir, name)
-            is_ours = isinstance(found, TopicPartition) and found.topic != paths.CLUSTER_METADATA_TOPIC
-            if is_ours and files.is_dir(directory):
-                assert isinstance(found, TopicPartition)
-                yield found, directory
-
-
-def _topic_id(files: Files, directory: str) -> bytes | None:
-    try:
-        return read_partition_metadata(files, directory)
-    except CorruptCheckpointError as error:
-        log.warning("%s; the catalog knows the topic's id", error)
-        return None
-
-
-def _put_strays_aside(
-    files: Files, data_dirs: Iterable[str], topics: Mapping[str, TopicEntry], rng: random.Random
-) -> None:
-    """Rename partition directories that the catalog does not know, so that nothing appends to them."""
-    for topic_partition, directory in list(_partition_dirs(files, data_dirs)):
-        entry = topics.get(topic_partition.topic)
-        known = entry is not None and topic_partition.partition < len(entry.partitions)
-        topic_id = _topic_id(files, directory)
-        if known and entry is not None and topic_id in (None, entry.topic_id):
-            continue
-        aside = paths.join(paths.parent(directory), paths.stray_dir_name(*topic_partition, rng.randbytes(16).hex()))
-        log.warning("%s belongs to no topic of the catalog; it is kept as %s", directory, aside)
-        files.rename(directory, aside)
-        files.sync_dir(paths.parent(directory))
 
 
 def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:

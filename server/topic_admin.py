@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -39,8 +39,6 @@ MAX_NAME_CHARACTERS = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-Stored = TypeVar("Stored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,7 @@ class TopicAdmin:
             config = self._broker.topic_log_config(topic.name)  # not the plan's: the defaults may be others meanwhile
             topic.partitions = await on_disk(self._create_logs, topic, entry.partitions, 0, config)
         except KafkaError:
-            await self._undo(topic, 0, catalog.remove_topics, [topic.name])
+            await self._undo(topic, 0, None)
             raise
         self._broker.topics.add(topic)
         if (groups := self._broker.loaded_groups) is not None:
@@ -214,7 +212,7 @@ class TopicAdmin:
                 config = self._broker.topic_log_config(topic.name)
                 added = await on_disk(self._create_logs, topic, entries, present, config)
             except KafkaError:
-                await self._undo(topic, present, catalog.put_topics, [before])
+                await self._undo(topic, present, before)
                 raise
             topic.partitions.extend(added)
         if (groups := self._broker.loaded_groups) is not None:
@@ -247,15 +245,13 @@ class TopicAdmin:
         if (groups := broker.loaded_groups) is not None:
             groups.topic_deleted(topic.name, topic.id)
 
-    async def _undo(
-        self, topic: Topic, first: int, restore: Callable[[list[Stored]], None], stored: list[Stored]
-    ) -> None:
-        """The disk refused a change half-way: `restore(stored)`, and partitions from `first` on go again.
+    async def _undo(self, topic: Topic, first: int, before: TopicEntry | None) -> None:
+        """The disk refused a change half-way: the catalog says `before` again, and partitions from `first` on go.
 
-        As far as the disk lets us; the next start does the rest.
+        What the disk refuses of that is made good by the next write of the catalog, or the next start.
         """
         with suppress(KafkaError):
-            await on_disk(restore, stored)
+            await on_disk(self._broker.catalog.take_back, topic.name, before)
         logs = self._broker.logs.logs
         await self._delete_logs([each for each in logs if each.topic == topic.name and each.partition >= first])
 

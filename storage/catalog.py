@@ -7,6 +7,7 @@ JSON, one line a partition, written whole and atomically on every change:
     {
     "version": 1,
     "cluster_id": "…",
+    "directories": {"…22 characters…": "/data"},
     "next_producer_id": 2000,
     "features": {"metadata.version": 30},
     "broker_configs": {
@@ -18,7 +19,10 @@ JSON, one line a partition, written whole and atomically on every change:
         {"replicas": [1, 0], "leader": 1, "leader_epoch": 0}]}}
     }
 
-The server is its only user. A change is on disk before it shows in memory; when writing fails, nothing has changed.
+The server is its only user. A change is on disk before it shows in memory; one that the disk refuses shows nowhere: where
+the new file may have taken its place all the same (the rename was done, the sync of the directory failed), the file is
+written back at once. Should the disk refuse that, too, nobody knows what a restart would find, and `on_doubt` is told.
+Every write carries the whole of what memory holds, so the next that succeeds ends the doubt.
 Changes may come from several threads and happen one after the other; reading needs no lock.
 """
 
@@ -28,11 +32,12 @@ import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from .checkpoints import parse_uuid, uuid_text, write_atomically
+from .checkpoints import parse_uuid, put_in_place, uuid_text, write_beside
 from .files import Files
 from .paths import CATALOG_FILE, join
 
@@ -84,15 +89,23 @@ class CatalogState:
     broker_configs: Mapping[str, Configs] = field(default_factory=dict)
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=dict)
+    directories: Mapping[str, str] | None = None
+    """All data directories of the broker: directory.id as its text, and the path at the last start.
+
+    None in a file of an Ottla that did not count them.
+    """
 
 
 class Catalog:
     """The catalog file of a data directory and what it says at the moment."""
 
     def __init__(self, files: Files, path: str, state: CatalogState) -> None:
+        self.on_doubt: Callable[[str], None] = lambda _: None
+        """Is told, in one line, when a restart may find a change that was refused. In the thread of that change."""
         self._files = files
         self._path = path
         self._state = state
+        self._is_on_disk = True
         self._changing = threading.Lock()
 
     @classmethod
@@ -180,6 +193,33 @@ class Catalog:
         """Replace all finalized feature levels."""
         self._change(lambda state: {"features": dict(levels)})
 
+    def set_directories(self, directories: Mapping[str, str]) -> None:
+        """Replace the list of data directories; no write if it is the same."""
+        if self._state.directories != directories:
+            self._change(lambda state: {"directories": dict(directories)})
+
+    def take_back(self, name: str, before: TopicEntry | None) -> None:
+        """Undo a change of the topic `name`, to `before` or (None) to nothing, whatever the disk says.
+
+        Memory holds it on return.
+
+        Raises:
+            OSError: The disk refused; a restart finds the change until some later write of the file succeeds.
+        """
+        with self._changing:
+            topics = {key: topic for key, topic in self._state.topics.items() if key != name}
+            if before is not None:
+                topics[name] = before
+            self._state = dataclasses.replace(self._state, topics=topics)
+            self._is_on_disk = False
+            self._save(self._state)
+
+    def settle(self) -> None:
+        """Write what the disk refused before, if it did. Raises OSError if it refuses again."""
+        with self._changing:
+            if not self._is_on_disk:
+                self._save(self._state)
+
     def take_producer_ids(self) -> range:
         """PRODUCER_ID_BLOCK producer ids that were never handed out before, and never will be again."""
         end = self._change(lambda state: {"next_producer_id": state.next_producer_id + PRODUCER_ID_BLOCK})
@@ -196,12 +236,31 @@ class Catalog:
         """Write, then show, the state with the fields that `change` makes of the present one."""
         with self._changing:
             state = dataclasses.replace(self._state, **change(self._state))
-            self._save(state)
+            temporary = self._write_beside(state)
+            try:
+                self._put_in_place(temporary)
+            except BaseException as error:
+                self._put_back(error)
+                raise
             self._state = state
             return state
 
+    def _put_back(self, refusal: BaseException) -> None:
+        with suppress(OSError):
+            self._save(self._state)
+        if not self._is_on_disk:
+            self.on_doubt(f"{self._path} may hold a change that was refused: {refusal}")
+
     def _save(self, state: CatalogState) -> None:
-        write_atomically(self._files, self._path, encode(state))
+        self._put_in_place(self._write_beside(state))
+
+    def _write_beside(self, state: CatalogState) -> str:
+        return write_beside(self._files, self._path, encode(state))
+
+    def _put_in_place(self, temporary: str) -> None:
+        self._is_on_disk = False  # Until the directory is synced nobody can tell which of the two a restart finds.
+        put_in_place(self._files, temporary, self._path)
+        self._is_on_disk = True
 
 
 def encode(state: CatalogState) -> bytes:
@@ -213,6 +272,8 @@ def _lines(state: CatalogState) -> Iterator[str]:
     yield "{"
     yield f'"version": {VERSION},'
     yield f'"cluster_id": {_json(state.cluster_id)},'
+    if state.directories is not None:
+        yield f'"directories": {_configs(state.directories)},'
     yield f'"next_producer_id": {state.next_producer_id},'
     yield f'"features": {_json(dict(sorted(state.features.items())))},'
     yield from _block("broker_configs", [f"{_json(node)}: {_configs(c)}" for node, c in state.broker_configs.items()])
@@ -275,8 +336,10 @@ class _Reader:
         version = top.get("version") if isinstance(top, dict) else None
         if version != VERSION:
             raise self._error("version", f"is {version!r}; this Ottla reads version {VERSION}")
+        directories = self._configs(top["directories"], "directories") if "directories" in top else None
         found = self._object(
-            top, "the file", "version", "cluster_id", "next_producer_id", "features", "broker_configs", "topics"
+            {key: value for key, value in top.items() if key != "directories"},
+            *("the file", "version", "cluster_id", "next_producer_id", "features", "broker_configs", "topics"),
         )
         topics = {name: self._topic(name, value) for name, value in self._map(found["topics"], "topics")}
         if len({topic.topic_id for topic in topics.values()}) < len(topics):
@@ -293,6 +356,7 @@ class _Reader:
                 name: self._number(level, f"features[{name!r}]", 2**15 - 1)
                 for name, level in self._map(found["features"], "features")
             },
+            directories=directories,
         )
 
     def _topic(self, name: str, value: Any) -> TopicEntry:

@@ -29,6 +29,7 @@ CHECKPOINT_BYTES_MAX = 256 << 20
 
 _VERSION = "0"
 _META_PROPERTIES_VERSION = 1
+CATALOG_PROPERTY = "ottla.catalog"
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 _ZERO_ID = bytes(16)
@@ -50,6 +51,11 @@ def write_atomically(files: Files, path: str, content: str | bytes) -> None:
         OSError: The disk refused; `path` holds its old content, or the new one if only the last sync failed (SyncError).
             It may be tried again.
     """
+    put_in_place(files, write_beside(files, path, content), path)
+
+
+def write_beside(files: Files, path: str, content: str | bytes) -> str:
+    """The first half of `write_atomically`: the path of a synced file with `content`. OSError: `path` is as it was."""
     temporary = path + paths.TEMPORARY
     file = files.open(temporary, create=True, truncate=True)
     try:
@@ -60,6 +66,11 @@ def write_atomically(files: Files, path: str, content: str | bytes) -> None:
         raise OSError(error.errno, error.strerror, temporary) from error
     finally:
         file.close()
+    return temporary
+
+
+def put_in_place(files: Files, temporary: str, path: str) -> None:
+    """The second half. OSError: `path` may hold either content, now and after a power loss."""
     files.rename(temporary, path)
     files.sync_dir(paths.parent(path))
 
@@ -197,6 +208,8 @@ class MetaProperties:
     node_id: int
     directory_id: bytes | None
     """16 bytes; None in a directory that a Kafka older than 3.7 wrote."""
+    catalog_id: bytes | None = None
+    """The directory id of the one that holds Ottla's catalog; None where only Apache Kafka was at work."""
 
 
 def write_meta_properties(files: Files, data_dir: str, properties: MetaProperties) -> None:
@@ -208,6 +221,8 @@ def write_meta_properties(files: Files, data_dir: str, properties: MetaPropertie
     ]
     if properties.directory_id is not None:
         lines.append(f"directory.id={uuid_text(properties.directory_id)}")
+    if properties.catalog_id is not None:
+        lines.append(f"{CATALOG_PROPERTY}={uuid_text(properties.catalog_id)}")  # Apache Kafka passes over it.
     write_atomically(files, paths.join(data_dir, paths.META_PROPERTIES), "\n".join(lines) + "\n")
 
 
@@ -225,7 +240,7 @@ def read_meta_properties(files: Files, data_dir: str) -> MetaProperties | None:
             name, _, value = text.partition("=")
             # Java's writer puts a backslash before characters that separate names from values.
             values[name.strip()] = (line, re.sub(r"\\(.)", r"\1", value.strip()))
-    if not values:
+    if not files.exists(path):
         return None
     missing = [name for name in ("version", "cluster.id", "node.id") if name not in values]
     if missing:
@@ -233,14 +248,20 @@ def read_meta_properties(files: Files, data_dir: str) -> MetaProperties | None:
     version_line, version = values["version"]
     if version != str(_META_PROPERTIES_VERSION):
         raise CorruptCheckpointError(path, version_line, f"unknown version {version!r}")
-    line, directory_text = values.get("directory.id", (0, ""))
+    directory_id, catalog_id = (_uuid(path, *values.get(name, (0, ""))) for name in ("directory.id", CATALOG_PROPERTY))
+    return MetaProperties(
+        cluster_id=values["cluster.id"][1],
+        node_id=number(path, *values["node.id"]),
+        directory_id=directory_id,
+        catalog_id=catalog_id,
+    )
+
+
+def _uuid(path: str, line: int, text: str) -> bytes | None:
     try:
-        directory_id = parse_uuid(directory_text) if directory_text else None
+        return parse_uuid(text) if text else None
     except ValueError as error:
         raise CorruptCheckpointError(path, line, str(error)) from None
-    return MetaProperties(
-        cluster_id=values["cluster.id"][1], node_id=number(path, *values["node.id"]), directory_id=directory_id
-    )
 
 
 def write_clean_shutdown(files: Files, data_dir: str, broker_epoch: int = -1) -> None:

@@ -56,8 +56,8 @@ class DataDir:
             raise DataDirectoryError(f"data directory {path}: {error}") from error
 
     def claim(self, identity: MetaProperties) -> None:
-        """Write whose directory this is, if it was nobody's."""
-        if self.identity is None:
+        """Write whose directory this is, unless it says so."""
+        if self.identity != identity:
             write_meta_properties(self._files, self.path, identity)
             self.identity = identity
 

@@ -5,6 +5,7 @@ the next start needs no recovery. Which log is cleaned when is the CleanerManage
 
     manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
     manager.load(now_ms, elapsed_ms, ...)           loads every <topic>-<partition>
+    manager.claim(home, cluster_id, record)         writes whose directories they are
     manager.create(...)  .delete_all(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
@@ -18,15 +19,18 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from dataclasses import replace
 from functools import partial
 
 from ..protocol.errors import ErrorCode, KafkaError
 from . import paths
-from .checkpoints import CorruptCheckpointError, MetaProperties, read_partition_metadata, write_partition_metadata
+from .checkpoints import MetaProperties, uuid_text, write_partition_metadata
 from .config import LogConfig
 from .data_dir import DataDir, DataDirectoryError
+from .directories import check_owners
 from .files import Files
 from .log import Log
+from .partition_dirs import put_aside, topic_id_in
 from .paths import MovingDir, TopicPartition
 from .producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from .recovery import load_log
@@ -109,7 +113,7 @@ class LogManager:
         try:
             for path in dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs):
                 self._dirs.append(DataDir(files, path))
-            self._check_identities()
+            check_owners([(each.path, each.identity) for each in self._dirs], node_id)
         except BaseException:
             self.release()
             raise
@@ -135,47 +139,67 @@ class LogManager:
     def _dir(self, path: str) -> DataDir:
         return next(each for each in self._dirs if each.path == path)
 
-    def _check_identities(self) -> None:
-        first: DataDir | None = None
-        for each in self._dirs:
-            if each.identity is None:
-                continue
-            if each.identity.node_id != self._node_id:
-                raise DataDirectoryError(
-                    f"data directory {each.path} belongs to node {each.identity.node_id}, node.id is {self._node_id}"
-                )
-            first = first or each
-            assert first.identity is not None
-            if each.identity.cluster_id != first.identity.cluster_id:
-                raise DataDirectoryError(
-                    f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, {first.path} to"
-                    f" {first.identity.cluster_id}"
-                )
-
     # Start
 
-    def load(self, now_ms: int, elapsed_ms: int, *, cluster_id: str, config_for: Callable[[str], LogConfig]) -> None:
+    def load(self, now_ms: int, elapsed_ms: int, *, config_for: Callable[[TopicPartition], LogConfig | None]) -> None:
         """Open every log of the data directories, recovering those that were not closed.
 
         Args:
-            cluster_id: Written into new directories; those that have one must agree.
-            config_for: Gives the configuration for a topic's name.
+            config_for: Gives the configuration of a partition; None where its directory is to be left alone.
 
         Raises:
-            DataDirectoryError: Another cluster's directory, a partition in two of them, or one that cannot be read.
+            DataDirectoryError: A partition in two of them, or one that cannot be read.
+        """
+        self.was_clean = True
+        for each in self._dirs:
+            try:
+                self._load_dir(each, now_ms, elapsed_ms, config_for)
+            except (OSError, KafkaError) as error:
+                raise DataDirectoryError(f"data directory {each.path}: {error}") from error
+        self._is_loaded = True
+
+    def claim(self, home: str, cluster_id: str, record: Callable[[Mapping[str, str]], None]) -> None:
+        """Write in each data directory whose it is, and where the catalog lies. Nothing is written that stands there.
+
+        Each step leaves what `directories.check` takes, so a start that is cut off here needs nobody's hand.
+
+        Args:
+            home: The directory of the catalog.
+            record: Writes the catalog, with this list of all directories: directory.id to path.
+
+        Raises:
+            DataDirectoryError: The disk refused, or they belong to another cluster.
         """
         if self.stored_cluster_id not in (None, cluster_id):
             raise DataDirectoryError(
                 f"data directory {self.data_dirs[0]} belongs to cluster {self.stored_cluster_id}, not to {cluster_id}"
             )
-        self.was_clean = True
-        for each in self._dirs:
-            try:
-                each.claim(MetaProperties(cluster_id=cluster_id, node_id=self._node_id, directory_id=self._new_id()))
-                self._load_dir(each, now_ms, elapsed_ms, config_for)
-            except (OSError, KafkaError) as error:
-                raise DataDirectoryError(f"data directory {each.path}: {error}") from error
-        self._is_loaded = True
+        home_dir = self._dir(home)
+        named = {each: self._identity(each, cluster_id) for each in self._dirs}
+        ids = {each: identity.directory_id for each, identity in named.items() if identity.directory_id is not None}
+        try:
+            if home_dir.identity is not None:
+                # The list must name nobody who does not know his own id.
+                for each, identity in named.items():
+                    each.claim(identity)
+            # A directory of the catalog without an identity tells of a first start that was cut off: it gets one last.
+            text = {each: each.path.encode(errors="backslashreplace").decode() for each in self._dirs}
+            record({uuid_text(ids[each]): text[each] for each in self._dirs})
+            for each in sorted(self._dirs, key=lambda each: each is home_dir):
+                each.claim(replace(named[each], catalog_id=ids[home_dir]))
+        except OSError as error:
+            raise DataDirectoryError(f"data directories {', '.join(self.data_dirs)}: {error}") from error
+
+    def _identity(self, data_dir: DataDir, cluster_id: str) -> MetaProperties:
+        found = data_dir.identity
+        if found is None:
+            return MetaProperties(cluster_id=cluster_id, node_id=self._node_id, directory_id=self._new_id())
+        return found if found.directory_id is not None else replace(found, directory_id=self._new_id())
+
+    def take_offline(self, reason: str) -> None:
+        """No log can be used any more until the next start. For any thread."""
+        for each in self._working_dirs():
+            each.health.failure = reason
 
     def _new_id(self) -> bytes:
         # Ids whose text starts with a dash are trouble on command lines; Kafka draws again, too.
@@ -184,7 +208,7 @@ class LogManager:
         return drawn
 
     def _load_dir(
-        self, data_dir: DataDir, now_ms: int, elapsed_ms: int, config_for: Callable[[str], LogConfig]
+        self, data_dir: DataDir, now_ms: int, elapsed_ms: int, config_for: Callable[[TopicPartition], LogConfig | None]
     ) -> None:
         is_clean = data_dir.take_clean_shutdown()
         self.was_clean = self.was_clean and is_clean
@@ -206,16 +230,20 @@ class LogManager:
                 continue
             if found in self.logs:
                 raise DataDirectoryError(f"{found} is in {self.data_dir_of(found)} as well as in {data_dir.path}")
+            config = config_for(found)
+            if config is None:
+                self._note(f"{directory} holds no log of a topic and is left alone")
+                continue
             log = self._open(
                 data_dir,
                 found,
-                config_for(found.topic),
+                config,
                 now_ms,
                 elapsed_ms,
                 recovery_point=recovery_points.get(found, 0),
                 log_start_offset=log_starts.get(found, 0),
                 clean_shutdown=is_clean,
-                topic_id=self._topic_id_in(directory),
+                topic_id=topic_id_in(self._files, directory, self._note),
             )
             if log.needs_flush:
                 # What a process wrote that died before its sync is about to be read, and to be built upon.
@@ -227,13 +255,6 @@ class LogManager:
             # would do so for what is appended next.
             data_dir.checkpoint_recovery_points(self.logs)
             data_dir.checkpoint_log_starts(self.logs)
-
-    def _topic_id_in(self, directory: str) -> bytes | None:
-        try:
-            return read_partition_metadata(self._files, directory)
-        except CorruptCheckpointError as error:
-            self._note(f"{error}; the catalog knows the topic's id")
-            return None
 
     def _open(
         self,
@@ -273,6 +294,8 @@ class LogManager:
     ) -> Log:
         """A new, empty log, in the working data directory with the fewest logs. On disk on return.
 
+        A folder that has its name is put aside first, in whichever data directory it is.
+
         Raises:
             FileExistsError: The partition has a log.
             OSError: The disk refused; nothing is left.
@@ -286,6 +309,11 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
         data_dir = min(working, key=lambda each: counts[each.path])
         directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
+        for each in working:
+            present = paths.join(each.path, paths.partition_dir_name(*topic_partition))
+            if self._files.exists(present):
+                aside = put_aside(self._files, topic_partition, present, self._rng)
+                self._note(f"{present} is in the way of a new partition; it is kept as {aside}")
         try:
             self._files.make_dir(directory)
             write_partition_metadata(self._files, directory, topic_id)

@@ -203,6 +203,7 @@ def test_partition_directories_alone_are_served_with_their_ids(tmp_path: Path) -
         topic_id = create_topic(client, "t", partitions=2).topic_id
         produce(client, "t", ("k", "v"), partition=1)
     (tmp_path / "ottla.json").unlink()
+    (tmp_path / "meta.properties").unlink()
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         (topic,) = metadata(client).topics
         assert (topic.name, topic.topic_id, len(topic.partitions)) == ("t", topic_id, 2)

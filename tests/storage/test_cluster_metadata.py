@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.messages.cluster_metadata import (
-    RECORD_TYPES,
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -22,11 +20,11 @@ from ottla.protocol.messages.cluster_metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from ottla.protocol.wire import Parts, codec
 from ottla.storage.catalog import CatalogState, PartitionEntry
 from ottla.storage.checkpoints import uuid_text
 from ottla.storage.cluster_metadata import ClusterMetadataError, read_cluster_metadata
 from support.crash_files import CrashFiles
+from support.metadata_log import batch, log_of, value
 
 DATA = Path(__file__).parent / "data"
 DIRECTORY = "/data/__cluster_metadata-0"
@@ -55,24 +53,6 @@ def read(files: CrashFiles) -> CatalogState:
     assert files.operations == before, "reading changed the disk"
     assert state is not None
     return state
-
-
-def value(record: Any, version: int | None = None, kind: int | None = None, frame: int = 1) -> bytes:
-    """The bytes of a metadata record."""
-    found, known = next((k, t) for k, t in RECORD_TYPES.items() if t.record is type(record))
-    version = known.version_max if version is None else version
-    parts = Parts()
-    codec(known.record, min(version, known.version_max), True).write(record, parts)
-    return bytes([frame, found if kind is None else kind, version]) + b"".join(bytes(part) for part in parts.elements)
-
-
-def batch(base_offset: int, *values: bytes, **options: Any) -> bytes:
-    records = [(base_offset + index, 0, None, data, ()) for index, data in enumerate(values)]
-    return bytes(build_batch(records, base_offset=base_offset, **options))
-
-
-def log_of(*records: Any) -> bytes:
-    return b"".join(batch(offset, value(record)) for offset, record in enumerate(records))
 
 
 def state_of(*records: Any) -> CatalogState:

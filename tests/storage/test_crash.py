@@ -243,7 +243,7 @@ class Managing:
 
     def open(self) -> None:
         self.manager = LogManager(self.files, ["/d"])
-        self.manager.load(0, 0, cluster_id="c", config_for=lambda _: LogConfig())
+        self.manager.load(0, 0, config_for=lambda _: LogConfig())
 
     def create(self, tp: TopicPartition) -> None:
         self.appended[tp] = []
@@ -271,7 +271,7 @@ class Managing:
 
     def check(self, files: CrashFiles) -> None:
         manager = LogManager(files, ["/d"])
-        manager.load(0, 0, cluster_id="c", config_for=lambda _: LogConfig())
+        manager.load(0, 0, config_for=lambda _: LogConfig())
         assert self.certain.keys() <= manager.logs.keys()
         for tp, log in manager.logs.items():
             keys = [key for _, key, _ in contents(log)]

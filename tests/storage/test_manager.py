@@ -42,8 +42,13 @@ def opened(
     config: LogConfig = LogConfig(),  # noqa: B008
 ) -> LogManager:
     manager = locked(files, *dirs, notes=notes)
-    manager.load(now_ms, now_ms, cluster_id=CLUSTER, config_for=lambda _: config)
+    manager.load(now_ms, now_ms, config_for=lambda _: config)
+    claim(manager)
     return manager
+
+
+def claim(manager: LogManager, cluster_id: str = CLUSTER) -> None:
+    manager.claim(manager.data_dirs[0], cluster_id, lambda _: None)
 
 
 def create(manager: LogManager, *partitions: TopicPartition, **config: Any) -> list[Log]:
@@ -83,7 +88,7 @@ def test_a_new_directory_gets_an_identity() -> None:
     manager = locked(files, "/x/d", node_id=4)
     assert manager.stored_cluster_id is None
     assert files.list("/x/d") == [".lock"]
-    manager.load(0, 0, cluster_id=CLUSTER, config_for=lambda _: LogConfig())
+    claim(manager)
     identity = read_meta_properties(files, "/x/d")
     assert identity is not None
     assert (identity.cluster_id, identity.node_id, len(identity.directory_id or b"")) == (CLUSTER, 4, 16)
@@ -106,7 +111,7 @@ def test_the_id_of_a_directory_never_looks_like_an_option() -> None:
     drawn = [bytes([0xF8]) * 16, bytes([0xFB]) * 16, bytes([0xFC]) * 16]
     files = CrashFiles()
     manager = LogManager(files, ["/d"], rng=Draws())
-    manager.load(0, 0, cluster_id=CLUSTER, config_for=lambda _: LogConfig())
+    claim(manager)
     identity = read_meta_properties(files, "/d")
     assert identity is not None and identity.directory_id == bytes([0xFC]) * 16
 
@@ -151,13 +156,13 @@ def test_directories_of_others_are_refused_and_left_as_they_are(
     assert {path: data for path, data in files.snapshot().items() if ".lock" not in path} == before
 
 
-def test_another_cluster_is_refused_at_load() -> None:
+def test_another_cluster_is_refused() -> None:
     files = CrashFiles()
     opened(files).close(0)
     before = files.snapshot()
     manager = locked(files)
     with pytest.raises(DataDirectoryError, match="belongs to cluster cluster-1, not to cluster-2"):
-        manager.load(0, 0, cluster_id="cluster-2", config_for=lambda _: LogConfig())
+        claim(manager, "cluster-2")
     assert files.snapshot() == before
 
 
@@ -220,7 +225,7 @@ def test_every_log_runs_with_its_topics_configuration() -> None:
     manager.close(0)
     manager = locked(files)
     configs = {"a": LogConfig(segment_ms=1), "b": LogConfig(segment_ms=2)}
-    manager.load(0, 0, cluster_id=CLUSTER, config_for=configs.__getitem__)
+    manager.load(0, 0, config_for=lambda each: configs[each.topic])
     assert (manager.logs[A].config.segment_ms, manager.logs[C].config.segment_ms) == (1, 2)
 
 

@@ -57,7 +57,7 @@ class Broker:
 
     def __post_init__(self) -> None:
         self.manager = LogManager(self.files, [DATA_DIR], rng=random.Random(0))
-        self.manager.load(self.now_ms, self.now_ms, cluster_id="c", config_for=lambda _: self.config)
+        self.manager.load(self.now_ms, self.now_ms, config_for=lambda _: self.config)
         self.cleaning = CleanerManager(self.files, self.manager.logs)
 
     @property
