@@ -21,7 +21,6 @@ from ottla.storage.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
 from support.crash_files import CrashFiles
 from support.make_log import TP, append, make_log
 
-CLUSTER_ID = "a" * 22
 
 
 class GatedSyncs(CrashFiles):
@@ -189,7 +188,7 @@ def test_after_a_failed_sync_nothing_brings_the_recovery_point_further(
 def test_after_a_failed_sync_no_stop_is_clean_and_no_checkpoint_moves() -> None:
     files = CrashFiles()
     manager = LogManager(files, ["/data"])
-    manager.load(0, 0, cluster_id=CLUSTER_ID, config_for=lambda _: make_log().config)
+    manager.load(0, 0, config_for=lambda _: make_log().config)
     log = manager.create(TP, topic_id=bytes(16), config=make_log().config, now_ms=0, elapsed_ms=0)
     cleaner = CleanerManager(files, manager.logs, lambda _: None)
     append(log, ("a", "1"), roll=True)
