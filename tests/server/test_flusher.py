@@ -22,7 +22,6 @@ from support.crash_files import CrashFiles
 from support.make_log import TP, append, make_log
 
 
-
 class GatedSyncs(CrashFiles):
     """A disk whose next sync of the log file waits for `let_on`, and fails if it is told so."""
 
