@@ -164,9 +164,7 @@ def _segments(store: Store, tp: TopicPartition) -> list[SegmentRef]:
     directory = store.directory_of(tp)
     if not store.files.is_dir(directory):
         raise UsageError(f"{store.data_dir} has no log of {tp}")
-    if not (found := segments_in(store.files, directory)):
-        raise UsageError(f"{directory} has no segments")
-    return found
+    return segments_in(store.files, directory)
 
 
 def _promises(store: Store, tp: TopicPartition, config: LogConfig, now_ms: int, *, log_start_offset: int) -> Promises:

@@ -12,21 +12,29 @@ file is missing, stale or preallocated, it is made anew in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ..protocol.errors import CorruptRecordError
 from ..protocol.records import HEADER_BYTES, RecordBatch
 from ..storage import paths, producer_snapshots
-from ..storage.index import AbortedTxn, CorruptIndexError
+from ..storage.index import AbortedTxn
 from ..storage.paths import OFFSET_MAX, TopicPartition
 from ..storage.producer_state import ProducerState
 from ..storage.producers import ProducerStates
 from ..storage.replay import update_producers
 from ..storage.segment import LogSegment
-from .errors import CorruptSourceError
-from .segment_files import LogFile, LogFiles, may_be_torn, open_segments, pause_in_swap, whole_batches
+from .segment_files import (
+    LogFile,
+    LogFiles,
+    may_be_torn,
+    open_segments,
+    pause_between_looks,
+    source_errors,
+    topic_id_in,
+    whole_batches,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +46,12 @@ class Split:
     segment_base_offset: int
     segment_end_offset: int
     """Where the next segment begins; OFFSET_MAX if this one is the last."""
+    topic_id: bytes | None
+    """Whose directory it was; see `topic_id_in`."""
     inode: int
     """Of the log file when the split was made."""
+    first_header: bytes
+    """Of the batch at `start`. An inode may have been given to another file since."""
     start: int
     end: int
     """Bytes of the log file: from inclusive, to exclusive."""
@@ -64,7 +76,7 @@ class PartitionLog:
         high_watermark: int | None = None,
         durable_end_offset: int = 0,
         files: LogFiles | None = None,
-        pause: Callable[[], None] = pause_in_swap,
+        pause: Callable[[], None] = pause_between_looks,
     ) -> None:
         """Open the segments and find the end of what can be read.
 
@@ -72,20 +84,20 @@ class PartitionLog:
             log_start_offset: From the checkpoint; the first segment's base if that is higher.
             high_watermark: What lies above must not be read yet; None where whatever is whole is committed.
             durable_end_offset: Known to have been whole: a last segment that breaks off before it is damaged, not torn.
-            pause: Between looks at a directory in which a swap is under way.
-
-        Raises:
-            UsageError: There is no log file at all.
-            CorruptSourceError: A swap that nobody finishes.
-            SourceChangedError: Files go away faster than they can be opened.
+            pause: As of `open_segments`, as are the errors.
         """
         self.directory = directory
         self.of = of
         self._files = files or LogFiles()
-        self.segments = open_segments(self._files, directory, pause)
+        self.topic_id = topic_id_in(self._files, directory)
+        self.segments = open_segments(self._files, directory, pause=pause)
         self.torn_bytes = 0
         """At the end of the last segment, of a batch that was never wholly written."""
-        self.log_end_offset = self._find_end(durable_end_offset)
+        try:
+            self.log_end_offset = self._find_end(durable_end_offset)
+        except BaseException:
+            self.close()
+            raise
         """Behind the last whole batch."""
         self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
         self.readable_end_offset = self.log_end_offset
@@ -104,7 +116,7 @@ class PartitionLog:
         Raises:
             CorruptSourceError: A batch on the way cannot be read.
         """
-        with _as_source_error():
+        with source_errors(self.segments):
             for segment in self.segments:
                 if segment.largest_timestamp_ms >= timestamp_ms:
                     found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
@@ -120,7 +132,7 @@ class PartitionLog:
         Raises:
             CorruptSourceError: Behind that snapshot there is something that is no batch, or an index is damaged.
         """
-        with _as_source_error():
+        with source_errors(self.segments):
             return self._transactions()
 
     def _transactions(self) -> tuple[int, list[AbortedTxn]]:
@@ -193,7 +205,9 @@ class PartitionLog:
                 self.directory,
                 segment.base_offset,
                 segment_end,
+                self.topic_id,
                 file.inode,
+                file.read_at(at, HEADER_BYTES),
                 at,
                 until,
                 from_offset,
@@ -216,16 +230,6 @@ class PartitionLog:
                     file = self._files.open(paths.snapshot_path(self.directory, offset))
                     return offset, producer_snapshots.decode(file.read_at(0, file.size()))
         return self.log_start_offset, []
-
-
-@contextmanager
-def _as_source_error() -> Iterator[None]:
-    try:
-        yield
-    except CorruptRecordError as error:
-        raise CorruptSourceError(error.message) from error
-    except CorruptIndexError as error:
-        raise CorruptSourceError(str(error)) from error
 
 
 def _is_earlier(segment: LogSegment, timestamp_ms: int) -> bool:

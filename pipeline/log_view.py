@@ -21,7 +21,9 @@ from ..storage import paths
 from ..storage.files import File, Files
 from .batch_window import BatchWindow, Damage, header_damage, no_batch, window_of, without
 from .columns import RecordColumns, decode, record_damage
+from .errors import SourceChangedError
 from .findings import Finding
+from .segment_files import is_settled, open_segments
 
 WINDOW_BYTES = 8 << 20
 
@@ -44,20 +46,50 @@ class SegmentRef(NamedTuple):
     """No offset of it may reach this one: the next segment's base; OFFSET_MAX for the last."""
     is_active: bool = False
     """The last segment of a log: its end may be torn, and its indexes may be in a server's memory."""
+    suffix: str = ""
+    """Of the log file: a swap may be under way, or have been left unfinished."""
+    has_indexes: bool = True
+    """They are there under their final names."""
+    size_bytes: int | None = None
+    """Of the log file when it was found, where it must still be that file: an active segment only grows."""
 
     @property
     def log_path(self) -> str:
-        return paths.log_path(self.directory, self.base_offset)
+        return paths.log_path(self.directory, self.base_offset, self.suffix)
+
+    def check_is_there(self, files: Files) -> None:
+        """
+        Raises:
+            SourceChangedError: The segment is no longer the one that was found.
+        """
+        if self.size_bytes is None:
+            return
+        with suppress(FileNotFoundError):
+            size_bytes = files.size(self.log_path)
+            if size_bytes == self.size_bytes or (self.is_active and size_bytes > self.size_bytes):
+                return
+        raise SourceChangedError(f"{self.log_path} was replaced while it was looked at: a server is at work")
 
 
 def segments_in(files: Files, directory: str) -> list[SegmentRef]:
-    """The segments of a partition's directory, in order."""
-    found = [name for each in files.list(directory) if (name := paths.parse_segment_name(each)) is not None]
-    bases = sorted(name.base_offset for name in found if name.kind == paths.LOG and not name.suffix)
-    ends = [*bases[1:], paths.OFFSET_MAX]
-    return [
-        SegmentRef(directory, base, end, base == bases[-1]) for base, end in zip(bases, ends, strict=False)
-    ]  # no segment, one end
+    """The segments of a partition's directory, in order; errors as of `open_segments`."""
+    segments = open_segments(files, directory)
+    ends = [*(segment.base_offset for segment in segments[1:]), paths.OFFSET_MAX]
+    found = [
+        SegmentRef(
+            directory,
+            segment.base_offset,
+            end,
+            segment is segments[-1],
+            segment.suffix,
+            is_settled(segment),
+            segment.size_bytes,
+        )
+        for segment, end in zip(segments, ends, strict=True)
+    ]
+    for segment in segments:
+        segment.log_file.close()
+    return found
 
 
 class Cursor:
@@ -110,11 +142,13 @@ class Cursor:
             try:
                 file = self._files.open(segment.log_path)
             except FileNotFoundError:
+                segment.check_is_there(self._files)
                 self._report(
                     Finding("segments are there", segment.log_path, None, segment.base_offset, "a file", "none")
                 )
                 continue
             try:
+                segment.check_is_there(self._files)
                 yield from self._windows_of(segment, file)
             finally:
                 file.close()

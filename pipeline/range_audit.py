@@ -10,6 +10,7 @@ Memory: a few windows of each side with their records, and ROWS_AT_ONCE rows of 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -83,8 +84,10 @@ class _Audit:
         for window in after:
             self._alone([window])
             yield self._keys.overflow()
-        if not of.segment.is_active:
-            check_indexes(self._files, of.segment, self._places, self._promises.own_transactions, self._report)
+        if of.segment.has_indexes and not of.segment.is_active:
+            with suppress(FileNotFoundError):
+                check_indexes(self._files, of.segment, self._places, self._promises.own_transactions, self._report)
+        of.segment.check_is_there(self._files)  # or these were another segment's indexes
         yield self._keys.rest()
         result.batches, result.bytes, result.torn_bytes = after.batches, after.bytes, after.torn_bytes
         return result

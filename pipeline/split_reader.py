@@ -6,7 +6,7 @@
     decoded    all records of what is left at once, then Arrow batches
 
 Between planning and reading a live broker may have cleaned or deleted the segment. A file that is not the one that was
-planned is looked up again by its offsets, which cleaning never changes.
+planned is looked up again by its offsets, which cleaning never changes; in a log of the same topic only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from ..protocol.errors import CorruptRecordError
 from ..protocol.records import CONTROL_BIT, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
-from ..storage.config import LogConfig
 from ..storage.index import AbortedTxn
 from ..storage.segment import LogSegment
 from .arrow import record_batches
@@ -28,7 +27,7 @@ from .batch_window import BatchWindow, Bools, Damage, header_damage, no_batch, w
 from .columns import RecordColumns, decode, record_damage, rows_of
 from .errors import SourceChangedError
 from .log_files import PartitionLog, Split
-from .segment_files import LogFile, LogFiles
+from .segment_files import LogFile, LogFiles, open_segment
 
 WINDOW_BYTES = 8 << 20
 """Read at once: many lanes, and still little beside what a Python worker needs anyway."""
@@ -97,24 +96,32 @@ def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
             continue
         looks += 1
         log = PartitionLog(split.directory, split.of)
-        if looks > _LOOKS_MAX or log.log_start_offset > part.from_offset:
-            raise SourceChangedError(
-                f"{split.log_path}: offsets {part.from_offset} to {part.up_to_offset} went away while they were read;"
-                f" the log begins at {log.log_start_offset}"
-            )
-        parts = [*log.splits(part.from_offset, part.up_to_offset, max_bytes=part.end - part.start), *parts]
+        try:
+            if log.topic_id != split.topic_id:
+                raise SourceChangedError(f"{split.directory}: the topic was deleted and made anew while it was read")
+            is_there = log.log_start_offset <= part.from_offset and part.up_to_offset <= log.log_end_offset
+            if looks > _LOOKS_MAX or not is_there:
+                raise SourceChangedError(
+                    f"{split.log_path}: offsets {part.from_offset} to {part.up_to_offset} went away while they were"
+                    f" read; the log begins at {log.log_start_offset} and ends at {log.log_end_offset}"
+                )
+            parts = [*log.splits(part.from_offset, part.up_to_offset, max_bytes=part.end - part.start), *parts]
+        finally:
+            log.close()
 
 
 def _opened(split: Split) -> LogSegment | None:
     """The segment, if its log file is still the one that was planned."""
     try:
-        segment = LogSegment.open(LogFiles(), split.directory, split.segment_base_offset, LogConfig(), now_ms=0)
+        segment = open_segment(LogFiles(), split.directory, split.segment_base_offset)
     except FileNotFoundError:
         return None
-    assert isinstance(segment.log_file, LogFile)
-    if segment.log_file.inode == split.inode:
+    file = segment.log_file
+    assert isinstance(file, LogFile)
+    is_planned = file.inode == split.inode and file.size() >= split.end
+    if is_planned and file.read_at(split.start, len(split.first_header)) == split.first_header:
         return segment
-    segment.log_file.close()
+    file.close()
     return None
 
 

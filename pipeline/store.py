@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
@@ -31,7 +31,6 @@ from ..storage.cluster_metadata import read_cluster_metadata
 from ..storage.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..storage.files import Files
 from ..storage.health import Health
-from ..storage.index import CorruptIndexError
 from ..storage.leader_epochs import LeaderEpochs
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
@@ -40,6 +39,7 @@ from ..storage.replay import load_producers
 from ..storage.segment import LogSegment
 from .errors import CorruptSourceError, SourceChangedError, UsageError
 from .reading_files import ReadingFiles
+from .segment_files import LOOKS_MAX, is_settled, open_segments, pause_between_looks, source_errors
 
 __all__ = ["ReadingFiles", "Store", "StoredLog"]
 
@@ -157,25 +157,33 @@ class Store:
         now_ms: int,
         config: LogConfig | None = None,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+        pause: Callable[[], None] = pause_between_looks,
     ) -> Iterator[StoredLog]:
         """One log as it is now. The descriptors are given back at the end.
 
         Args:
             now_ms: Producers that have expired by then are forgotten, as at a start of the server.
             config: `config_of` the topic unless given.
+            pause: Called between two looks at a directory in which a swap is under way.
 
         Raises:
             UsageError: There is no such log, or it has no segments.
-            CorruptSourceError: A segment or an index is damaged, or the server has recovery to do first.
-            SourceChangedError: Files went away meanwhile: a server is at work there.
+            CorruptSourceError: A segment or an index is damaged.
+            SourceChangedError: Files went away meanwhile: a server is at work there. Or a swap did not come to its end
+                while this waited: whoever works on the log finds its segments by their final names.
         """
         directory = self.directory_of(tp)
         if not self.files.is_dir(directory):
             raise UsageError(f"{self.data_dir} has no log of {tp}")
         config = self.config_of(tp.topic) if config is None else config
         try:
-            segments = self._open_segments(directory, config, now_ms)
-            log = self._open(tp, directory, config, segments, now_ms, producer_expiration_ms)
+            segments = self._settled_segments(directory, config, now_ms, pause)
+            try:
+                log = self._open(tp, directory, config, segments, now_ms, producer_expiration_ms)
+            except BaseException:
+                for segment in segments:
+                    segment.log_file.close()
+                raise
         except CorruptCheckpointError as error:
             raise CorruptSourceError(str(error)) from error
         except FileNotFoundError as error:
@@ -187,21 +195,22 @@ class Store:
         finally:
             log.close_files()
 
-    def _open_segments(self, directory: str, config: LogConfig, now_ms: int) -> list[LogSegment]:
-        found = [parsed for name in self.files.list(directory) if (parsed := paths.parse_segment_name(name))]
-        for file in found:
-            if file.suffix in (paths.CLEANED, paths.SWAP):
-                raise CorruptSourceError.at(
-                    paths.segment_path(directory, *file),
-                    None,
-                    None,
-                    expected="no unfinished swap (starting and stopping the server finishes it)",
-                    actual=f"a {file.suffix} file",
-                )
-        bases = sorted(file.base_offset for file in found if file.kind == paths.LOG and not file.suffix)
-        if not bases:
-            raise UsageError(f"{directory} has no segments")
-        return [LogSegment.open(self.files, directory, base, config, now_ms) for base in bases]
+    def _settled_segments(
+        self, directory: str, config: LogConfig, now_ms: int, pause: Callable[[], None]
+    ) -> list[LogSegment]:
+        path = directory
+        for _ in range(LOOKS_MAX):
+            segments = open_segments(self.files, directory, config=config, now_ms=now_ms, pause=pause)
+            unsettled = [segment for segment in segments if not is_settled(segment)]
+            if not unsettled:
+                return segments
+            path = unsettled[0].file_paths()[0]
+            for segment in segments:
+                segment.log_file.close()
+            pause()
+        raise SourceChangedError(
+            f"{path}: a swap is under way, or was left by a server that died in it; its next start finishes that"
+        )
 
     def _open(
         self,
@@ -216,26 +225,25 @@ class Store:
         log_start_offset = max(self.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0), segments[0].base_offset)
         log_end_offset = max(_end_of_active(segments[-1]), log_start_offset)
         vouched_end = self._vouched_end(tp)
-        try:
+        with source_errors(segments):
             for segment, following in pairwise(segments):
-                if following.base_offset <= vouched_end:
+                if following.base_offset <= vouched_end and is_settled(segment):
                     segment.sanity_check()
-            load_producers(
-                self.files,
-                directory,
-                producers,
-                segments,
-                log_start_offset=log_start_offset,
-                log_end_offset=log_end_offset,
-                now_ms=now_ms,
-                tidies=False,
-            )
-        except CorruptIndexError as error:
-            raise CorruptSourceError(str(error)) from error
-        except CorruptRecordError as error:
-            if self._is_clean:
-                raise CorruptSourceError(error.message) from error
-            # What is torn lies at the end of the active segment, and what its last batches say of producers is lost.
+            try:
+                load_producers(
+                    self.files,
+                    directory,
+                    producers,
+                    segments,
+                    log_start_offset=log_start_offset,
+                    log_end_offset=log_end_offset,
+                    now_ms=now_ms,
+                    tidies=False,
+                )
+            except CorruptRecordError:
+                if self._is_clean:
+                    raise
+                # What is torn lies at the end of the active segment, and what its last batches say of producers is lost.
         log = StoredLog(
             files=self.files,
             directory=directory,

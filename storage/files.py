@@ -136,6 +136,9 @@ class Files(Protocol):
     def size(self, path: str) -> int:
         """Bytes in the file of that name."""
 
+    def identity(self, path: str) -> int:
+        """Tells the file of that name from one that takes the name while the first is open."""
+
     def mtime_ms(self, path: str) -> int:
         """Last modification, Unix milliseconds."""
 
@@ -379,6 +382,9 @@ class OsFiles:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def identity(self, path: str) -> int:
+        return os.stat(path).st_ino
 
     def mtime_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

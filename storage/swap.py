@@ -6,8 +6,9 @@ else looks at the directory. Both know only names: the segment list is the log's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from ..protocol.errors import CorruptRecordError
 from . import paths
@@ -120,13 +121,40 @@ def finish_swaps(files: Files, directory: str, next_offset_of: Callable[[int, st
     name, and it leaves a segment beside the new ones if none of them has its base.
     """
     names = files.list(directory)
+    found = outcome(names, next_offset_of)
+    for step in found.removed:
+        for name in step:
+            files.remove(paths.join(directory, name))
+        if step:
+            files.sync_dir(directory)
+    for name in sorted(found.renamed):
+        files.rename(paths.join(directory, name), paths.join(directory, name.removesuffix(paths.SWAP)))
+    if found.renamed:
+        files.sync_dir(directory)
+    return files.list(directory) if found.renamed or any(found.removed) else names
+
+
+class Outcome(NamedTuple):
+    """What `finish_swaps` makes of a directory."""
+
+    removed: tuple[Collection[str], ...] = ()
+    """Names that go, step by step."""
+    renamed: Collection[str] = ()
+    """Names with `.swap` that are final after that."""
+
+
+def outcome(names: Iterable[str], next_offset_of: Callable[[int, str], int]) -> Outcome:
+    """What `finish_swaps` does where these names are, by its table; who only reads takes it as done.
+
+    Errors are those of `next_offset_of`.
+    """
     segment_files = {name: parsed for name in names if (parsed := paths.parse_segment_name(name))}
     if not any(file.suffix for file in segment_files.values()):
-        return names
+        return Outcome()
     cleaned = {name for name, file in segment_files.items() if file.suffix == paths.CLEANED}
     swap = {name for name, file in segment_files.items() if file.suffix == paths.SWAP}
     deleted = {name for name, file in segment_files.items() if file.suffix == paths.DELETED}
-    undone = set()
+    undone: set[str] = set()
     if cleaned:
         smallest = min(segment_files[name].base_offset for name in cleaned)
         undone = {name for name in swap if segment_files[name].base_offset >= smallest}
@@ -137,24 +165,13 @@ def finish_swaps(files: Files, directory: str, next_offset_of: Callable[[int, st
         paths.segment_file_name(base_offset, paths.LOG, paths.SWAP) for base_offset in unfinished
     }
     final = {name: file for name, file in segment_files.items() if not file.suffix}
-    replaced = set()
+    replaced: set[str] = set()
     for base_offset in unfinished:
         end = max(base_offset + 1, next_offset_of(base_offset, paths.SWAP))
         replaced |= {name for name, file in final.items() if base_offset <= file.base_offset < end}
     if (source := _segment_that_reaches(unfinished, final.values(), next_offset_of)) is not None:
         replaced |= {name for name, file in final.items() if file.base_offset == source}
-
-    for step in (undone, cleaned | deleted, replaced | doubtful):
-        for name in step:
-            files.remove(paths.join(directory, name))
-        if step:
-            files.sync_dir(directory)
-    swap -= doubtful
-    for name in sorted(swap):
-        files.rename(paths.join(directory, name), paths.join(directory, name.removesuffix(paths.SWAP)))
-    if swap:
-        files.sync_dir(directory)
-    return files.list(directory)
+    return Outcome((undone, cleaned | deleted, replaced | doubtful), swap - doubtful)
 
 
 def _segment_that_reaches(

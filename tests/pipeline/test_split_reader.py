@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.log_files import PartitionLog, Split
 from ottla.pipeline.split_reader import Wanted, damage_in, read_split
 from ottla.protocol.records import Record, RecordBatch
+from ottla.storage.checkpoints import write_partition_metadata
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
 from support.batches import batch
@@ -379,23 +381,46 @@ def test_records_deleted_after_planning_are_missed(tmp_path: Path) -> None:
         read_all(splits)
 
 
-def test_a_swap_that_nobody_finishes_is_refused(log: Log, tmp_path: Path) -> None:
+def test_a_swap_is_read_through_however_long_it_takes(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
+    before = rows(opened(directory), 0, 150, 1 << 20)
     (directory / f"{50:020}.log").rename(directory / f"{50:020}.log.swap")
-    with pytest.raises(CorruptSourceError, match=r"050\.log\.swap: expected no unfinished swap"):
-        opened(directory)
-
-
-def test_a_swap_under_way_is_waited_for(log: Log, tmp_path: Path) -> None:
-    directory = on_disk(log, tmp_path)
-    swap, final = directory / f"{50:020}.log.swap", directory / f"{50:020}.log"
-    final.rename(swap)
-    found = PartitionLog(str(directory), TP, pause=lambda: finish(swap, final))
+    (directory / f"{100:020}.log.cleaned").write_bytes(b"")
+    found = opened(directory)
     assert [segment.base_offset for segment in found.segments] == [0, 50, 100]
+    assert before
+    (directory / f"{50:020}.log.swap").rename(directory / f"{50:020}.log")
+    assert rows(found, 0, 150, 1 << 20) == before
 
 
-def finish(swap: Path, final: Path) -> None:
-    swap.rename(final)
+def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one(tmp_path: Path) -> None:
+    log = live_log(tmp_path)
+    splits = planned(log)
+    shutil.rmtree(log.directory)
+    anew = make_log(OsFiles(), data_dir=str(tmp_path))
+    for number in range(60):
+        append(anew, ("other", f"{number}"))
+    write_partition_metadata(OsFiles(), anew.directory, bytes(range(16)))
+    with pytest.raises(SourceChangedError, match="the topic was deleted and made anew while it was read"):
+        read_all(splits)
+
+
+def test_an_end_that_went_away_is_missed(tmp_path: Path) -> None:
+    log = live_log(tmp_path)
+    splits = planned(log)
+    log.truncate_to(50, 0)
+    with pytest.raises(SourceChangedError, match=r"offsets 40 to 60 went away while they were read; .* ends at 50"):
+        read_all(splits)
+
+
+def test_an_inode_that_was_given_to_another_file_is_noticed(tmp_path: Path) -> None:
+    """File systems give the number of a removed file to the next one."""
+    log = live_log(tmp_path)
+    first = planned(log)[0]
+    clean(log)
+    now = [as_row(record) for _, record in readable(log, first.from_offset, first.up_to_offset)]
+    inode = Path(first.log_path).stat().st_ino
+    assert read_all([replace(first, inode=inode)]) == now
 
 
 def test_open_transactions_in_a_broker_that_lives(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.errors import CorruptSourceError, PipelineError, UsageError
+from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, UsageError
 from ottla.pipeline.store import ReadingFiles, Store, StoredLog
 from ottla.storage import paths
 from ottla.storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogState, PartitionEntry, TopicEntry
@@ -51,7 +51,7 @@ def put_checkpoint(files: CrashFiles, name: str, offset: int) -> None:
 
 @contextmanager
 def opened(files: CrashFiles) -> Iterator[StoredLog]:
-    with Store(DATA_DIR, files).open_log(TP, now_ms=NOW_MS) as log:
+    with Store(DATA_DIR, files).open_log(TP, now_ms=NOW_MS, pause=lambda: None) as log:
         yield log
 
 
@@ -118,13 +118,33 @@ def test_a_torn_tail_is_legal_in_the_last_segment() -> None:
         assert log.log_end_offset == 4
 
 
+def test_a_pass_under_way_is_no_damage() -> None:
+    files = stopped(is_clean=False)
+    put_checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, 4)
+    for kind in paths.SEGMENT_KINDS:
+        files.open(paths.segment_path(f"{DATA_DIR}/{TP}", 0, kind, paths.CLEANED), create=True)
+    assert upper(files) == 3
+
+
+def test_a_swap_under_way_is_waited_for_by_whoever_works_on_the_log() -> None:
+    files = stopped()
+    path = paths.log_path(f"{DATA_DIR}/{TP}", 0)
+    leave_swap(files)
+    pauses = []
+
+    def pause() -> None:
+        pauses.append(1)
+        if len(pauses) == 3:
+            files.rename(path + paths.SWAP, path)
+
+    with Store(DATA_DIR, files).open_log(TP, now_ms=NOW_MS, pause=pause) as log:
+        assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
+    assert len(pauses) == 3
+
+
 def leave_swap(files: CrashFiles) -> None:
     path = paths.log_path(f"{DATA_DIR}/{TP}", 0)
     files.rename(path, path + paths.SWAP)
-
-
-def leave_cleaned(files: CrashFiles) -> None:
-    files.open(paths.log_path(f"{DATA_DIR}/{TP}", 0, paths.CLEANED), create=True)
 
 
 def lose_index(files: CrashFiles, base_offset: int = 1) -> None:
@@ -149,8 +169,7 @@ def lose_segments(files: CrashFiles) -> None:
 
 
 REFUSED: tuple[tuple[Callable[[CrashFiles], None], type[PipelineError], str], ...] = (
-    (leave_swap, CorruptSourceError, f"{DATA_DIR}/{TP}/{0:020}.log.swap: expected no unfinished swap"),
-    (leave_cleaned, CorruptSourceError, f"{DATA_DIR}/{TP}/{0:020}.log.cleaned: expected no unfinished swap"),
+    (leave_swap, SourceChangedError, f"{DATA_DIR}/{TP}/{0:020}.log.swap: a swap is under way, or was left by a server"),
     (lose_index, CorruptSourceError, f"{DATA_DIR}/{TP}/{1:020}.index is missing"),
     (break_catalog, CorruptSourceError, f"{DATA_DIR}/ottla.json: not a readable catalog"),
     (break_epochs, CorruptSourceError, f"{DATA_DIR}/{TP}/leader-epoch-checkpoint, line 1: "),

@@ -351,6 +351,9 @@ class CrashFiles:
     def size(self, path: str) -> int:
         return len(self._inode(path).data)
 
+    def identity(self, path: str) -> int:
+        return id(self._inode(path))
+
     def mtime_ms(self, path: str) -> int:
         return self._inode(path).mtime_ms
 
