@@ -116,16 +116,16 @@ def a_roll(log: Log) -> None:
 
 def retention(log: Log) -> None:
     log.advance_log_start(7)
-    log.delete_old_segments(LATER_MS)
+    log.delete_old_segments(LATER_MS, LATER_MS)
     log.delete_due_files(LATER_MS)
 
 
 def truncation(log: Log) -> None:
-    log.truncate_to(4, LATER_MS)
+    log.truncate_to(4, LATER_MS, LATER_MS)
 
 
 def starting_anew(log: Log) -> None:
-    log.truncate_fully_and_start_at(100, LATER_MS)
+    log.truncate_fully_and_start_at(100, LATER_MS, LATER_MS)
 
 
 def splitting(log: Log) -> None:

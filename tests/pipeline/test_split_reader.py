@@ -408,7 +408,7 @@ def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one(tmp_path: Path) 
 def test_an_end_that_went_away_is_missed(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
-    log.truncate_to(50, 0)
+    log.truncate_to(50, 0, 0)
     with pytest.raises(SourceChangedError, match=r"offsets 40 to 60 went away while they were read; .* ends at 50"):
         read_all(splits)
 
