@@ -12,21 +12,44 @@ import errno
 import fcntl
 import os
 import shutil
-import stat
 import struct
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
 READ_CHUNK_BYTES = 1 << 30
 """The most that one system call is asked to read; Linux transfers at most 2 GiB - 4 KiB at once."""
 
-# fdatasync leaves out the modification time, which costs a journal write more; macOS has only fsync.
-_sync_descriptor = getattr(os, "fdatasync", os.fsync)
+_NOT_OF_THIS_FILE_SYSTEM = frozenset({errno.ENOTSUP, errno.ENOTTY, errno.EINVAL})
+
+
+def sync_by(full_sync: int | None) -> tuple[Callable[[int], None], Callable[[int], None]]:
+    """How to make a file, and a directory, survive a power loss, by descriptor.
+
+    Args:
+        full_sync: The number of fcntl's F_FULLFSYNC, which macOS alone has: its fsync leaves the bytes in the drive. Where
+            a file system does not know it (SMB, some external drives), fsync is all there is. Java does the same.
+    """
+    if full_sync is None:
+        # fdatasync leaves out the modification time, which costs a journal write more.
+        return getattr(os, "fdatasync", os.fsync), os.fsync
+
+    def sync(descriptor: int) -> None:
+        try:
+            fcntl.fcntl(descriptor, full_sync)
+        except OSError as error:
+            if error.errno not in _NOT_OF_THIS_FILE_SYSTEM:
+                raise
+            os.fsync(descriptor)
+
+    return sync, sync
+
+
+_sync_file, _sync_directory = sync_by(getattr(fcntl, "F_FULLFSYNC", None))
 
 
 class SyncError(OSError):
@@ -38,15 +61,6 @@ class SyncError(OSError):
 
 class DirectoryLockedError(Exception):
     """Another broker, of this process or another one, holds the lock file."""
-
-
-class Ownership(NamedTuple):
-    """Who may open a file."""
-
-    user_id: int
-    group_id: int
-    mode: int
-    """Permission bits."""
 
 
 class File(Protocol):
@@ -154,12 +168,6 @@ class Files(Protocol):
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
         """Pretend that the last modification was at `mtime_ms`."""
-
-    def ownership(self, path: str) -> Ownership:
-        """Who may open the file or directory of that name."""
-
-    def set_ownership(self, path: str, ownership: Ownership) -> None:
-        """Give a file to others; survives a power loss on return. PermissionError where this process may not."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock file `path`, making it where needed, without waiting.
@@ -274,7 +282,7 @@ class OsFile:
             if self._failed_sync is not None:
                 raise SyncError(self._failed_sync.errno, f"an earlier sync failed: {self._failed_sync.strerror}")
             try:
-                _sync_descriptor(descriptor)
+                _sync_file(descriptor)
             except OSError as error:
                 self._failed_sync = SyncError(error.errno, error.strerror)
                 raise self._failed_sync from error
@@ -392,7 +400,7 @@ class OsFiles:
     def sync_dir(self, path: str) -> None:
         with _directory(path) as descriptor:
             try:
-                os.fsync(descriptor)
+                _sync_directory(descriptor)
             except OSError as error:
                 raise SyncError(error.errno, error.strerror, path) from error
 
@@ -407,21 +415,6 @@ class OsFiles:
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
         os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
-
-    def ownership(self, path: str) -> Ownership:
-        found = os.stat(path)
-        return Ownership(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
-
-    def set_ownership(self, path: str, ownership: Ownership) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fchmod(descriptor, ownership.mode)
-            os.fchown(descriptor, ownership.user_id, ownership.group_id)
-            os.fsync(descriptor)
-        except PermissionError as error:
-            raise PermissionError(error.errno, error.strerror, path) from None
-        finally:
-            os.close(descriptor)
 
     def lock(self, path: str) -> OsLock:
         return OsLock(path)

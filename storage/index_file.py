@@ -21,6 +21,9 @@ from .files import Files
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Index entries hold offsets relative to the segment's base, in 31 bits."""
 
+POSITION_MAX = 2**31 - 1
+"""And so they do positions in the log file."""
+
 CHECKED_WHOLE_MAX = 4096
 ENTRIES_PER_SECTOR = 32
 """Of the smallest unit that disks lose, 512 bytes, every sparse index has more entries than this."""

@@ -21,6 +21,7 @@ from .batch_scan import SCAN_CHUNK_BYTES, batch_walk
 from .config import LogConfig
 from .files import File, Files
 from .index import RELATIVE_OFFSET_MAX, CorruptIndexError, OffsetIndex, TimeIndex, TransactionIndex
+from .index_file import POSITION_MAX
 from .newest_batches import NewestBatches
 
 
@@ -119,7 +120,7 @@ class SegmentIndexes:
         assert self._max_timestamp_ms is not None
         if max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms, self._max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
-        if self._unindexed_bytes > self._config.index_interval_bytes and self._has_room(last_offset):
+        if self._unindexed_bytes > self._config.index_interval_bytes and self._has_room(last_offset, position):
             self.offset.append(last_offset, position)
             self.time.append(self._max_timestamp_ms, self._max_timestamp_offset)
             self._unindexed_bytes = 0
@@ -189,10 +190,16 @@ class SegmentIndexes:
     def _headers(self, position: int) -> Iterator[tuple[int, RecordBatch]]:
         return batch_walk(self._log_file, position, self._where, chunk_bytes=SCAN_CHUNK_BYTES, whole_bytes_max=0)
 
-    def _has_room(self, last_offset: int) -> bool:
+    def _has_room(self, last_offset: int, position: int) -> bool:
         # The log rolls before an index is full. A segment from elsewhere may need more entries than our
-        # configuration allows, or have offsets that no entry can hold: then it is indexed more thinly.
-        return not (self.offset.is_full or self.time.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX)
+        # configuration allows, or have offsets that no entry can hold, and a cleaned one of nearly 2 GiB grows where
+        # timestamps take more bytes than before: then it is indexed more thinly.
+        return not (
+            self.offset.is_full
+            or self.time.is_full
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+            or position > POSITION_MAX
+        )
 
     def _forget(self) -> None:
         self._max_timestamp_ms = None

@@ -1,6 +1,7 @@
 """OsFiles on a real directory. What it has in common with CrashFiles is tested beside that, in test_crash_files.py."""
 
 import errno
+import fcntl
 import gc
 import os
 import resource
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla.storage import files as files_module
-from ottla.storage.files import DirectoryLockedError, FileSlice, OsFile, OsFiles, SyncError
+from ottla.storage.files import DirectoryLockedError, FileSlice, OsFile, OsFiles, SyncError, sync_by
 from support.crash_files import CrashFiles
 
 FILES = OsFiles()
@@ -71,6 +72,27 @@ def test_a_file_whose_sync_failed_is_never_again_said_to_be_durable(path: str) -
 def test_a_directory_that_cannot_be_synced_says_so() -> None:
     with pytest.raises(SyncError):
         FILES.sync_dir("/proc/self")
+
+
+@pytest.mark.parametrize("of", [0, 1], ids=["file", "directory"])
+def test_where_a_full_sync_is_not_known_a_sync_has_to_do(path: str, tmp_path: Path, of: int) -> None:
+    sync = sync_by(12_345)[of]  # no command of Linux or macOS
+    descriptor = os.open(tmp_path if of else path, os.O_RDONLY | (0 if of else os.O_CREAT))
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        sync(descriptor)
+
+
+def test_where_there_is_a_full_sync_nothing_else_is_called(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync, sync_directory = sync_by(fcntl.F_GETFD)  # any command that is known
+    file = FILES.open(path, create=True)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.delattr(os, name, raising=False)
+    sync(file.fileno())
+    sync_directory(file.fileno())
 
 
 def test_an_append_is_one_system_call(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.index import AbortedTxn, CorruptIndexError, InvalidOffsetError
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.segment import LogSegment
+from ottla.storage.segment_indexes import SegmentIndexes
 from support.batches import batch
 from support.crash_files import CrashFiles, power_losses
 
@@ -1004,3 +1005,17 @@ def test_a_truncated_segment_gets_its_final_time_index_entry_all_the_same() -> N
     segment.truncate_to(batches[3].base_offset)
     segment.close()
     assert reopen(segment).time_index.entries() == [(batches[2].max_timestamp, batches[2].last_offset)]
+
+
+def test_what_lies_beyond_two_gibibytes_is_not_indexed() -> None:
+    """A cleaned file may come to that, as batches grow where timestamps take more bytes than before."""
+    files = new_disk()
+    log_file = files.open("d/0.log", create=True)
+    indexes = SegmentIndexes(files, "d", 0, "", LogConfig(index_interval_bytes=0), log_file)
+    indexes.restart()
+    size_bytes = 2**30 - 1
+    for number in range(4):
+        indexes.note(number * size_bytes, size_bytes, number, number, number, number)
+    assert list(indexes.offset.entries()) == [(1, size_bytes), (2, 2 * size_bytes)]
+    assert indexes.floor_position(3) == 2 * size_bytes
+    assert indexes.max_timestamp_ms == 3
