@@ -29,6 +29,7 @@ from .map_builder import DirtyMap, build_map
 from .offset_map import BYTES_PER_SLOT, OffsetMap, TableMemory, entries_max
 from .segment import LogSegment
 from .split import overflows, split_segment
+from .swap import discard, discard_cleaned
 
 IO_BUFFER_BYTES_MIN = 2 << 20
 """What a thread should have at least, whatever `log.cleaner.io.buffer.size` says: reads and writes of 1 MiB cost least,
@@ -114,9 +115,10 @@ class Cleaner:
             The next first dirty offset, and what was done.
 
         Raises:
-            CleaningAbortedError: From `checkpoint`, or segments had to be split. No `.cleaned` file is left.
+            CleaningAbortedError: From `checkpoint`, or segments had to be split.
             CorruptRecordError: A batch or record cannot be read. Groups before it are swapped, its own is untouched.
             OSError: The disk refused.
+            After any error no `.cleaned` file is left, if the disk allows that.
         """
         offsets = OffsetMap(
             to_clean.first_dirty_offset,
@@ -168,6 +170,7 @@ class _Pass:
     def run(self) -> tuple[int, CleanStats]:
         last_records = self._to_clean.last_records
         assert last_records is not None, "a pass wants `LogToClean.for_worker()`"
+        discard_cleaned(self._log.files, self._log.directory)  # what an earlier pass could not remove
         # An old value must not go for a newer one that a power loss could still take.
         if unsynced := self._log.begin_flush_of_sealed():
             unsynced.sync()
@@ -218,11 +221,13 @@ class _Pass:
 
     def _clean_group(self, group: Sequence[LogSegment], rules: BatchFilter) -> None:
         """Copy what stays of a group to a new segment and swap that in."""
-        files = self._log.files
-        cleaned = LogSegment.create(
-            files, self._log.directory, group[0].base_offset, self._config, self._now_ms, suffix=paths.CLEANED
-        )
+        files, directory = self._log.files, self._log.directory
+        new: list[LogSegment] = []
         try:
+            cleaned = LogSegment.create(
+                files, directory, group[0].base_offset, self._config, self._now_ms, suffix=paths.CLEANED
+            )
+            new.append(cleaned)
             self._stats.bytes_read += copy_group(
                 group,
                 cleaned,
@@ -232,11 +237,10 @@ class _Pass:
                 aborted_in=self._aborted_in,
                 checkpoint=self._checkpoint,
             )
-        except CleaningAbortedError:
-            cleaned.log_file.close()
-            cleaned.delete_files()
+            set_mtime(cleaned, files.mtime_ms(group[-1].file_paths()[0]))
+        except BaseException:
+            discard(files, directory, new)
             raise
-        set_mtime(cleaned, files.mtime_ms(group[-1].file_paths()[0]))
         self._swap([cleaned], group)
         self._stats.segments_before += len(group)
         self._stats.segments_after += 1

@@ -35,7 +35,7 @@ from .producers import ProducerStates
 from .replay import load_producers, update_producers
 from .retention import deletable_segments
 from .segment import LogSegment
-from .swap import swap_files
+from .swap import discard, is_begun, swap_files
 from .validation import AppendOrigin, CheckedBatch, assign, check_batch
 
 __all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "Log"]
@@ -473,15 +473,32 @@ class Log(LogReader):
         deletion of this log must be kept away from here to there, which the cleaner's state of the partition does.
 
         Raises:
-            OSError: The disk refused. The log is to be taken offline (`fail`); loading sorts the files out.
+            OSError, or another such as MemoryError: If renaming had begun the log is given up: the next start finishes
+                the swap or undoes it. Else the new segments are gone, and the log is as it was.
         """
-        swap_files(self.files, self.directory, new_segments, old_segments)
+        try:
+            swap_files(self.files, self.directory, new_segments, old_segments)
+        except BaseException as error:
+            if is_begun(new_segments):
+                self._give_up_swap(error)
+            else:
+                discard(self.files, self.directory, new_segments)
+            raise
+
+    def _give_up_swap(self, error: BaseException) -> None:
+        if isinstance(error, OSError):
+            self._health.note(error)
+        self.give_up(f"a swap ended half-way: {error!r}")
 
     def commit_swap(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
     ) -> None:
         """Exchange the segments in the list, in one step; for the owner's thread. The LEO and log start stay."""
-        self.segments.exchange(new_segments, old_segments)
+        try:
+            self.segments.exchange(new_segments, old_segments)
+        except BaseException as error:
+            self._give_up_swap(error)
+            raise
         new_bases = {segment.base_offset for segment in new_segments}
         deleted = [path for segment in old_segments for path in segment.file_paths()]
         deleted += [

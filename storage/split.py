@@ -15,6 +15,7 @@ from __future__ import annotations
 from . import paths
 from .index import RELATIVE_OFFSET_MAX
 from .segment import LogSegment
+from .swap import discard
 
 
 def overflows(segment: LogSegment, end_offset: int) -> bool:
@@ -41,7 +42,7 @@ def split_segment(segment: LogSegment, now_ms: int) -> list[LogSegment]:
 
     Raises:
         CorruptRecordError, CorruptIndexError: The segment cannot be read.
-        OSError: The disk refused. After any error no `.cleaned` file is left.
+        OSError: The disk refused. After any error no `.cleaned` file is left, if the disk allows that.
     """
     files, new = segment.files, list[LogSegment]()
     aborted = segment.txn_index.entries()
@@ -69,8 +70,6 @@ def split_segment(segment: LogSegment, now_ms: int) -> list[LogSegment]:
                 if files.exists(path):
                     files.set_mtime_ms(path, files.mtime_ms(segment.file_paths()[0]))
     except BaseException:
-        for each in new:
-            each.log_file.close()
-            each.delete_files()
+        discard(files, segment.directory, new)
         raise
     return new

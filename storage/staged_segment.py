@@ -23,6 +23,7 @@ from .files import Files
 from .flush import Flush
 from .log import Log
 from .segment import LogSegment
+from .swap import discard, discard_cleaned
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_BYTES_MAX = 16 << 20
@@ -165,8 +166,9 @@ def bring_in(
         unsynced: What of the log is not on disk yet; None if all is.
 
     Raises:
-        StagedError, CorruptIndexError, CorruptRecordError: It is not whole, or not made from `old`. No name is left.
+        StagedError, CorruptIndexError, CorruptRecordError: It is not whole, or not made from `old`.
         OSError: The disk refused, or the log is on another file system (EXDEV).
+        After any error no name is left in the log's directory, if the disk allows that.
     """
     staged = read_staged(log.files, directory, manifest_crc=manifest_crc)
     bases = [segment.base_offset for segment in old]
@@ -177,11 +179,11 @@ def bring_in(
     # An old value must not go for a newer one that a power loss could still take.
     if unsynced is not None:
         unsynced.sync()
+    discard_cleaned(log.files, log.directory)
     try:
         return _linked(log, staged, end_offset, now_ms)
     except BaseException:
-        for kind in paths.SEGMENT_KINDS:
-            log.files.remove(paths.segment_path(log.directory, staged.base_offset, kind, paths.CLEANED))
+        discard(log.files, log.directory, ())
         raise
 
 

@@ -3,6 +3,9 @@
 Prints for each life how many different disks there were, and to how many different states they settle. Then takes one
 sync after the other out of the storage floor and counts the disks on which that shows: a search that finds nothing
 wrong must be able to find something.
+
+Between the two come passes, splits and installs that fail: at every file operation, in every way, and are tried again in the
+same process before the power goes.
 """
 
 import sys
@@ -11,6 +14,7 @@ from pathlib import Path
 
 from support.crash_lives import LIVES
 from support.crash_search import Counts
+from support.failing_passes import FAILING
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
@@ -28,6 +32,8 @@ RECOVERY_THINNED_TO = {
 }
 """Power is lost in the recovery of one disk in so many, and of the disks that this leaves, one in so many is opened."""
 QUICK_THINNED_TO = 24
+FAILURES_THINNED_TO = 8
+"""Where directory operations come in any order, one disk in so many is looked at."""
 SITES_THINNED_TO = 16
 SITES_RECOVERED = ("a second pass on top", "a split at start", "a split where no batch fits")
 """The lives in whose recovery power is lost while one of its syncs does nothing."""
@@ -56,6 +62,12 @@ def search(name: str, quick: bool) -> Counts:
         return LIVES[name].search(losses=1, thinned_to=QUICK_THINNED_TO).counts
     recover_thinned_to, later_thinned_to = RECOVERY_THINNED_TO[name]
     return LIVES[name].search(losses=2, recover_thinned_to=recover_thinned_to, later_thinned_to=later_thinned_to).counts
+
+
+def search_failures(name: str, ordered: bool, quick: bool) -> tuple[int, int, Counts]:
+    """All ways in which something fails in one life."""
+    thinned_to = 1 if ordered else FAILURES_THINNED_TO
+    return FAILING[name].search(ordered=ordered, one_in=QUICK_THINNED_TO if quick else 1, thinned_to=thinned_to)
 
 
 def sites_of(name: str) -> set[str]:
@@ -99,6 +111,17 @@ def body(suite: Suite, options: Options) -> None:
             counts = running.result()
             total += counts.after_one_loss + counts.after_more
             suite.check(name, counts.failing == 0 and counts.settled > 0, f"{counts} {dict(counts.failures) or ''}")
+        failing = {
+            (name, ordered): processes.submit(search_failures, name, ordered, options.quick)
+            for ordered in ([True] if options.quick else [True, False])
+            for name in FAILING
+        }
+        for (name, ordered), running_failures in failing.items():
+            failures, moments, counts = running_failures.result()
+            total += counts.after_one_loss
+            told = f"{failures} failures, {moments} different moments, {counts} {dict(counts.failures) or ''}"
+            order = "in order" if ordered else "in any order"
+            suite.check(f"{name}, {order}", counts.failing == 0 and counts.settled > 0, told)
         suite.note(f"{total} different disks in all")
         if options.quick:
             return

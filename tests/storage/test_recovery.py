@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.protocol.errors import CorruptRecordError
 from ottla.storage import paths
 from ottla.storage.config import LogConfig
 from ottla.storage.index import AbortedTxn
@@ -115,6 +116,21 @@ SWAPS: list[tuple[str, list[str], list[str]]] = [
         [*seg(0), *seg(9)],
     ),
     (
+        "a .cleaned of another pass below it",
+        [*seg(0), *seg(0, ".cleaned"), *seg(8, ".swap"), *seg(8, ".deleted"), *seg(16)],
+        [*seg(0), log_name(8), *seg(16)],
+    ),
+    (
+        "a .cleaned of another pass below it, whose segment is gone",
+        [*seg(0, ".cleaned"), *seg(8, ".swap"), *seg(8), *seg(16)],
+        [log_name(8), *seg(16)],
+    ),
+    (
+        "a .cleaned of its base, with the log still to be renamed",
+        [*seg(0), *seg(8), log_name(0) + ".cleaned", "00000000000000000000.index.swap"],
+        [*seg(0), *seg(8)],
+    ),
+    (
         "snapshots and the transaction index in the range of the new segment",
         [
             *seg(0),
@@ -159,6 +175,20 @@ def test_a_half_done_swap_is_finished_or_undone(before: list[str], after: list[s
     left = finish_swaps(files, DIRECTORY, end_of)
 
     assert left == names(files) == sorted(after)
+
+
+def test_a_cleaned_file_below_a_swap_undoes_nothing_if_its_segment_cannot_be_read() -> None:
+    """A damaged segment is what passes fail on, and was not split."""
+    files = CrashFiles()
+    files.make_dir(DIRECTORY)
+    make(files, *seg(0), *seg(0, ".cleaned"), *seg(8, ".swap"), *seg(8, ".deleted"))
+
+    def next_offset_of(base: int, suffix: str) -> int:
+        if base == 0:
+            raise CorruptRecordError("damaged")
+        return base + 8
+
+    assert finish_swaps(files, DIRECTORY, next_offset_of) == sorted([*seg(0), log_name(8)])
 
 
 def test_a_finished_swap_has_the_new_bytes() -> None:

@@ -80,11 +80,13 @@ class Broker:
             if bytes_moved and waiting:
                 waiting.pop()()
 
-        end_offset, _ = clean(
-            self.log, chosen.first_dirty_offset, now_ms=self.now_ms, max_entries=max_entries, checkpoint=checkpoint
-        )
-        self.cleaning.save_end_offset(chosen, end_offset)
-        self.cleaning.done_cleaning(chosen)
+        try:
+            end_offset, _ = clean(
+                self.log, chosen.first_dirty_offset, now_ms=self.now_ms, max_entries=max_entries, checkpoint=checkpoint
+            )
+            self.cleaning.save_end_offset(chosen, end_offset)
+        finally:
+            self.cleaning.done_cleaning(chosen)
 
     def remove_deleted_files(self) -> None:
         """What the housekeeper does once `file.delete.delay.ms` is over, with a sync now and then, as rolls bring some."""

@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import combinations, product
 from math import prod
 
-from ottla.storage.files import Buffer, DirectoryLockedError, Ownership, SyncError
+from ottla.storage.files import Buffer, DirectoryLockedError, SyncError
 
 CHANGES_MAX = 14
 """More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
@@ -52,7 +52,6 @@ class Inode:
 
     data: bytearray = field(default_factory=bytearray)
     mtime_ms: int = 0
-    ownership: Ownership = field(default_factory=lambda: Ownership(0, 0, 0o644))
     durable: bytes = b""
     changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     """Writes (position, bytes) and cuts or extensions with zeros (new size, None) since the last sync."""
@@ -131,6 +130,7 @@ class CrashFile:
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._check_open()
+        self._files.look(self._path)
         return bytes(self._inode.data[position : min(position + size_bytes, self._size)])
 
     def read_into(self, position: int, buffer: memoryview) -> int:
@@ -203,6 +203,7 @@ class CrashFiles:
         fail_at: Before the operation of this number the power goes: it and every later one raise PowerLoss.
         before_step: Called before each operation; may look at the disk, with `after_crash`, but not change it.
         refuse: Called before each operation with its name, its path and the bytes it adds; may raise OSError.
+        refuse_reading: Called with the path before whatever changes nothing: reading, listing, looking something up.
         lost_at_most: Where there are more than CHANGES_MAX unsynced directory operations, try those sets in which so many
             are missing of all up to some operation. None: refuse to go on.
         skipped: Asked before each `sync` and `sync_dir`, with its name; True makes it do nothing. Holds after a restart.
@@ -214,6 +215,7 @@ class CrashFiles:
         self.fail_at = fail_at
         self.before_step: Callable[[], None] | None = None
         self.refuse: Callable[[str, str, int], None] | None = None
+        self.refuse_reading: Callable[[str], None] | None = None
         self.lost_at_most: int | None = None
         self.skipped: Callable[[str], bool] | None = None
         self.operations: list[tuple[str, str]] = []
@@ -241,6 +243,11 @@ class CrashFiles:
         self.operations.append((operation, path))
         self.free_bytes -= added_bytes
 
+    def look(self, path: str) -> None:
+        """Something is about to be read or looked up; raise if it must not."""
+        if self.refuse_reading is not None:
+            self.refuse_reading(path)
+
     def contents_changed(self) -> None:
         """For its files: what they hold, in memory or on the disk, is about to change."""
         self._content_version += 1
@@ -262,7 +269,9 @@ class CrashFiles:
             self.step("create", path)
             node = Inode(mtime_ms=self.now_ms)
             self._do((directory, None, name, node))
-        elif truncate and node.data:
+        elif not (truncate and node.data):
+            self.look(path)
+        else:
             self.step("truncate", path)
             self.contents_changed()
             node.change(0, None)
@@ -298,15 +307,19 @@ class CrashFiles:
         self._do((directory, None, name, node))
 
     def list(self, directory: str) -> list[str]:
+        self.look(directory)
         return sorted(self._directory(directory).names)
 
     def exists(self, path: str) -> bool:
+        self.look(path)
         return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
+        self.look(path)
         return isinstance(self._find(path), Directory)
 
     def is_file(self, path: str) -> bool:
+        self.look(path)
         return isinstance(self._find(path), Inode)
 
     def make_dir(self, path: str) -> None:
@@ -350,25 +363,19 @@ class CrashFiles:
         self._steps = [step for step in self._steps if step[0] is not directory]
 
     def size(self, path: str) -> int:
+        self.look(path)
         return len(self._inode(path).data)
 
     def identity(self, path: str) -> int:
         return id(self._inode(path))
 
     def mtime_ms(self, path: str) -> int:
+        self.look(path)
         return self._inode(path).mtime_ms
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
         self.step("set_mtime", path)
         self._inode(path).mtime_ms = mtime_ms
-
-    def ownership(self, path: str) -> Ownership:
-        node = self._node(path)
-        return node.ownership if isinstance(node, Inode) else Ownership(0, 0, 0o755)
-
-    def set_ownership(self, path: str, ownership: Ownership) -> None:
-        self.step("set_ownership", path)
-        self._inode(path).ownership = ownership
 
     def lock(self, path: str) -> CrashLock:
         if path in self._held:
@@ -436,6 +443,14 @@ class CrashFiles:
             for path, node in _tree(self._root, {each: each.names for each in self._directories()})
         )
 
+    def moment(self) -> Hashable:
+        """What tells this disk from others, with all that a power loss may make of it."""
+        return (
+            _digest((path, node.durable if isinstance(node, Inode) else None) for path, node in _tree(self._root, {})),
+            tuple((old, new) for _, old, new, _ in self._steps),
+            self.digest(),
+        )
+
     def copy(self, *, fail_at: int | None = None) -> CrashFiles:
         """The same disk, all of it durable, as files of its own."""
         found = dict(_tree(self._root, {directory: directory.names for directory in self._directories()}))
@@ -490,11 +505,7 @@ class CrashFiles:
         for path, node in sorted(found.items()):
             if node not in copies:
                 data = contents.get(node, node.durable) if isinstance(node, Inode) else b""
-                copies[node] = (
-                    Inode(bytearray(data), node.mtime_ms, node.ownership, data)
-                    if isinstance(node, Inode)
-                    else Directory()
-                )
+                copies[node] = Inode(bytearray(data), node.mtime_ms, data) if isinstance(node, Inode) else Directory()
             directory, name = files._parent(path)
             directory.names[name] = directory.durable[name] = copies[node]
         return files

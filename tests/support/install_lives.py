@@ -137,7 +137,8 @@ def bring_group_in(log: Log, directory: str, bases: Sequence[int]) -> None:
     new = bring_in(
         log, old, directory, manifest_crc, end_offset=end_offset, unsynced=unsynced, now_ms=SECOND_MS
     )  # fmt: skip
-    log.replace_segments([new], old, SECOND_MS)
+    log.prepare_swap([new], old)
+    log.commit_swap([new], old, SECOND_MS)
 
 
 RUNS: dict[str, Callable[[Staged, CrashFiles], None]] = {"offline": run_offline, "online": run_online}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from ottla.storage.offset_map import BYTES_PER_SLOT
 from ottla.storage.paths import TopicPartition
 from ottla.storage.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ottla.storage.recovery import load_log
+from ottla.storage.segment import LogSegment
 from ottla.storage.validation import AppendOrigin
 from support.batches import ABORT, COMMIT, Pair, batch, marker
 from support.crash_files import CrashFiles
@@ -173,13 +174,12 @@ def clean(
     if upper_offset is not None:
         segments = tuple(segment for segment in to_clean.segments if segment.base_offset < upper_offset)
         to_clean = replace(to_clean, segments=segments, upper_offset=upper_offset)
-    return cleaner.clean(
-        to_clean.for_worker(),
-        now_ms,
-        secret=SECRET,
-        swap=lambda new, old: log.replace_segments(new, old, now_ms),
-        checkpoint=checkpoint,
-    )
+
+    def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        log.prepare_swap(new, old)
+        log.commit_swap(new, old, now_ms)
+
+    return cleaner.clean(to_clean.for_worker(), now_ms, secret=SECRET, swap=swap, checkpoint=checkpoint)
 
 
 def all_batches(log: Log) -> list[RecordBatch]:
