@@ -27,6 +27,7 @@ from .cleaner_threads import CleanerSettings, CleanerThread
 from .throttler import Throttler
 
 if TYPE_CHECKING:
+    from ..storage.cleaner import Cleaner
     from .broker import Broker
 
 log = logging.getLogger("ottla.cleaner")
@@ -89,12 +90,13 @@ class Cleaning:
                 chosen = self._choose()
                 if chosen is not None:
                     is_busy = await self._clean_one(thread, settings, chosen)
-                self.manager.review_marks()
-                self.delete_from_compacted_logs()
-            except KafkaError as error:
-                log.error("%s", error.message)
             except Exception:
                 log.exception("a round of the cleaner failed; the next one goes on")
+            # Whatever became of that: where a disk is full, this is what makes room.
+            try:
+                self.delete_from_compacted_logs()
+            except Exception:
+                log.exception("retention of compacted logs failed; the next round goes on")
             if not is_busy:
                 if thread.cleaner is not None:
                     thread.cleaner.release_memory()
@@ -112,10 +114,20 @@ class Cleaning:
 
     async def _clean_one(self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean) -> bool:
         """One pass over the log that was chosen. Returns whether to look for the next one at once."""
-        cleaner = thread.make_ready(settings)
-        if cleaner is None:
+        try:
+            cleaner = thread.make_ready(settings)
+            if cleaner is None:
+                return False
+            is_busy = False
+            # A pass ends by its own checkpoints, never in the middle of a swap.
+            with trio.CancelScope(shield=True):
+                is_busy = await self._pass(thread, cleaner, chosen)
+            return is_busy
+        finally:
             self.manager.done_cleaning(chosen)
-            return False
+
+    async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean) -> bool:
+        """The pass, and what is known after it. Returns as above."""
         from ..storage.cleaner import CleaningAbortedError
 
         manager, partition = self.manager, chosen.log.topic_partition
@@ -128,25 +140,26 @@ class Cleaning:
             throttler=self.throttler,
             must_stop=partial(self._must_stop, partition),
         )
-        # A pass ends by its own checkpoints, never in the middle of a swap.
-        with trio.CancelScope(shield=True):
-            try:
-                end_offset, stats = await trio.to_thread.run_sync(work)
-            except CleaningAbortedError:
-                await self._save(chosen, chosen.first_dirty_offset)
-                return True
-            except OSError as error:
-                log.error("%s", chosen.log.fail(error).message)
-                return False
-            except Exception as error:
-                # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
-                log.exception("%s cannot be cleaned and is left alone from now on", partition)
-                manager.mark_uncleanable(partition, str(error) or type(error).__name__)
-                return False
-            else:
-                await self._save(chosen, end_offset)
-            finally:
-                manager.done_cleaning(chosen)
+        try:
+            end_offset, stats = await trio.to_thread.run_sync(work)
+        except CleaningAbortedError:
+            await self._save(chosen, chosen.first_dirty_offset)
+            return True
+        except OSError as error:
+            log.error("%s", chosen.log.fail(error).message)
+            manager.put_off(partition)
+            return True
+        except MemoryError:
+            log.error("%s cannot be cleaned now: there is no memory", partition)
+            manager.put_off(partition)
+            return True
+        except Exception as error:
+            # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
+            log.exception("%s cannot be cleaned and is left alone from now on", partition)
+            manager.mark_uncleanable(partition, str(error) or type(error).__name__)
+            return False
+        if not await self._save(chosen, end_offset):
+            return True
         thread.last_stats = stats
         passes, _ = self._passes.get(partition, (0, None))
         self._passes[partition] = passes + 1, LastPass(end_offset, self._broker.clock.now_ms(), stats)
@@ -156,23 +169,35 @@ class Cleaning:
     def _must_stop(self, partition: TopicPartition) -> bool:
         return self._broker.stopping or self._restarting or self.manager.is_aborting(partition)
 
-    async def _save(self, cleaned: LogToClean, end_offset: int) -> None:
-        """Write the checkpoint, unless somebody asked for the partition meanwhile."""
+    async def _save(self, cleaned: LogToClean, end_offset: int) -> bool:
+        """Write the checkpoint, unless somebody asked for the partition meanwhile. Returns whether the disk let us."""
         try:
             await trio.to_thread.run_sync(self.manager.save_end_offset, cleaned, end_offset)
         except OSError as error:
+            # The pass counts for nothing. It would be the same again, at once, and so on.
             log.error("%s", cleaned.log.fail(error).message)
+            self.manager.put_off(cleaned.log.topic_partition)
+            return False
+        return True
 
     def delete_from_compacted_logs(self) -> None:
         """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
-        clock = self._broker.clock
+        self.manager.review_marks()
         for candidate in self.manager.begin_deletion():
             try:
-                candidate.delete_old_segments(clock.now_ms(), clock.elapsed_ms())
-            except KafkaError as error:
-                log.error("%s", error.message)
+                self.delete_old_segments(candidate)
             finally:
                 self.manager.done_deleting([candidate.topic_partition])
+
+    def delete_old_segments(self, candidate: Log) -> None:
+        """Retention of one log that is held for it. What goes wrong there is told, and is that log's affair alone."""
+        clock = self._broker.clock
+        try:
+            candidate.delete_old_segments(clock.now_ms(), clock.elapsed_ms())
+        except KafkaError as error:
+            log.error("%s", error.message)
+        except Exception:
+            log.exception("retention of %s failed", candidate.topic_partition)
 
     def log_reconfigured(self, changed: Log, config: LogConfig) -> None:
         """Give `changed` its new configuration; a pass over a log that is no longer compacted is given up.
@@ -190,7 +215,16 @@ class Cleaning:
         """Return once no pass touches `partition`, and none will until `resume`."""
         paused = trio.Event()
         self._pause_then(partition, paused.set)
-        await paused.wait()
+        try:
+            await paused.wait()
+        except trio.Cancelled:
+            # Nobody is left who would resume it.
+            if paused.is_set():
+                self.resume(partition)
+            else:
+                waiting = self._waiting[partition]
+                waiting[waiting.index(paused.set)] = partial(self.resume, partition)
+            raise
 
     def _pause_then(self, partition: TopicPartition, then: Callable[[], None]) -> None:
         """Call `then` with the partition paused: at once, or when the pass that is running has been given up.
@@ -225,7 +259,8 @@ class Cleaning:
             await trio.to_thread.run_sync(self.manager.forget, partition, data_dir)
         except OSError as error:
             log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
-        self.manager.resume([partition])
+        finally:
+            self.manager.resume([partition])
 
     def status(self, logs: Iterable[Log]) -> dict[TopicPartition, CleanerStatus]:
         """What the cleaner says of these logs, in their order."""

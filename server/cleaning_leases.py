@@ -96,8 +96,12 @@ class CleaningLeases:
             raise LeaseError(409, f"{tp} is paused already, until {until_ms} ms since 1970 by the broker's clock")
         lease = Lease(f"{self._broker.rng.getrandbits(64):016x}", log, due_ms)
         self._leases[tp] = lease
-        async with lease.lock:
-            await self._broker.cleaning.pause(tp)
+        try:
+            async with lease.lock:
+                await self._broker.cleaning.pause(tp)
+        except BaseException:
+            del self._leases[tp]
+            raise
         self._nursery.start_soon(self._expire, tp, lease)
         return lease
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 log = logging.getLogger("ottla.housekeeping")
+
+# When to try again what could not be removed: something may hold it, or want it to be looked at.
+REMOVAL_RETRY_MS = 60_000
 
 # How often to look for sealed segments to sync, files to remove, appends whose `flush.ms` is over and idle
 # connections. Apache Kafka gives each its own timer; one look a second over all costs less.
@@ -51,35 +55,30 @@ class Housekeeping:
         while True:
             await clock.sleep_until(due_ms)
             due_ms = clock.elapsed_ms() + interval_ms
-            try:
-                await job()
-            except (OSError, KafkaError) as error:
-                # A log or directory that went offline is left out next time; the others still need the job.
-                log.error("%s: %s", job.__name__, error)
-            except Exception:
-                log.exception("%s failed; it is tried again at its next time", job.__name__)
+            await _attempt(job.__name__, job)
 
     async def tick(self) -> None:
-        """The jobs of every second."""
+        """The jobs of every second. What fails in one of them, or for one log, keeps none of the others from its turn."""
         broker, elapsed_ms = self._broker, self._broker.clock.elapsed_ms()
-        for remove in broker.logs.due_deletions(elapsed_ms):
-            await trio.to_thread.run_sync(remove)
-        await broker.flusher.flush(broker.logs.logs_to_flush(elapsed_ms))
-        await broker.flusher.flush_sealed(broker.logs.logs.values())
+        for removal in broker.logs.due_deletions(elapsed_ms):
+            if not await _attempt(f"removing {removal.path}", partial(trio.to_thread.run_sync, removal)):
+                removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
+        for each in broker.logs.logs_to_flush(elapsed_ms):
+            await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush, [each]))
+        for each in [each for each in broker.logs.logs.values() if each.has_unflushed_segments]:
+            await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush_sealed, [each]))
         idle_ms = broker.config.connections_max_idle_ms
         if idle_ms >= 0:
             broker.connections.close_idle(idle_ms)
 
     async def retain(self) -> None:
         """Retention by size, time and log start of every log without compaction that nobody holds."""
-        broker, clock = self._broker, self._broker.clock
-        for candidate in broker.cleaning.manager.begin_retention():
+        cleaning = self._broker.cleaning
+        for candidate in cleaning.manager.begin_retention():
             try:
-                candidate.delete_old_segments(clock.now_ms(), clock.elapsed_ms())
-            except KafkaError as error:
-                log.error("%s", error.message)
+                cleaning.delete_old_segments(candidate)
             finally:
-                broker.cleaning.resume(candidate.topic_partition)
+                cleaning.resume(candidate.topic_partition)
 
     async def checkpoint_recovery_points(self) -> None:
         """Write how far each log is known to be on disk."""
@@ -93,3 +92,16 @@ class Housekeeping:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""
         clock = self._broker.clock
         self._broker.logs.expire_producers(clock.now_ms(), clock.elapsed_ms())
+
+
+async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:
+    """Do `job`; whatever is wrong with it is told to the operator. Returns whether it was done."""
+    try:
+        await job()
+    except (OSError, KafkaError) as error:
+        log.error("%s: %s", name, error)
+    except Exception:
+        log.exception("%s failed; it is tried again at its next time", name)
+    else:
+        return True
+    return False

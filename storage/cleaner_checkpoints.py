@@ -1,7 +1,7 @@
 """`cleaner-offset-checkpoint`, one file a data directory: up to where each of its logs is clean.
 
 Losing one is safe, the next pass cleans everything again; so a file that cannot be understood is noted and begun anew,
-where Apache Kafka takes the data directory offline. A disk that refuses does that here too.
+where Apache Kafka takes the data directory offline. A disk that fails does that here too.
 """
 
 from __future__ import annotations
@@ -29,37 +29,45 @@ class CleanerCheckpoints:
         self._logs = logs
         self._note = note
         self._guard = threading.Lock()  # one reads and replaces a file at a time
+        self._dropped: set[tuple[str, TopicPartition]] = set()
+        """Entries that no longer hold, and that the disk would not let go: a new partition of the name is all dirty."""
 
-    def of(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
-        """The entries of the directories that these logs lie in, read anew. One that cannot be read goes offline."""
+    def of(self, logs: Iterable[Log]) -> tuple[dict[TopicPartition, int], set[str]]:
+        """The entries of the directories that these logs lie in, read anew, and the directories that could not be read."""
         found: dict[TopicPartition, int] = {}
+        unread: set[str] = set()
         for data_dir, log in {data_dir_of(log): log for log in logs if log.failure is None}.items():
             try:
                 found |= self._read(data_dir)
             except OSError as error:
                 self._note(log.fail(error).message)
-        return found
+                unread.add(data_dir)
+        return found, unread
 
     def set(self, data_dir: str, tp: TopicPartition, offset: int | None) -> None:
         """Set or (None) drop one partition's entry; entries of partitions that are gone go with it.
 
         Raises:
-            OSError: The disk refused; the file is as before.
+            OSError: The disk refused; the file is as before. What was to be dropped does not count any more all the same.
         """
         with self._guard:
+            if offset is None:
+                self._dropped.add((data_dir, tp))
             offsets = {known: at for known, at in self._read(data_dir).items() if known in self._logs}
             offsets.pop(tp, None)
             if offset is not None:
                 offsets[tp] = offset
             self._file(data_dir).write(offsets)
+            self._dropped = {each for each in self._dropped if each[0] != data_dir}
 
     def _read(self, data_dir: str) -> dict[TopicPartition, int]:
         try:
-            return self._file(data_dir).read()
+            found = self._file(data_dir).read()
         except CorruptCheckpointError as error:
             self._note(f"{error}; begun anew, so all of its logs are cleaned from their start")
             self._file(data_dir).write({})
             return {}
+        return {tp: at for tp, at in found.items() if (data_dir, tp) not in self._dropped}
 
     def _file(self, data_dir: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(self._files, paths.join(data_dir, paths.CLEANER_CHECKPOINT))

@@ -9,7 +9,6 @@ Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..protocol.errors import KafkaError
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
 from .cleaning_states import CleaningStates, StateError
 from .dirtiness import LogToClean, first_dirty_offset, measure
@@ -51,6 +50,7 @@ class CleanerManager(CleaningStates):
         super().__init__()
         self.uncleanable: dict[TopicPartition, Mark] = {}
         """Partitions that are left alone; see `mark_uncleanable`."""
+        self._put_off: set[TopicPartition] = set()
         self.max_dirty_ratio = 0.0
         """Of the candidates at the last selection."""
         self.max_lag_overdue_ms = 0
@@ -63,30 +63,34 @@ class CleanerManager(CleaningStates):
         """Once, before anything is appended: forget the checkpoints of logs that were longer when they were written.
 
         The offsets between are given again, and nothing there is clean. Apache Kafka notices only while the log is still
-        too short. Waits for the disk; a data directory whose disk refuses is offline afterwards.
+        too short. Waits for the disk; a log of which it cannot be read or corrected is offline afterwards.
         """
-        for tp, checkpoint in self._checkpoints.of(self._logs.values()).items():
-            log = self._logs.get(tp)
-            if log is not None and log.failure is None and checkpoint > log.log_end_offset:
-                self._correct(log, checkpoint, log.log_start_offset)
+        checkpoints, unread = self._checkpoints.of(self._logs.values())
+        for log in self._logs.values():
+            checkpoint = checkpoints.get(log.topic_partition, 0)
+            if data_dir_of(log) in unread:
+                log.give_up("the cleaner's checkpoint cannot be read")
+            elif checkpoint > log.log_end_offset and not self._correct(log, checkpoint, log.log_start_offset):
+                log.give_up(f"the cleaner's checkpoint {checkpoint}, above the log end, cannot be corrected")
 
     # Choosing
 
     def filthiest(self, now_ms: int) -> LogToClean | None:
         """The log with the largest dirty ratio of those that are due, now in progress; None if none is due.
 
-        A checkpoint that cannot be right is corrected on disk, whether or not its log is chosen.
+        A checkpoint that cannot be right is corrected on disk, whether or not its log is chosen. A log that was `put_off`
+        is not chosen before a call that finds no other one due.
 
         Raises:
             MeasuringError: No log was chosen; the next call goes on without the culprit.
-            KafkaError: KAFKA_STORAGE_ERROR: the same for a data directory whose disk refuses, which is offline now.
         """
-        measured = [self._measure(log, checkpoint, now_ms) for log, checkpoint in self._candidates()]
-        measured = [each for each in measured if each.total_bytes > 0]
+        found = [self._measure(log, checkpoint, now_ms) for log, checkpoint in self._candidates()]
+        measured = [each for each in found if each is not None and each.total_bytes > 0]
         self.max_dirty_ratio = max((each.dirty_ratio for each in measured), default=0.0)
         self.max_lag_overdue_ms = max((each.max_lag_overdue_ms for each in measured), default=0)
-        due = [each for each in measured if each.is_due]
+        due = [each for each in measured if each.is_due and each.log.topic_partition not in self._put_off]
         if not due:
+            self._put_off.clear()
             return None
         # One that waited too long is due, but does not come before a dirtier one (KIP-354).
         chosen = max(due, key=lambda each: each.dirty_ratio)
@@ -95,28 +99,39 @@ class CleanerManager(CleaningStates):
 
     def _candidates(self) -> list[tuple[Log, int | None]]:
         free = [log for log in self._logs.values() if log.config.is_compact and self._is_available(log)]
-        checkpoints = self._checkpoints.of(free)
-        return [(log, checkpoints.get(log.topic_partition)) for log in free if log.failure is None]
+        checkpoints, unread = self._checkpoints.of(free)
+        return [
+            (log, checkpoints.get(log.topic_partition))
+            for log in free
+            if log.failure is None and data_dir_of(log) not in unread
+        ]
 
     def _is_available(self, log: Log) -> bool:
         tp = log.topic_partition
         return not self.is_held(tp) and tp not in self.uncleanable and log.failure is None
 
-    def _measure(self, log: Log, checkpoint: int | None, now_ms: int) -> LogToClean:
+    def _measure(self, log: Log, checkpoint: int | None, now_ms: int) -> LogToClean | None:
+        """None if the system refuses what this takes: the log is out of this round, or for good."""
         tp = log.topic_partition
         try:
             dirty_from, is_wrong = first_dirty_offset(log, checkpoint)
             found = measure(log, dirty_from, now_ms)
+        except OSError as error:
+            self._note(log.fail(error).message)
+            return None
+        except MemoryError:
+            self._note(f"{tp} cannot be measured for cleaning now: there is no memory")
+            return None
         except Exception as error:
             # Whatever it is, it must not keep all other logs from being cleaned (KAFKA-8725).
             self.mark_uncleanable(tp, str(error) or type(error).__name__)
             raise MeasuringError(tp, error) from error
-        if is_wrong and (failure := self._correct(log, checkpoint, dirty_from)) is not None:
-            raise failure
-        return found
+        if is_wrong:
+            self._correct(log, checkpoint, dirty_from)
+        return found if log.failure is None else None
 
-    def _correct(self, log: Log, checkpoint: int | None, dirty_from: int) -> KafkaError | None:
-        """Write a checkpoint that can be right. Returns the log's failure if its disk refuses."""
+    def _correct(self, log: Log, checkpoint: int | None, dirty_from: int) -> bool:
+        """Write a checkpoint that can be right, if the disk lets us."""
         tp = log.topic_partition
         # Below the log start it is everyday's business where retention deletes.
         if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
@@ -124,8 +139,16 @@ class CleanerManager(CleaningStates):
         try:
             self._checkpoints.set(data_dir_of(log), tp, dirty_from)
         except OSError as error:
-            return log.fail(error)
-        return None
+            self._note(log.fail(error).message)
+            return False
+        return True
+
+    def put_off(self, tp: TopicPartition) -> None:
+        """A pass over this partition failed for want of room, memory and the like, which has nothing to do with the log.
+
+        It is tried again, after all others that are due.
+        """
+        self._put_off.add(tp)
 
     def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> list[Eligibility]:
         """What the next round would find about these logs, in their order. Chooses and marks nothing.
@@ -133,7 +156,7 @@ class CleanerManager(CleaningStates):
         Args:
             cleaner_off: Why no cleaner works at all, None if one does.
         """
-        checkpoints = self._checkpoints.of(logs)
+        checkpoints, _ = self._checkpoints.of(logs)
         found = []
         for log in logs:
             tp = log.topic_partition
@@ -236,6 +259,7 @@ class CleanerManager(CleaningStates):
     def forget(self, tp: TopicPartition, data_dir: str) -> None:
         """A partition was deleted: drop its mark and its checkpoint. Waits for the disk; may run in any thread."""
         self.retry(tp)
+        self._put_off.discard(tp)
         self._checkpoints.set(data_dir, tp, None)
 
     def cleaned_elsewhere(self, log: Log, end_offset: int) -> None:
@@ -244,7 +268,7 @@ class CleanerManager(CleaningStates):
         Raises:
             OSError: The checkpoint cannot be read or written.
         """
-        if end_offset > self._checkpoints.of([log]).get(log.topic_partition, 0):
+        if end_offset > self._checkpoints.of([log])[0].get(log.topic_partition, 0):
             self._checkpoints.set(data_dir_of(log), log.topic_partition, end_offset)
 
     def truncated(self, log: Log) -> None:
@@ -255,5 +279,5 @@ class CleanerManager(CleaningStates):
         """
         tp, bound = log.topic_partition, log.segments.active.base_offset
         self.retry(tp)
-        if log.config.is_compact and self._checkpoints.of([log]).get(tp, 0) > bound:
+        if log.config.is_compact and self._checkpoints.of([log])[0].get(tp, 0) > bound:
             self._checkpoints.set(data_dir_of(log), tp, bound)

@@ -107,6 +107,11 @@ class Log(LogReader):
         """Whether `flush.messages` demands a flush before the last append may be acknowledged, or read."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether there are segments for `begin_flush_of_sealed`, and a disk that takes them."""
+        return self.recovery_point < self._active.base_offset and self.failure is None
+
     # Appending
 
     def check(
@@ -458,6 +463,10 @@ class Log(LogReader):
         if due:
             self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > elapsed_ms]
         return due
+
+    def delete_at(self, due_ms: int, path: str) -> None:
+        """Have a `.deleted` file removed at `due_ms` of elapsed time: it could not be."""
+        self.pending_deletions.append((due_ms, [path]))
 
     def delete_due_files(self, elapsed_ms: int) -> None:
         """Remove those files. OSError leaves the rest to the next start."""

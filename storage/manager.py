@@ -19,8 +19,8 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from dataclasses import replace
-from functools import partial
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
 from ..protocol.errors import ErrorCode, KafkaError
 from . import paths
@@ -35,7 +35,7 @@ from .paths import MovingDir, TopicPartition
 from .producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from .recovery import load_log
 
-__all__ = ["DataDirectoryError", "LogManager", "LogTable"]
+__all__ = ["DataDirectoryError", "LogManager", "LogTable", "Removal"]
 
 
 class LogTable(Mapping[TopicPartition, Log]):
@@ -71,6 +71,23 @@ class LogTable(Mapping[TopicPartition, Log]):
             logs = dict(self._logs)
             del logs[topic_partition]
             self._logs = logs
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A file or directory of something deleted, whose time has come."""
+
+    path: str
+    _remove: Callable[[str], None]
+    _delete_at: Callable[[int, str], None]
+
+    def __call__(self) -> None:
+        """Remove it, in any thread. OSError if the disk refuses; a part of it may be gone then."""
+        self._remove(self.path)
+
+    def put_off(self, due_ms: int) -> None:
+        """Make it due again at `due_ms` of elapsed time; in the owner's thread."""
+        self._delete_at(due_ms, self.path)
 
 
 class LogManager:
@@ -334,38 +351,45 @@ class LogManager:
 
         Raises:
             KeyError: There is no such log.
-            OSError: The disk refused; partitions before that one are deleted.
+            OSError: The disk refused something, the first of it. All partitions are deleted all the same; a directory
+                that could not be put aside keeps its name until the next start.
         """
-        touched: dict[str, DataDir] = {}
-        try:
-            for topic_partition in topic_partitions:
-                log, data_dir = self.logs[topic_partition], self._dir(self.data_dir_of(topic_partition))
-                unique_id = self._rng.randbytes(16).hex()
-                aside = paths.join(data_dir.path, paths.deleted_dir_name(*topic_partition, unique_id))
+        deleted = [(self.logs[each], self._dir(self.data_dir_of(each))) for each in topic_partitions]
+        refused: list[OSError] = []
+        for log, data_dir in deleted:
+            unique_id = self._rng.randbytes(16).hex()
+            aside = paths.join(data_dir.path, paths.deleted_dir_name(*log.topic_partition, unique_id))
+            with _collected(refused):
                 self._files.rename(log.directory, aside)
-                touched[data_dir.path] = data_dir
-                log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
-                self.logs.remove(topic_partition)
                 self._pending_dir_deletions.append((elapsed_ms + log.config.file_delete_delay_ms, aside))
-        finally:
-            for data_dir in touched.values():
+            log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
+            self.logs.remove(log.topic_partition)
+        for data_dir in dict.fromkeys(data_dir for _, data_dir in deleted):
+            with _collected(refused):
                 self._files.sync_dir(data_dir.path)
+            with _collected(refused):
                 data_dir.checkpoint_recovery_points(self.logs)
+            with _collected(refused):
                 data_dir.checkpoint_log_starts(self.logs)
+        if refused:
+            raise refused[0]
 
     # Jobs
 
-    def due_deletions(self, elapsed_ms: int) -> list[Callable[[], None]]:
-        """Removals of deleted segments and partitions whose delay is over. Each is to be called once, in any thread.
+    def due_deletions(self, elapsed_ms: int) -> list[Removal]:
+        """Removals of deleted segments and partitions whose delay is over, which are the caller's now.
 
-        One that raises OSError is left to the next start, which removes whatever is marked as deleted.
+        One that is neither made nor put off is left to the next start, which removes whatever is marked as deleted.
         """
         due = [path for due_ms, path in self._pending_dir_deletions if due_ms <= elapsed_ms]
         self._pending_dir_deletions = [entry for entry in self._pending_dir_deletions if entry[0] > elapsed_ms]
-        removals = [partial(self._files.remove_dir, path) for path in due]
+        removals = [Removal(path, self._files.remove_dir, self._delete_dir_at) for path in due]
         for log in self.logs.values():
-            removals += [partial(self._files.remove, path) for path in log.take_due_files(elapsed_ms)]
-        return list(removals)
+            removals += [Removal(path, self._files.remove, log.delete_at) for path in log.take_due_files(elapsed_ms)]
+        return removals
+
+    def _delete_dir_at(self, due_ms: int, path: str) -> None:
+        self._pending_dir_deletions.append((due_ms, path))
 
     def logs_to_flush(self, elapsed_ms: int) -> list[Log]:
         """The logs with appends that have waited `flush.ms` for a flush."""
@@ -393,23 +417,29 @@ class LogManager:
         """Write the recovery points, and the high watermarks beside them. For any thread.
 
         Raises:
-            OSError: The disk refused; that data directory is offline.
+            OSError: A disk refused, the first that did; see `health` for what becomes of its directory. All other files
+                are written.
         """
-        for data_dir in self._working_dirs():
-            self._guard(data_dir, data_dir.checkpoint_recovery_points)
-            self._guard(data_dir, data_dir.checkpoint_high_watermarks)
+        self._checkpoint(
+            *((each, each.checkpoint_recovery_points) for each in self._working_dirs()),
+            *((each, each.checkpoint_high_watermarks) for each in self._working_dirs()),
+        )
 
     def checkpoint_log_starts(self) -> None:
         """Write the log start offsets, as `checkpoint_recovery_points` does."""
-        for data_dir in self._working_dirs():
-            self._guard(data_dir, data_dir.checkpoint_log_starts)
+        self._checkpoint(*((each, each.checkpoint_log_starts) for each in self._working_dirs()))
 
-    def _guard(self, data_dir: DataDir, write: Callable[[LogTable], None]) -> None:
-        try:
-            write(self.logs)
-        except OSError as error:
-            data_dir.health.failure = data_dir.health.failure or str(error)
-            raise
+    def _checkpoint(self, *writes: tuple[DataDir, Callable[[LogTable], None]]) -> None:
+        refused: list[OSError] = []
+        for data_dir, write in writes:
+            with _collected(refused):
+                try:
+                    write(self.logs)
+                except OSError as error:
+                    data_dir.health.note(error)
+                    raise
+        if refused:
+            raise refused[0]
 
     def _working_dirs(self) -> list[DataDir]:
         return [each for each in self._dirs if each.health.failure is None]
@@ -419,24 +449,54 @@ class LogManager:
     def close(self, now_ms: int) -> None:
         """Flush and close all logs, write the checkpoints, mark the directories as cleanly stopped, unlock them.
 
-        A directory with a disk error, or whose logs were never all loaded, is not marked: the next start recovers it.
+        A directory with a disk error, with a log that cannot be closed, or whose logs were never all loaded, is not marked:
+        the next start recovers it.
         """
-        for data_dir in self._working_dirs() if self._is_loaded else ():
-            try:
-                for log in self.logs.values():
-                    if paths.parent(log.directory) == data_dir.path:
-                        log.close(now_ms)
-                data_dir.checkpoint_recovery_points(self.logs)
-                data_dir.checkpoint_log_starts(self.logs)
-                data_dir.checkpoint_high_watermarks(self.logs)
+        try:
+            for data_dir in self._working_dirs() if self._is_loaded else ():
+                self._close_dir(data_dir, now_ms)
+        finally:
+            self.release()
+
+    def _close_dir(self, data_dir: DataDir, now_ms: int) -> None:
+        """Close what can be closed: a log that cannot must cost the others no more than the mark of a clean stop."""
+        is_clean = True
+        for log in self.logs.values():
+            if paths.parent(log.directory) == data_dir.path:
+                try:
+                    log.close(now_ms)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+                    is_clean = False
+                    self._note(f"{log.topic_partition} could not be closed: {_text(error)}")
+                    if data_dir.health.failure is not None:
+                        return
+        try:
+            data_dir.checkpoint_recovery_points(self.logs)
+            data_dir.checkpoint_log_starts(self.logs)
+            data_dir.checkpoint_high_watermarks(self.logs)
+            if is_clean:
                 data_dir.mark_clean()
-            except (OSError, KafkaError) as error:
-                self._note(f"data directory {data_dir.path} could not be closed: {error}")
-        self.release()
+        except Exception as error:  # noqa: BLE001 - the other directories are to be closed, and all to be given back
+            self._note(f"data directory {data_dir.path} could not be closed: {_text(error)}")
 
     def release(self) -> None:
         """Give files and locks back and nothing more: for a start that failed. The next start recovers."""
         for log in self.logs.values():
-            log.release_files()
+            with suppress(OSError):
+                log.release_files()
         for data_dir in self._dirs:
-            data_dir.release()
+            with suppress(OSError):
+                data_dir.release()
+
+
+@contextmanager
+def _collected(refused: list[OSError]) -> Iterator[None]:
+    """For one of several things that are to be done whatever becomes of the others."""
+    try:
+        yield
+    except OSError as error:
+        refused.append(error)
+
+
+def _text(error: Exception) -> str:
+    return error.message if isinstance(error, KafkaError) else str(error) or type(error).__name__

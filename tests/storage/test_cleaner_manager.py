@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import KafkaError
 from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.cleaner_manager import CleanerManager, MeasuringError, StateError
 from ottla.storage.dirtiness import LogToClean
@@ -205,9 +204,44 @@ def test_a_directory_whose_checkpoint_cannot_be_corrected_goes_offline(world: Wo
     manager = CleanerManager(files, {DIRTY: log})
     OffsetCheckpoint(files, CHECKPOINT).write({DIRTY: 20})
     files.refuses = f"{CHECKPOINT}.tmp"
-    with pytest.raises(KafkaError, match="dirty-0 cannot be used: refused"):
-        manager.filthiest(0)
-    assert manager.filthiest(0) is None
+    assert manager.filthiest(0) is None and log.failure == "refused"
+
+
+def test_a_checkpoint_that_there_is_no_room_to_correct_counts_as_corrected(world: World) -> None:
+    world.write({DIRTY: 20, CLEANER: 1, CLEANEST: 2})
+    world.files.free_bytes = 0
+    found = world.chosen()
+    assert (found.log.topic_partition, found.first_dirty_offset, found.log.failure) == (DIRTY, 0, None)
+
+
+def test_at_the_start_such_a_log_cannot_be_used(world: World) -> None:
+    """What is appended next would be taken for clean, as soon as it reaches the checkpoint."""
+    world.write({DIRTY: 20, CLEANER: 1})
+    world.files.free_bytes = 0
+    world.manager.correct_checkpoints()
+    assert [world.logs[tp].failure is None for tp in (DIRTY, CLEANER, CLEANEST)] == [False, True, True]
+
+
+def test_an_entry_that_there_is_no_room_to_drop_does_not_hold_for_a_partition_made_anew(world: World) -> None:
+    world.write({CLEANER: 3, CLEANEST: 3})
+    world.files.free_bytes = 0
+    with pytest.raises(OSError, match="no space"):
+        world.manager.forget(CLEANER, "/data")
+    log = world.logs[CLEANER]
+    (found,) = world.manager.eligibility([log], 0)
+    assert found.first_dirty_offset == 0
+    world.files.free_bytes = 1 << 20
+    world.manager.abort_and_pause(CLEANER, nobody_waits)
+    world.manager.cleaned_elsewhere(log, 2)
+    assert world.checkpoint() == {CLEANER: 2, CLEANEST: 3}
+
+
+def test_a_log_that_was_put_off_comes_after_all_others_and_then_again(world: World) -> None:
+    world.manager.put_off(DIRTY)
+    for expected in (CLEANER, CLEANEST):
+        assert world.chosen().log.topic_partition == expected
+    assert world.manager.filthiest(5_000) is None
+    assert world.chosen().log.topic_partition == DIRTY
 
 
 def test_each_data_directory_has_its_own_checkpoint() -> None:
