@@ -1,5 +1,5 @@
 """Members of a consumer group that come, leave, crash, pause and return at random, while topics change and the broker
-restarts: what must hold of any group."""
+restarts and its wall clock is set: what must hold of any group."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ottla.protocol.batch_builder import build_batch
 from ottla.server.groups.consumer.group import ConsumerGroup
 from support.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups, ConsumerMember
 from support.groups import MemoryStore
+from support.steppable_wall import WALL_STEPS_MS
 
 HEARTBEAT_MS = 1_000
 ASSIGNMENT_INTERVAL_MS = 1_000
@@ -37,11 +38,14 @@ class World:
         self.alive: list[ConsumerMember] = []
         self.paused: dict[ConsumerMember, int] = {}
         self.names = 0
-        self.disturbed_ms = self.groups.now_ms
+        self.disturbed_ms = self.groups.elapsed_ms
 
     def do(self, action: str) -> None:
-        """One disturbance."""
-        self.disturbed_ms = self.groups.now_ms
+        """One disturbance; that the wall clock is set is none."""
+        if action in WALL_STEPS_MS:
+            self.groups.set_wall(WALL_STEPS_MS[action])
+            return
+        self.disturbed_ms = self.groups.elapsed_ms
         rng, groups = self.rng, self.groups
         one = rng.choice(self.alive) if self.alive else None
         name = rng.choice(NAMES)
@@ -61,7 +65,7 @@ class World:
             case "leave for a while" if one is not None and one.instance_id is not None:
                 one.leave(groups, -2)
             case "pause" if one is not None:
-                self.paused[one] = groups.now_ms + rng.choice([5_000, REBALANCE_MS + 3_000, SESSION_MS + 5_000])
+                self.paused[one] = groups.elapsed_ms + rng.choice([5_000, REBALANCE_MS + 3_000, SESSION_MS + 5_000])
                 self.disturbed_ms = self.paused[one]
             case "lose an answer" if one is not None and one not in self.paused:
                 one.act(groups, is_answer_lost=True)
@@ -89,16 +93,16 @@ class World:
 
     def pass_time(self, by_ms: int) -> None:
         """Everybody who is not paused sends a heartbeat once every interval, in any order."""
-        end_ms = self.groups.now_ms + by_ms
-        while self.groups.now_ms < end_ms:
-            self.groups.advance(min(HEARTBEAT_MS, end_ms - self.groups.now_ms))
+        end_ms = self.groups.elapsed_ms + by_ms
+        while self.groups.elapsed_ms < end_ms:
+            self.groups.advance(min(HEARTBEAT_MS, end_ms - self.groups.elapsed_ms))
             self.rng.shuffle(self.alive)
             for member in self.alive:
-                if self.groups.now_ms >= self.paused.get(member, 0):
+                if self.groups.elapsed_ms >= self.paused.get(member, 0):
                     self.paused.pop(member, None)
                     member.act(self.groups)
                     self.check_owners()
-            if self.groups.now_ms - self.disturbed_ms >= SETTLED_MS:
+            if self.groups.elapsed_ms - self.disturbed_ms >= SETTLED_MS:
                 self.check_settled()
 
     def table(self) -> ConsumerGroup | None:
@@ -203,6 +207,7 @@ ACTIONS = [
     "topic is deleted",
     "restart",
     "nothing",
+    *WALL_STEPS_MS,
 ]
 STEPS = st.lists(
     st.builds(

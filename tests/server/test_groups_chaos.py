@@ -17,6 +17,7 @@ from ottla.server.groups.group import ClassicGroup
 from support.consumer_groups import ConsumerGroups, ConsumerMember
 from support.consumers import PARTITIONS, SESSION_MS, Consumer
 from support.groups import Groups
+from support.steppable_wall import WALL_STEPS_MS
 
 CONSUMERS = 50
 TWO_MINUTES_MS = 120_000
@@ -36,25 +37,27 @@ class Chaos:
         self.alive: list[Any] = []
         self.names = 0
         self.heartbeat_ms: dict[Hashable, int] = {}
-        self.owned_ms = dict.fromkeys(PARTITIONS, self.groups.now_ms)
-        self.excused_ms = self.groups.now_ms
+        self.owned_ms = dict.fromkeys(PARTITIONS, self.groups.elapsed_ms)
+        self.excused_ms = self.groups.elapsed_ms
         """When the session of a crashed one began to run out."""
 
     def run(self) -> None:
         for _ in range(CONSUMERS):
             self.come()
-        end_ms = self.groups.now_ms + TWO_MINUTES_MS
-        while self.groups.now_ms < end_ms:
+        end_ms = self.groups.elapsed_ms + TWO_MINUTES_MS
+        while self.groups.elapsed_ms < end_ms:
             # Never more than fifty, and seldom few.
             if self.rng.random() * CONSUMERS < len(self.alive) - CONSUMERS / 4:
                 self.go()
             else:
                 self.come()
+            if self.rng.random() < 0.1:
+                self.groups.set_wall(self.rng.choice([*WALL_STEPS_MS.values()]))
             self.pass_time(self.rng.choice([100, 500, 1_000, 2_000, 5_000, 15_000]))
 
     def pass_time(self, by_ms: int) -> None:
-        end_ms = self.groups.now_ms + by_ms
-        while self.groups.now_ms < end_ms:
+        end_ms = self.groups.elapsed_ms + by_ms
+        while self.groups.elapsed_ms < end_ms:
             self.groups.advance(TURN_MS)
             for consumer in self.rng.sample(self.alive, len(self.alive)):
                 self.act(consumer)
@@ -70,21 +73,21 @@ class Chaos:
         if self.rng.random() < 0.5 and self.can_leave(going):
             going.leave(self.groups)
         else:
-            self.excused_ms = self.groups.now_ms
+            self.excused_ms = self.groups.elapsed_ms
 
     def heartbeat_is_due(self, consumer: Hashable) -> bool:
-        is_due = self.groups.now_ms >= self.heartbeat_ms.get(consumer, 0)
+        is_due = self.groups.elapsed_ms >= self.heartbeat_ms.get(consumer, 0)
         if is_due:
-            self.heartbeat_ms[consumer] = self.groups.now_ms + HEARTBEAT_MS
+            self.heartbeat_ms[consumer] = self.groups.elapsed_ms + HEARTBEAT_MS
         return is_due
 
     def owned(self, partitions: Iterable[int]) -> None:
         """These have a living owner now."""
-        self.owned_ms.update(dict.fromkeys(partitions, self.groups.now_ms))
+        self.owned_ms.update(dict.fromkeys(partitions, self.groups.elapsed_ms))
 
     def check_all_are_owned(self) -> None:
         for partition, owned_ms in self.owned_ms.items():
-            without_ms = self.groups.now_ms - max(owned_ms, self.excused_ms)
+            without_ms = self.groups.elapsed_ms - max(owned_ms, self.excused_ms)
             assert without_ms <= SESSION_MS + HEARD_MS, f"nobody owns {partition}: {self.alive}"
 
     def consumer(self, instance: str | None) -> Any:
@@ -137,7 +140,7 @@ class ClassicChaos(Chaos):
         if group.generation > self.generation:
             self.generation = group.generation
             if not group.members.keys() <= {consumer.member_id for consumer in self.alive}:
-                self.excused_ms = self.groups.now_ms
+                self.excused_ms = self.groups.elapsed_ms
         self.check_all_are_owned()
 
 

@@ -1,4 +1,5 @@
-"""Consumers that come, leave, crash and return at random, through broker restarts: what must hold of any group."""
+"""Consumers that come, leave, crash and return at random, through broker restarts and under a wall clock that is set: what
+must hold of any group."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from ottla.server.groups.group import ClassicGroup, GroupState
 from support.consumers import PARTITIONS, REBALANCE_MS, SESSION_MS, Consumer
 from support.groups import Groups
+from support.steppable_wall import WALL_STEPS_MS
 
 HEARTBEAT_MS = 1_000
 # From the last disturbance until every partition has an owner: a crash is seen after the session time; the others learn
@@ -29,11 +31,14 @@ class World:
         self.alive: list[Consumer] = []
         self.owners: dict[tuple[int, int], str] = {}
         self.names = 0
-        self.disturbed_ms = self.groups.now_ms
+        self.disturbed_ms = self.groups.elapsed_ms
 
     def do(self, action: str) -> None:
-        """One disturbance."""
-        self.disturbed_ms = self.groups.now_ms
+        """One disturbance; that the wall clock is set is none."""
+        if action in WALL_STEPS_MS:
+            self.groups.set_wall(WALL_STEPS_MS[action])
+            return
+        self.disturbed_ms = self.groups.elapsed_ms
         match action:
             case "come" if len(self.alive) < 12:
                 self.names += 1
@@ -55,16 +60,16 @@ class World:
 
     def pass_time(self, by_ms: int) -> None:
         """Everybody acts once every heartbeat interval, in any order."""
-        end_ms = self.groups.now_ms + by_ms
-        while self.groups.now_ms < end_ms:
-            self.groups.advance(min(HEARTBEAT_MS, end_ms - self.groups.now_ms))
+        end_ms = self.groups.elapsed_ms + by_ms
+        while self.groups.elapsed_ms < end_ms:
+            self.groups.advance(min(HEARTBEAT_MS, end_ms - self.groups.elapsed_ms))
             self.rng.shuffle(self.alive)
             for consumer in tuple(self.alive):
                 consumer.act(self.groups)
                 self.check_owner(consumer)
             self.alive = [consumer for consumer in self.alive if not consumer.is_fenced]
             self.check_tables()
-            if self.groups.now_ms - self.disturbed_ms >= SETTLED_MS and self.alive:
+            if self.groups.elapsed_ms - self.disturbed_ms >= SETTLED_MS and self.alive:
                 self.check_settled()
 
     def check_owner(self, consumer: Consumer) -> None:
@@ -124,7 +129,7 @@ class Step(NamedTuple):
 STEPS = st.lists(
     st.builds(
         Step,
-        st.sampled_from(["come", "come", "come static", "crash", "leave", "restart", "nothing"]),
+        st.sampled_from(["come", "come", "come static", "crash", "leave", "restart", "nothing", *WALL_STEPS_MS]),
         st.sampled_from([0, 300, 1_000, 4_000, SESSION_MS, SETTLED_MS + 3_000]),
     ),
     max_size=25,

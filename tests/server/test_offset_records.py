@@ -133,7 +133,7 @@ def test_a_group_is_written_as_kafka_writes_it() -> None:
 
 
 def test_a_new_group_is_written_down_empty() -> None:
-    groups = Groups(now_ms=1_000_000)
+    groups = Groups(elapsed_ms=1_000_000)
     groups.join("grüße")
     assert [
         (record.key, record.value) for record in groups.store.records(groups.coordinator.partition_for("grüße"))

@@ -12,6 +12,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.store import Producer
 from ottla.server.transactions.settings import TransactionSettings
 from ottla.storage.paths import TopicPartition
+from support.steppable_wall import WALL_STEPS_MS
 from support.transaction_checks import check_written
 from support.transactions import Power, PowerLossError, Transactions
 
@@ -122,7 +123,7 @@ class Life:
 
     def trouble(self, _: Client) -> None:
         transactions = self.transactions
-        match self.rng.randrange(5):
+        match self.rng.randrange(6):
             case 0:
                 transactions.markers.refusing = set(self.rng.sample(PARTITIONS, self.rng.randint(1, 3)))
             case 1:
@@ -131,6 +132,8 @@ class Life:
                 transactions.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
             case 3:
                 self.restart()
+            case 4:
+                transactions.set_wall(self.rng.choice([*WALL_STEPS_MS.values()]))
             case _:
                 transactions.store.power = transactions.markers.power = Power(self.rng.randint(0, 4))
 

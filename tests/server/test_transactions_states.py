@@ -156,7 +156,7 @@ def test_asking_again_for_an_end_under_version_2() -> None:
 def test_a_producer_of_version_2_may_abort_what_it_never_began() -> None:
     for state in ("Empty", "CompleteCommit", "CompleteAbort"):
         transactions, producer = in_state(state, 2)
-        transactions.now_ms += 5
+        transactions.elapsed_ms += 5
         following = transactions.end(ID, producer, commit=False)
         assert following == producer._replace(producer_epoch=producer.producer_epoch + 1)
         assert transactions.state(ID) is S.COMPLETE_ABORT
@@ -188,10 +188,10 @@ def test_partitions_are_added_once() -> None:
 def test_a_transaction_begins_with_its_first_partition() -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
-    transactions.now_ms += 10
+    transactions.elapsed_ms += 10
     began_ms = transactions.now_ms
     transactions.add(ID, producer, A0)
-    transactions.now_ms += 10
+    transactions.elapsed_ms += 10
     transactions.add(ID, producer, A1)
     assert transactions.metadata(ID).start_ms == began_ms
     assert transactions.metadata(ID).updated_ms == began_ms + 10

@@ -37,18 +37,29 @@ class ConsumerGroups(Groups):
         self,
         store: MemoryStore | None = None,
         *,
-        now_ms: int = 1_000_000,
+        elapsed_ms: int = 1_000_000,
+        wall_ahead_ms: int = 0,
         topics: FakeTopics | None = None,
         settings: Mapping[str, Any] | None = None,
         **partition_counts: int,
     ) -> None:
         self.settings = {"group_consumer_assignment_interval_ms": 0, **(settings or {})}
-        super().__init__(store, now_ms=now_ms, topics=topics or FakeTopics(**partition_counts), **self.settings)
+        super().__init__(
+            store,
+            elapsed_ms=elapsed_ms,
+            wall_ahead_ms=wall_ahead_ms,
+            topics=topics or FakeTopics(**partition_counts),
+            **self.settings,
+        )
 
     def restarted(self, **settings: Any) -> ConsumerGroups:
         """Another coordinator that finds what this one has written; those of the settings given are changed."""
         return ConsumerGroups(
-            self.store, now_ms=self.now_ms, topics=self.topics, settings={**self.settings, **settings}
+            self.store,
+            elapsed_ms=self.elapsed_ms,
+            wall_ahead_ms=self._wall_ahead_ms,
+            topics=self.topics,
+            settings={**self.settings, **settings},
         )
 
     def beat(

@@ -170,7 +170,7 @@ def subscription(*topics: str, version: int = 0) -> bytes:
 
 
 class Groups:
-    """A coordinator at a time that only `advance` moves. Member ids are `<client or instance id>-1`, `-2`, …
+    """A coordinator at a time that only `advance` moves, and `set_wall` as to the wall time. Member ids are `<client or instance id>-1`, `-2`, …
 
     Keyword arguments are GroupSettings; the initial delay is 0 unless given.
     """
@@ -179,23 +179,34 @@ class Groups:
         self,
         store: MemoryStore | None = None,
         *,
-        now_ms: int = 1_000_000,
+        elapsed_ms: int = 1_000_000,
+        wall_ahead_ms: int = 0,
         topics: FakeTopics | None = None,
         **settings: Any,
     ) -> None:
         self.store = store or MemoryStore()
         self.topics = topics or FakeTopics(orders=8, bills=8)
-        self.now_ms = now_ms
+        self.elapsed_ms = elapsed_ms
+        self._wall_ahead_ms = wall_ahead_ms
         self.wakes = 0
         self.coordinator = GroupCoordinator(
             GroupSettings(**{"group_initial_rebalance_delay_ms": 0, **settings}),
             self.store,
             topics=self.topics,
-            elapsed_ms=lambda: self.now_ms,
+            elapsed_ms=lambda: self.elapsed_ms,
             new_id=lambda: str(next(self.store.member_numbers)),
             on_earlier=self._count_wake,
         )
         self.load()
+
+    @property
+    def now_ms(self) -> int:
+        """The wall time."""
+        return self.elapsed_ms + self._wall_ahead_ms
+
+    def set_wall(self, by_ms: int) -> None:
+        """Somebody sets the wall clock ahead, or with a negative number back."""
+        self._wall_ahead_ms += by_ms
 
     def _count_wake(self) -> None:
         self.wakes += 1
@@ -214,15 +225,21 @@ class Groups:
 
     def restarted(self, **settings: Any) -> Groups:
         """Another coordinator that finds what this one has written."""
-        return Groups(self.store, now_ms=self.now_ms, topics=self.topics, **settings)
+        return Groups(
+            self.store,
+            elapsed_ms=self.elapsed_ms,
+            wall_ahead_ms=self._wall_ahead_ms,
+            topics=self.topics,
+            **settings,
+        )
 
     def advance(self, by_ms: int) -> None:
         """Let time pass, deadline by deadline."""
-        end_ms = self.now_ms + by_ms
+        end_ms = self.elapsed_ms + by_ms
         while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= end_ms:
-            self.now_ms = max(self.now_ms, due_ms)
+            self.elapsed_ms = max(self.elapsed_ms, due_ms)
             self.coordinator.run_due(self.now_ms)
-        self.now_ms = end_ms
+        self.elapsed_ms = end_ms
 
     # Requests, with arguments that rarely matter left out
 

@@ -11,6 +11,8 @@ import trio
 
 START_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
+WALL_STEPS_MS = {"the clock is set ahead": HOUR_MS, "the clock is set back": -HOUR_MS}
+"""What random tests do beside all else."""
 
 
 def virtual_ms() -> int:

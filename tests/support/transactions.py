@@ -131,7 +131,7 @@ class TransactionStore(MemoryStore):
 
 
 class Transactions:
-    """A coordinator over a store in memory. A restart is another one over the same store and markers.
+    """A coordinator over a store in memory, at a time that only `advance` moves, and `set_wall` as to the wall time. A restart is another one over the same store and markers.
 
     Args:
         version: The finalized transaction.version.
@@ -148,7 +148,8 @@ class Transactions:
         power = power or Power()
         self.version = version
         self.settings: TransactionSettings = settings or (after.settings if after else TransactionSettings())
-        self.now_ms: int = after.now_ms if after else 1_000_000
+        self.elapsed_ms: int = after.elapsed_ms if after else 1_000_000
+        self._wall_ahead_ms: int = after._wall_ahead_ms if after else 0
         self.store: TransactionStore = after.store if after else TransactionStore(power)
         self.markers: Markers = after.markers if after else Markers(power)
         self.producer_ids: Iterator[int] = after.producer_ids if after else count(1000)
@@ -161,11 +162,20 @@ class Transactions:
             when_flushed=self.flushes,
             take_producer_id=lambda: next(self.producer_ids),
             transaction_version=version,
-            elapsed_ms=lambda: self.now_ms,
+            elapsed_ms=lambda: self.elapsed_ms,
         )
         self.coordinator.open(len(self.store.partitions))
         for partition in range(len(self.store.partitions)):
             self.load(partition)
+
+    @property
+    def now_ms(self) -> int:
+        """The wall time."""
+        return self.elapsed_ms + self._wall_ahead_ms
+
+    def set_wall(self, by_ms: int) -> None:
+        """Somebody sets the wall clock ahead, or with a negative number back."""
+        self._wall_ahead_ms += by_ms
 
     def load(self, partition: int) -> None:
         shard = self.coordinator.shards[partition]
@@ -218,11 +228,11 @@ class Transactions:
 
     def advance(self, by_ms: int) -> None:
         """Move the time, stopping wherever something is due."""
-        end_ms = self.now_ms + by_ms
+        end_ms = self.elapsed_ms + by_ms
         while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= end_ms:
-            self.now_ms = max(self.now_ms, due_ms)
+            self.elapsed_ms = max(self.elapsed_ms, due_ms)
             self.coordinator.run_due(self.now_ms)
-        self.now_ms = end_ms
+        self.elapsed_ms = end_ms
 
 
 def code_of(request: Callable[[], object]) -> ErrorCode:
