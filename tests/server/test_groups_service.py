@@ -22,6 +22,7 @@ from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.service import GroupService
 from support.crash_files import CrashFiles
 from support.group_broker import OFFSETS_TOPIC, GroupBroker
+from support.steppable_wall import WALL_STEPS_MS
 
 AutojumpClock = trio.testing.MockClock
 
@@ -80,6 +81,26 @@ async def test_a_parked_join_is_answered_when_its_time_has_come(autojump_clock: 
         start = trio.current_time()
         assert (await join(service, broker)).generation_id == 1
         assert trio.current_time() == pytest.approx(start + 3)
+
+
+@pytest.mark.parametrize("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
+async def test_a_wall_clock_that_is_set_moves_neither_joins_nor_sessions(
+    step_ms: int, autojump_clock: AutojumpClock
+) -> None:
+    broker = GroupBroker()
+    async with serving(broker) as service:
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(join, service, broker)
+            await trio.sleep(1)
+            broker.wall.step(step_ms)
+        assert trio.current_time() == pytest.approx(start + 3)
+        await trio.sleep(5)
+        broker.wall.step(2 * step_ms)
+        await trio.sleep(4.9)
+        assert service.coordinator.describe_group("g", 6).members
+        await trio.sleep(0.2)
+        assert not service.coordinator.describe_group("g", 6).members
 
 
 async def test_an_earlier_deadline_wakes_the_sleeper(autojump_clock: AutojumpClock) -> None:

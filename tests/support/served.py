@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from ottla.server.broker import Broker, run_broker
+from ottla.server.clock import Clock
 from ottla.server.config import static_config
 from ottla.storage.files import Files
 from support.conversation import address
@@ -22,22 +23,24 @@ class Served:
 
     def __init__(self, broker: Broker, client: RawClient) -> None:
         self.broker = broker
-        self._client = client
+        self.client = client
 
     async def ask(self, request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """`request(client, *arguments, **options)`, which blocks, in a thread."""
-        return await trio.to_thread.run_sync(partial(request, self._client, *arguments, **options))
+        return await trio.to_thread.run_sync(partial(request, self.client, *arguments, **options))
 
 
 @asynccontextmanager
-async def serving(data_dir: Path, files: Files, **overrides: str) -> AsyncIterator[Served]:
+async def serving(
+    data_dir: Path, files: Files, clock: Clock | None = None, /, **overrides: str
+) -> AsyncIterator[Served]:
     """One node of the `dev` profile; `_` in the names of overrides stands for the point."""
     static = static_config(
         profile="dev",
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)},
         overrides={name.replace("_", "."): value for name, value in overrides.items()},
     )
-    async with run_broker(static, files=files) as broker:
+    async with run_broker(static, files=files, clock=clock) as broker:
         client = await trio.to_thread.run_sync(RawClient, *address(broker))
         with client:
             yield Served(broker, client)

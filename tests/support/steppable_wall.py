@@ -1,4 +1,4 @@
-"""A wall clock that somebody sets while the broker runs; it goes by Trio's clock, which may jump.
+"""A wall clock that somebody sets while the broker runs; it goes by Trio's clock, which may jump, or stands still.
 
 wall = SteppableWall()
 clock = Clock(wall, virtual_ms)
@@ -6,6 +6,8 @@ wall.step(-HOUR_MS)
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import trio
 
@@ -21,13 +23,14 @@ def virtual_ms() -> int:
 
 
 class SteppableWall:
-    """The wall time of a `Clock`: at first `START_MS` later than Trio's."""
+    """The wall time of a `Clock`: at first `START_MS` later than what it goes by."""
 
-    def __init__(self) -> None:
+    def __init__(self, goes_by: Callable[[], int] = virtual_ms) -> None:
+        self._goes_by = goes_by
         self._ahead_ms = START_MS
 
     def __call__(self) -> int:
-        return virtual_ms() + self._ahead_ms
+        return self._goes_by() + self._ahead_ms
 
     def step(self, by_ms: int) -> None:
         """Set it ahead, or with a negative number back. Nobody is told."""
