@@ -13,6 +13,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
 from ...protocol.wire import ZERO_UUID
+from ...storage.options import MAX_LONG
 from ..coordination.store import Pair, RecordStore
 from .classic import ClassicProtocol
 from .group import ClassicGroup
@@ -137,7 +138,7 @@ class Commits:
             topics,
             check,
             now_ms=now_ms,
-            expire_ms=-1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms,
+            expire_ms=-1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, MAX_LONG),
             keeps_topic_ids=True,
             metadata_max=self._settings.offset_metadata_max_bytes,
         )

@@ -313,6 +313,24 @@ def test_the_retention_that_an_old_client_sets_is_kept_to() -> None:
     assert again.committed() == {}
 
 
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 2_000_000])
+def test_a_retention_beyond_all_time_is_for_ever(retention_ms: int) -> None:
+    """Apache Kafka's sum wraps around, and its next look takes the offset."""
+    groups = Groups()
+    assert groups.commit({P0: 1}, retention_ms=retention_ms, version=4) == {}
+    groups = groups.restarted()
+    groups.advance(3 * WEEK_MS)
+    assert groups.committed() == {P0: 1}
+
+
+@pytest.mark.parametrize("retention_ms", [0, -2, -(2**63)])
+def test_a_retention_that_is_over_lasts_until_the_next_look(retention_ms: int) -> None:
+    groups = Groups()
+    assert groups.commit({P0: 1}, retention_ms=retention_ms, version=4) == {}
+    groups.advance(600_000)
+    assert groups.committed() == {}
+
+
 def test_expiry_goes_on_when_the_partition_can_be_written_again() -> None:
     groups = Groups()
     groups.commit({P0: 1})
