@@ -198,7 +198,8 @@ def _log_options(parser: Parser, *, needs_topic: bool = True) -> None:
     parser.add_argument(
         "--config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
         help="a topic config that the store does not have: what `ottla topics` and kafka-configs have set is there,"
-        " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here)",
+        " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here);"
+        " and producer.id.expiration.ms, where that is set there",
     )  # fmt: skip
     parser.add_argument(
         "--master", default=_default_master(os.environ), metavar="URL",

@@ -3,6 +3,7 @@
     lock        the server's own, of the data directory: held, and nothing is done
     recovery    the server's own first step: a swap that a crash has left half-done is finished or undone
     check       the segments of all groups that are not in the log yet are those that were planned
+    ownership   staged files get the owner, group and mode of those that they replace, or all is refused
     for each group, in order, one at a time
         originals   hard links to all files that go, in <staging>/originals
         swap        hard links to the staged files come in as `.cleaned`; then `storage.swap`, as after a cleaner's pass
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 
 from ..storage import paths
 from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
-from ..storage.files import DirectoryLockedError, Files
+from ..storage.files import DirectoryLockedError, Files, Ownership
 from ..storage.segment import LogSegment
 from ..storage.staged_segment import StagedSegment
 from ..storage.swap import discard, finish_swaps, is_begun, swap_files
@@ -37,6 +38,7 @@ from .install_steps import (
     GroupState,
     checked_stage,
     choose,
+    give_to_server,
     is_plan_installed,
     link_originals,
     mark_installed,
@@ -44,6 +46,7 @@ from .install_steps import (
     on_one_file_system,
     pending_groups,
     present_sources,
+    to_swap,
 )
 from .plan import CompactionPlan
 from .store import Store
@@ -86,7 +89,7 @@ def install(
     Raises:
         StoreLockedError: A server holds the data directory.
         SourceChangedError: A segment is not the planned one, or the topic is no longer compacted. Groups before stay in.
-        UsageError: A group is not staged, or what is staged is damaged.
+        UsageError: A group is not staged, or what is staged is damaged, or cannot be given to the owner of the log.
         CorruptSourceError: A segment cannot be read.
         OSError: The disk refused. Nothing is lost; call again.
     """
@@ -97,6 +100,7 @@ def install(
         _check_is_compacted(plan, files, overrides)
         _recover(plan, files, now_ms)
         chosen = choose(pending, max_groups, plan, files)
+        give_to_server(plan, to_swap(chosen), files)
         for group, state in chosen.items():
             staged = None if state is GroupState.IN_PLACE else checked_stage(plan, group, files)
             if keep_originals:
@@ -119,11 +123,15 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
     Raises:
         StoreLockedError: A server holds it; says what is known of that.
     """
+    path = paths.join(data_dir, paths.LOCK_FILE)
+    is_new = not files.exists(path)
     try:
-        lock = files.lock(paths.join(data_dir, paths.LOCK_FILE))
+        lock = files.lock(path)
     except DirectoryLockedError as error:
         raise StoreLockedError(f"{error}: stop that server, or install through it") from error
     try:
+        if is_new:
+            _give(files, path, _ownership_in(files, data_dir))
         yield
     finally:
         lock.release()
@@ -180,4 +188,18 @@ def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:
     except CorruptCheckpointError:
         offsets = {}  # as the server does: everything else is cleaned from its start
     known = offsets.get(plan.topic_partition, 0)
+    owned = files.ownership(checkpoint.path) if files.exists(checkpoint.path) else None
     checkpoint.write(offsets | {plan.topic_partition: max(known, plan.upper_offset)})
+    _give(files, checkpoint.path, owned or _ownership_in(files, plan.data_dir))
+
+
+def _ownership_in(files: Files, directory: str) -> Ownership:
+    """What a file has that the owner of a directory makes there."""
+    owner = files.ownership(directory)
+    return owner._replace(mode=owner.mode & 0o666)
+
+
+def _give(files: Files, path: str, ownership: Ownership) -> None:
+    """Give a file that this process has made to the server."""
+    if files.ownership(path) != ownership:
+        files.set_ownership(path, ownership)

@@ -22,12 +22,14 @@ from .install import InstallResult, OnGroup
 from .install_steps import (
     GroupState,
     choose,
+    give_to_server,
     is_plan_installed,
     link_originals,
     mark_installed,
     mark_plan_installed,
     pending_groups,
     present_sources,
+    to_swap,
 )
 from .plan import CompactionPlan
 from .staging import group_directory
@@ -56,7 +58,8 @@ def install_online(
     Raises:
         StoreLockedError: Somebody else installs there.
         SourceChangedError: A segment is not the planned one, or the topic is no longer compacted. Groups before stay in.
-        UsageError: No server answers, or it is another directory's; a group is not staged, or damaged.
+        UsageError: No server answers, or it is another directory's; a group is not staged, or damaged, or cannot be
+            given to the owner of the log.
         ServerFailedError: The server has failed, or is gone. Call again.
         OSError: The disk of the staging refused.
     """
@@ -70,6 +73,7 @@ def install_online(
     with calls.paused(tp, lease_ms) as held:
         pending = pending_groups(plan, files)
         chosen = choose(pending, max_groups, plan, files)
+        give_to_server(plan, to_swap(chosen), files)
         for group, state in chosen.items():
             calls.post("pause", held | {"lease_ms": lease_ms})
             if keep_originals:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 
@@ -129,6 +129,37 @@ def checked_stage(plan: CompactionPlan, group: int, files: Files) -> StagedSegme
     except StagedError as error:
         raise UsageError(f"{error}: run compact again") from error
     return staged
+
+
+def to_swap(chosen: Mapping[int, GroupState]) -> list[int]:
+    """The groups whose staged files have still to come into the log."""
+    return [group for group, state in chosen.items() if state is not GroupState.IN_PLACE]
+
+
+def give_to_server(plan: CompactionPlan, groups: Iterable[int], files: Files) -> None:
+    """Give the staged files of these groups the owner, group and mode of the logs that they replace; on disk on return.
+
+    They come into the log by hard links: whoever may open what was there must be able to open what is there then.
+
+    Raises:
+        UsageError: This process may not do that. Nothing in the log has changed.
+    """
+    for group in groups:
+        staged = _read(plan, group, files)
+        first = plan.sources[present_sources(plan, group, files)[0]].base_offset
+        wanted = files.ownership(paths.log_path(plan.directory, first))
+        for name in staged.files:
+            path = paths.join(staged.directory, name)
+            if not files.exists(path) or (there := files.ownership(path)) == wanted:
+                continue
+            try:
+                files.set_ownership(path, wanted)
+            except PermissionError as error:
+                raise UsageError(
+                    f"{path}: expected owner {wanted.user_id}, group {wanted.group_id} and mode {wanted.mode:o} of the"
+                    f" segment that it replaces, found {there.user_id}, {there.group_id} and {there.mode:o}, which this"
+                    " process may not change: install as that owner, or as root"
+                ) from error
 
 
 def link_originals(plan: CompactionPlan, group: int, state: GroupState, files: Files) -> None:

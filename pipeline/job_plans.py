@@ -59,7 +59,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
         discards: False leaves what is passed over where it is.
 
     Raises:
-        UsageError, CorruptSourceError: As `make_plan` and `Store.open_log`.
+        UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `Store.open_log`.
     """
     store, files = job.store(), OsFiles()
     config = store.config_of(tp.topic, job.configs)
@@ -79,9 +79,9 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
                 return pending
         if discards:
             forget(pending)
-    now_ms = job.now_ms()
+    now_ms, expiration_ms = job.now_ms(), store.producer_expiration_ms(job.configs)
     try:
-        with store.open_log(tp, now_ms=now_ms, config=config) as log:
+        with store.open_log(tp, now_ms=now_ms, config=config, producer_expiration_ms=expiration_ms) as log:
             return make_plan(
                 log,
                 data_dir=store.data_dir,
@@ -92,6 +92,8 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
             )
     except KafkaError as error:
         raise CorruptSourceError(getattr(error, "message", str(error))) from error
+    except FileNotFoundError as error:
+        raise SourceChangedError(f"{error.filename} went away while {tp} was planned: a server is at work") from error
 
 
 def save(plan: CompactionPlan) -> bool:

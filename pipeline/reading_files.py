@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from ..storage.files import OsFile, OsFiles
+from ..storage.files import OsFile, OsFiles, Ownership
 
 
 class ReadingFiles(OsFiles):
@@ -32,6 +32,9 @@ class ReadingFiles(OsFiles):
         self._refuse(path)
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        self._refuse(path)
+
+    def set_ownership(self, path: str, ownership: Ownership) -> None:
         self._refuse(path)
 
     def _refuse(self, path: str) -> None:

@@ -19,14 +19,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import pairwise
 
 from ..protocol.errors import CorruptRecordError
 from ..storage import paths
 from ..storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogError, CatalogState
-from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint, read_meta_properties
 from ..storage.cluster_metadata import read_cluster_metadata
 from ..storage.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..storage.files import Files
@@ -42,6 +42,9 @@ from .reading_files import ReadingFiles
 from .segment_files import LOOKS_MAX, is_settled, open_segments, pause_between_looks, source_errors
 
 __all__ = ["ReadingFiles", "Store", "StoredLog"]
+
+PRODUCER_EXPIRATION = "producer.id.expiration.ms"
+_INT_MAX = 2**31 - 1
 
 
 class StoredLog(Log):
@@ -125,18 +128,46 @@ class Store:
         What stands in a server's own properties file is not in the store; it must be among the overrides.
 
         Raises:
-            UsageError: An override that is no topic config, or not a possible value of it.
+            UsageError: An override that is no topic config, or not a possible value of it. That of `producer_expiration_ms`
+                is passed over.
         """
-        stored: dict[str, str] = {}
-        if (catalog := self.catalog) is not None:
-            stored |= _topic_defaults(catalog.broker_configs.get(CLUSTER_DEFAULT, {}))
-            if (entry := catalog.topics.get(topic)) is not None:
-                stored |= entry.configs
+        stored = _topic_defaults(self._broker_configs)
+        if (catalog := self.catalog) is not None and (entry := catalog.topics.get(topic)) is not None:
+            stored |= entry.configs
         config, _ = LogConfig.from_stored(stored)
+        own = {name: text for name, text in (overrides or {}).items() if name != PRODUCER_EXPIRATION}
         try:
-            return LogConfig.from_texts(overrides or {}, config)
+            return LogConfig.from_texts(own, config)
         except ConfigError as error:
             raise UsageError(str(error)) from error
+
+    def producer_expiration_ms(self, overrides: Mapping[str, str] | None = None) -> int:
+        """The server's `producer.id.expiration.ms`, from where `config_of` has broker defaults, or the overrides.
+
+        Raises:
+            UsageError: An override that is no such number.
+        """
+        given = (overrides or {}).get(PRODUCER_EXPIRATION)
+        text = self._broker_configs.get(PRODUCER_EXPIRATION) if given is None else given
+        if text is not None:
+            with suppress(ValueError):
+                if 1 <= (expiration_ms := int(text)) <= _INT_MAX:
+                    return expiration_ms
+        if given is not None:
+            raise UsageError(f"{PRODUCER_EXPIRATION}: expected a number from 1 to {_INT_MAX}, found {given!r}")
+        return PRODUCER_ID_EXPIRATION_MS_DEFAULT  # as the server does with a stored value that it refuses
+
+    @cached_property
+    def _broker_configs(self) -> dict[str, str]:
+        """What was set while the broker ran, for all nodes and for the first one, whose config logs go by."""
+        if self.catalog is None:
+            return {}
+        try:
+            identity = read_meta_properties(self.files, self.data_dir)
+        except CorruptCheckpointError as error:
+            raise CorruptSourceError(str(error)) from error
+        own = {} if identity is None else self.catalog.broker_configs.get(str(identity.node_id), {})
+        return {**self.catalog.broker_configs.get(CLUSTER_DEFAULT, {}), **own}
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """What a checkpoint file says.
@@ -156,14 +187,15 @@ class Store:
         *,
         now_ms: int,
         config: LogConfig | None = None,
-        producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+        producer_expiration_ms: int | None = None,
         pause: Callable[[], None] = pause_between_looks,
     ) -> Iterator[StoredLog]:
         """One log as it is now. The descriptors are given back at the end.
 
         Args:
-            now_ms: Producers that have expired by then are forgotten, as at a start of the server.
+            now_ms: Producers that have expired by then are forgotten, as a server forgets them while it runs.
             config: `config_of` the topic unless given.
+            producer_expiration_ms: That of the store unless given.
             pause: Called between two looks at a directory in which a swap is under way.
 
         Raises:
@@ -219,9 +251,10 @@ class Store:
         config: LogConfig,
         segments: list[LogSegment],
         now_ms: int,
-        producer_expiration_ms: int,
+        producer_expiration_ms: int | None,
     ) -> StoredLog:
-        producers = ProducerStates(expiration_ms=producer_expiration_ms)
+        expiration_ms = self.producer_expiration_ms() if producer_expiration_ms is None else producer_expiration_ms
+        producers = ProducerStates(expiration_ms=expiration_ms)
         log_start_offset = max(self.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0), segments[0].base_offset)
         log_end_offset = max(_end_of_active(segments[-1]), log_start_offset)
         vouched_end = self._vouched_end(tp)
@@ -244,6 +277,7 @@ class Store:
                 if self._is_clean:
                     raise
                 # What is torn lies at the end of the active segment, and what its last batches say of producers is lost.
+        producers.expire(now_ms)
         log = StoredLog(
             files=self.files,
             directory=directory,

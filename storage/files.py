@@ -12,12 +12,13 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
@@ -61,6 +62,15 @@ class SyncError(OSError):
 
 class DirectoryLockedError(Exception):
     """Another broker, of this process or another one, holds the lock file."""
+
+
+class Ownership(NamedTuple):
+    """Who may open a file."""
+
+    user_id: int
+    group_id: int
+    mode: int
+    """Permission bits."""
 
 
 class File(Protocol):
@@ -168,6 +178,12 @@ class Files(Protocol):
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
         """Pretend that the last modification was at `mtime_ms`."""
+
+    def ownership(self, path: str) -> Ownership:
+        """Who may open the file or directory of that name."""
+
+    def set_ownership(self, path: str, ownership: Ownership) -> None:
+        """Give a file to others; survives a power loss on return. PermissionError where this process may not."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock file `path`, making it where needed, without waiting.
@@ -415,6 +431,21 @@ class OsFiles:
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
         os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+
+    def ownership(self, path: str) -> Ownership:
+        found = os.stat(path)
+        return Ownership(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
+
+    def set_ownership(self, path: str, ownership: Ownership) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fchmod(descriptor, ownership.mode)
+            os.fchown(descriptor, ownership.user_id, ownership.group_id)
+            os.fsync(descriptor)
+        except PermissionError as error:
+            raise PermissionError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(descriptor)
 
     def lock(self, path: str) -> OsLock:
         return OsLock(path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.errors import PipelineError, SourceChangedError, StoreLockedError, UsageError
-from ottla.pipeline.install import InstallResult, install
+from ottla.pipeline.install import InstallResult, install, locked
 from ottla.pipeline.install_steps import (
     GroupState,
     discard,
@@ -26,6 +28,7 @@ from ottla.pipeline.staging import group_directory, save_plan
 from ottla.storage import paths
 from ottla.storage.catalog import Catalog
 from ottla.storage.checkpoints import OffsetCheckpoint
+from ottla.storage.files import OsFiles, Ownership
 from support import crash_files
 from support.compacted_life import DATA_DIR, TP, Broker, check
 from support.crash_files import CrashFiles
@@ -132,6 +135,55 @@ def test_a_checkpoint_is_not_moved_back(life: Staged) -> None:
     OffsetCheckpoint(files, f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}").write({TP: 10**6})
     run(life, files)
     assert checkpoint_of(files) == 10**6
+
+
+SERVERS = Ownership(71, 72, 0o640)
+
+
+def owned_by_server(life: Staged) -> CrashFiles:
+    files = life.copy()
+    for path in life.segments(files):
+        files.set_ownership(path, SERVERS)
+    return files
+
+
+@pytest.mark.parametrize("steps", [None, 1])
+def test_installed_files_belong_to_the_owner_of_those_that_they_replace(life: Staged, steps: int | None) -> None:
+    files = owned_by_server(life)
+    while not run(life, files, max_groups=steps).is_complete:
+        pass
+    installed = life.segments(files)
+    assert installed
+    assert {files.ownership(path) for path in installed} == {SERVERS}
+
+
+def test_what_the_servers_directory_gets_besides_belongs_to_its_owner(tmp_path: Path) -> None:
+    """Checkpoint and lock file; an owner can be shown as root only, a mode by anybody."""
+    os.chmod(tmp_path, 0o770)
+    files = OsFiles()
+    with locked(files, str(tmp_path)):
+        pass
+    assert files.ownership(str(tmp_path / paths.LOCK_FILE)).mode == 0o660
+    if os.geteuid() == 0:
+        path = str(tmp_path / "file")
+        files.open(path, create=True).close()
+        files.set_ownership(path, SERVERS)
+        assert files.ownership(path) == SERVERS
+
+
+def test_where_owners_cannot_be_set_nothing_is_changed(life: Staged) -> None:
+    files = owned_by_server(life)
+    before = life.segments(files)
+
+    def refuse(operation: str, path: str, _added_bytes: int) -> None:
+        if operation == "set_ownership":
+            raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+    files.refuse = refuse
+    with pytest.raises(UsageError, match=r"expected owner 71, group 72 and mode 640 .*, found 0, 0 and 644"):
+        run(life, files)
+    assert life.segments(files) == before
+    assert not files.exists(originals_directory(life.plan))
 
 
 # What it refuses

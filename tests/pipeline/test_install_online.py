@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,15 @@ def test_the_broker_serves_what_was_staged(served: Served) -> None:
     assert len(list(Path(originals_directory(served.plan)).glob("*.log"))) == len(served.plan.sources)
     assert served.cleaning == "not held"
     assert served.install() == InstallResult((), ())
+
+
+def test_what_the_broker_gets_has_the_mode_of_what_it_had(served: Served) -> None:
+    directory = served.data_dir / "t-0"
+    for path in directory.glob("*.log"):
+        path.chmod(0o640)
+    assert served.install().is_complete
+    installed = [f"{served.plan.group_base(group):020}.log" for group in range(len(served.plan.groups))]
+    assert {stat.S_IMODE((directory / name).stat().st_mode) for name in installed} == {0o640}
 
 
 def test_in_parts_with_appends_between_them(served: Served) -> None:

@@ -12,11 +12,16 @@ from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChang
 from ottla.pipeline.store import ReadingFiles, Store, StoredLog
 from ottla.storage import paths
 from ottla.storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogState, PartitionEntry, TopicEntry
-from ottla.storage.checkpoints import OffsetCheckpoint, write_clean_shutdown
+from ottla.storage.checkpoints import (
+    MetaProperties,
+    OffsetCheckpoint,
+    write_clean_shutdown,
+    write_meta_properties,
+)
 from ottla.storage.dirtiness import measure
 from ottla.storage.paths import TopicPartition
 from support.crash_files import CrashFiles
-from support.make_log import TP, Producer, append, make_log
+from support.make_log import DAY_MS, TP, Producer, append, make_log
 
 DATA_DIR = "/data"
 NOW_MS = 2_000
@@ -108,6 +113,46 @@ def test_configs_are_the_topics_own_over_the_brokers_with_the_callers_on_top() -
     config = Store(DATA_DIR, files).config_of(TP.topic, {"segment.bytes": "2000000"})
     assert (config.cleanup_policy, config.segment_bytes) == (("compact",), 2_000_000)
     assert (config.retention_ms, config.delete_retention_ms) == (2 * 3_600_000, 5)
+
+
+EXPIRATION = "producer.id.expiration.ms"
+EXPIRATIONS: dict[str, tuple[dict[str, dict[str, str]], dict[str, str], int]] = {
+    "the default": ({}, {}, DAY_MS),
+    "all nodes'": ({CLUSTER_DEFAULT: {EXPIRATION: "5000"}}, {}, 5_000),
+    "the node's own": ({CLUSTER_DEFAULT: {EXPIRATION: "5000"}, "3": {EXPIRATION: "6000"}}, {}, 6_000),
+    "another node's": ({"4": {EXPIRATION: "6000"}}, {}, DAY_MS),
+    "one that no server takes": ({CLUSTER_DEFAULT: {EXPIRATION: "0"}}, {}, DAY_MS),
+    "the caller's": ({CLUSTER_DEFAULT: {EXPIRATION: "5000"}}, {EXPIRATION: "7000"}, 7_000),
+}
+
+
+@pytest.mark.parametrize("name", EXPIRATIONS)
+def test_producers_expire_as_in_the_server(name: str) -> None:
+    """What a plan keeps for producers is what a pass of the server would keep at that time."""
+    stored, given, expected = EXPIRATIONS[name]
+    files = CrashFiles()
+    log = make_log(files, producer_expiration_ms=expected)
+    Producer(log, 7).write("k")
+    append(log, ("k", "2"), roll=True)
+    Producer(log, 8, now_ms=4_000).write("z")
+    log.roll(4_000)
+    entry = TopicEntry(TP.topic, bytes(range(16)), (PartitionEntry((0,), 0),), {"cleanup.policy": "compact"})
+    Catalog.create(files, DATA_DIR, CatalogState("c", {TP.topic: entry}, stored))
+    write_meta_properties(files, DATA_DIR, MetaProperties(cluster_id="c", node_id=3, directory_id=None))
+    put_checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, log.log_end_offset)
+    store = Store(DATA_DIR, files)
+    expiration_ms = store.producer_expiration_ms(given)
+    assert expiration_ms == expected
+    assert store.config_of(TP.topic, given).is_compact
+    for now_ms in (0, 5_000, 1_000 + expected - 1, 1_000 + expected, 4_000 + expected):
+        with store.open_log(TP, now_ms=now_ms, producer_expiration_ms=expiration_ms) as found:
+            log.producers.expire(now_ms)
+            assert found.producers.last_records() == log.producers.last_records()
+
+
+def test_an_expiration_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"producer\.id\.expiration\.ms: expected a number from 1 .*, found 'soon'"):
+        Store(DATA_DIR, stopped()).producer_expiration_ms({EXPIRATION: "soon"})
 
 
 def test_a_torn_tail_is_legal_in_the_last_segment() -> None:

@@ -31,7 +31,7 @@ from hashlib import blake2b
 from itertools import combinations, product
 from math import prod
 
-from ottla.storage.files import Buffer, DirectoryLockedError, SyncError
+from ottla.storage.files import Buffer, DirectoryLockedError, Ownership, SyncError
 
 CHANGES_MAX = 14
 """More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
@@ -52,6 +52,7 @@ class Inode:
 
     data: bytearray = field(default_factory=bytearray)
     mtime_ms: int = 0
+    ownership: Ownership = field(default_factory=lambda: Ownership(0, 0, 0o644))
     durable: bytes = b""
     changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     """Writes (position, bytes) and cuts or extensions with zeros (new size, None) since the last sync."""
@@ -377,6 +378,14 @@ class CrashFiles:
         self.step("set_mtime", path)
         self._inode(path).mtime_ms = mtime_ms
 
+    def ownership(self, path: str) -> Ownership:
+        node = self._node(path)
+        return node.ownership if isinstance(node, Inode) else Ownership(0, 0, 0o755)
+
+    def set_ownership(self, path: str, ownership: Ownership) -> None:
+        self.step("set_ownership", path)
+        self._inode(path).ownership = ownership
+
     def lock(self, path: str) -> CrashLock:
         if path in self._held:
             raise DirectoryLockedError(f"{path} is held by another broker of this process")
@@ -505,7 +514,11 @@ class CrashFiles:
         for path, node in sorted(found.items()):
             if node not in copies:
                 data = contents.get(node, node.durable) if isinstance(node, Inode) else b""
-                copies[node] = Inode(bytearray(data), node.mtime_ms, data) if isinstance(node, Inode) else Directory()
+                copies[node] = (
+                    Inode(bytearray(data), node.mtime_ms, node.ownership, data)
+                    if isinstance(node, Inode)
+                    else Directory()
+                )
             directory, name = files._parent(path)
             directory.names[name] = directory.durable[name] = copies[node]
         return files
