@@ -150,7 +150,10 @@ class Broker:
         return self.inner.bootstrap
 
     def advance_clock(self, by_ms: int) -> None:
-        """Move the broker's clock; what becomes due by it is due at once."""
+        """Let `by_ms` more have passed by the broker's clock: what becomes due by it is due at once.
+
+        A negative number sets back the wall time alone, as an operator may: nothing is due later for it.
+        """
         self._call(self.inner.clock.advance, by_ms)
 
     def stop_node(self, node_id: int) -> None:
