@@ -57,12 +57,13 @@ def write_atomically(files: Files, path: str, content: str | bytes) -> None:
 def write_beside(files: Files, path: str, content: str | bytes) -> str:
     """The first half of `write_atomically`: the path of a synced file with `content`. OSError: `path` is as it was."""
     temporary = path + paths.TEMPORARY
+    files.remove(temporary)  # Of a file whose sync failed once, no later one can be believed.
     file = files.open(temporary, create=True, truncate=True)
     try:
         file.append(content.encode() if isinstance(content, str) else content)
         file.sync()
     except SyncError as error:
-        # Nothing relies on these bytes, and the next try writes them all again: it is what its number says.
+        # Nothing relies on these bytes, and the next try makes a new file: it is what its number says.
         raise OSError(error.errno, error.strerror, temporary) from error
     finally:
         file.close()
