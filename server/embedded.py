@@ -106,7 +106,7 @@ class Broker:
         Raises:
             RuntimeError: It runs already, or another thread stopped it meanwhile.
             Whatever kept it from starting, or interrupted the wait (KeyboardInterrupt, a test's time limit); nothing is
-            left behind. Interrupted once more meanwhile, it goes on stopping, and the next `start` or `stop` waits for that.
+            left behind. Should that be interrupted once more, the next `start` or `stop` ends what is left first.
         """
         run = _Run(self._data_dir, self._options)
         try:
@@ -118,13 +118,14 @@ class Broker:
             run.start()
             self._served = run
         except BaseException:
+            run.is_stopping = True  # Even if this is interrupted, too.
             self._end(run)
             raise
 
     def stop(self) -> None:
         """Stop cleanly and return when everything is on disk. Raises what went wrong inside, if anything did.
 
-        Interrupted, it goes on stopping; call it again to wait for that.
+        Should it be interrupted, call it again.
         """
         run = self._run
         if run is not None and self._end(run) and run.failure is not None:
@@ -198,9 +199,10 @@ class _Run:
         self._options = options
         self._beginning = threading.Lock()
         self._has_begun = False
-        self._serves = threading.Event()
-        """Or will never."""
-        self._is_over = threading.Event()
+        self._is_serving = False
+        self._decided = _Latch()
+        """It serves, or never will."""
+        self._over = _Latch()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
 
@@ -209,7 +211,7 @@ class _Run:
         if self.before is not None:
             self.before.stop()
         threading.Thread(target=self._live, name="ottla-broker", daemon=True).start()
-        self._serves.wait()
+        self._decided.wait()
         if self.failure is not None:
             raise self.failure
         if self.is_stopping:
@@ -226,11 +228,11 @@ class _Run:
         if self.token is not None:
             with suppress(trio.RunFinishedError):
                 self.token.run_sync_soon(self._end)
-        self._is_over.wait()
+        self._over.wait()
 
     def _end(self) -> None:
         self._stop.set()
-        if not self._serves.is_set():
+        if not self._is_serving:
             self._scope.cancel()
 
     def _live(self) -> None:
@@ -243,8 +245,8 @@ class _Run:
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that called us
             self.failure = error
         finally:
-            self._serves.set()
-            self._is_over.set()
+            self._decided.open()
+            self._over.open()
 
     async def _main(self) -> None:
         self.token = trio.lowlevel.current_trio_token()
@@ -252,5 +254,27 @@ class _Run:
             return
         with self._scope:
             async with open_broker(self._data_dir, **self._options) as self.broker:
-                self._serves.set()
+                self._is_serving = True
+                self._decided.open()
                 await self._stop.wait()
+
+
+class _Latch:
+    """Opened for good by one thread, waited for by any.
+
+    A wait may be interrupted at any moment: a threading.Event could then keep its lock, and who opens it would hang.
+    """
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._closed = threading.Lock()
+        self._closed.acquire()
+
+    def open(self) -> None:
+        if not self._is_open:
+            self._is_open = True
+            self._closed.release()
+
+    def wait(self) -> None:
+        with self._closed:  # The next one gets it from us.
+            assert self._is_open
