@@ -54,6 +54,14 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 _SEQUENCE_MASK = 0x7FFF_FFFF
+_I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def wrapped(timestamp: int) -> int:
+    """The 64 bits of a timestamp that a hostile client made of two numbers too large for it, as every JVM adds them."""
+    if _I64_MIN <= timestamp <= _I64_MAX:
+        return timestamp
+    return (timestamp - _I64_MIN) % (1 << 64) + _I64_MIN
 
 
 def sequence_after(sequence: int, steps: int) -> int:
@@ -244,7 +252,7 @@ class RecordBatch:
                 raise CorruptRecordError(f"record at byte {start} is not as long as its fields")
             yield Record(
                 self.base_offset + offset_delta,
-                base_timestamp + timestamp_delta if append_time is None else append_time,
+                wrapped(base_timestamp + timestamp_delta) if append_time is None else append_time,
                 key,
                 value,
                 headers,

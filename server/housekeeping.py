@@ -56,6 +56,8 @@ class Housekeeping:
             await clock.sleep_until(due_ms)
             due_ms = clock.elapsed_ms() + interval_ms
             await _attempt(job.__name__, job)
+            if interval_ms == 0:
+                return  # once, as Apache Kafka's scheduler has it
 
     async def tick(self) -> None:
         """The jobs of every second. What fails in one of them, or for one log, keeps none of the others from its turn."""

@@ -163,7 +163,8 @@ class Log(LogReader):
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (as InvalidRecordError with the records' errors),
                 INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE (more than
                 `segment.bytes`); OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH and the like. Nothing was
-                written. KAFKA_STORAGE_ERROR: the disk refused; the log is as it was before the call.
+                written. KAFKA_STORAGE_ERROR: the disk refused, or all offsets are given; the log is as it was before
+                the call.
             HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
 
         Readable on return, unless it `needs_flush`; durable after the next `flush`, and then readable, too.
@@ -191,6 +192,11 @@ class Log(LogReader):
         if has_producer and (first := self.producers.check(batch, origin, transaction_version)) is not None:
             return AppendInfo(first.base_offset, first.last_offset, first.timestamp, self.log_start_offset, True)
         last_offset = batch.last_offset
+        if last_offset >= paths.OFFSET_MAX:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.topic_partition} ends at {base_offset} and has no {batch.record_count} offsets left of 2^63",
+            )
         try:
             self.leader_epochs.assign(leader_epoch, base_offset)
             segment = self._active

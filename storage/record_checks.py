@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from ..protocol.compression import Codec, DecompressedTooLargeError
 from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ..protocol.records import HEADER_BYTES, NO_TIMESTAMP, RecordBatch, null_key_indexes
+from ..protocol.records import HEADER_BYTES, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from . import kernel
 from .kernel import Found
 
@@ -216,7 +216,7 @@ def _walk_if_forced(
         latest = now_ms + config.message_timestamp_after_max_ms
         max_timestamp = NO_TIMESTAMP
         for index, span in enumerate(batch.spans(payload)):
-            timestamp = batch.base_timestamp + span.timestamp_delta
+            timestamp = wrapped(batch.base_timestamp + span.timestamp_delta)
             max_timestamp = max(max_timestamp, timestamp)
             if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest and len(errors) < RECORD_ERRORS_MAX:
                 errors[index] = _untimely(timestamp, index, config, now_ms)

@@ -431,7 +431,10 @@ class LogSegment:
         )
         try:
             for position, batch in batches_found:
-                if batch.last_offset_delta < 0 or batch.base_offset <= last_offset:
+                if (
+                    batch.last_offset_delta < 0
+                    or not last_offset < batch.base_offset <= batch.last_offset < paths.OFFSET_MAX
+                ):
                     break
                 if check_crc and computed_crc(self.log_file, position, batch) != batch.crc:
                     break
