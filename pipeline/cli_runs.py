@@ -23,7 +23,7 @@ from .install_steps import is_plan_installed
 from .job_plans import Job, find_plan, forget, status
 from .job_results import PartitionResult, as_json
 from .reading import opened
-from .snapshot import MAX_PART_BYTES
+from .snapshot_rounds import MAX_PART_BYTES
 from .split_reader import Wanted, read_split
 
 

@@ -6,12 +6,14 @@ headers, and get new offsets. Writing again after an error writes some records t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow.dataset as ds
 
 from .errors import PipelineError, UsageError
+from .snapshot_folder import REPLACED
 
 BATCH_ROWS = 10_000
 TIMEOUT_S = 120.0
@@ -72,7 +74,9 @@ def _opened(snapshot: str) -> ds.Dataset:
     try:
         dataset = ds.dataset(snapshot, format="parquet")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{snapshot}: expected a snapshot, found none ({error})") from error
+        old = os.path.realpath(snapshot) + REPLACED
+        hint = f"; {old} is the old one, of a job that died as it replaced it" if os.path.isdir(old) else ""
+        raise UsageError(f"{snapshot}: expected a snapshot, found none ({error}){hint}") from error
     wanted = ("key", "value", "partition", "offset", "timestamp")
     if missing := [name for name in wanted if name not in dataset.schema.names]:
         raise UsageError(f"{snapshot}: expected the columns {', '.join(wanted)}, found no {', '.join(missing)}")

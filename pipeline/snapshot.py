@@ -7,6 +7,8 @@
 A key of two partitions has two rows. Only committed data counts, up to the last stable offset; records without a key
 have no row. Every part is read twice, and nothing but 29 bytes for each key of each part is moved between tasks.
 
+Under a live cleaner there are further rounds; see `snapshot_rounds`, also for what the snapshot is then.
+
 Memory of a task, however large the log: to find, a window with its records, and ROWS_AT_ONCE rows; to choose, about 130
 bytes for each of the ROWS_A_BUCKET rows of a bucket, 280 MB; to write, 24 bytes for each key of a part (MAX_PART_BYTES of
 a log file), and a row group.
@@ -15,9 +17,8 @@ a log file), and a row group.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -26,13 +27,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from .errors import UsageError
-from .read_options import MAX_PARTITION_BYTES_DEFAULT
-from .reading import Task, opened
+from ..storage.files import OsFiles
+from ..storage.paths import OFFSET_MAX
+from .reading import Task
+from .snapshot_folder import FINISHED, UNFINISHED, finish_file, replacing
+from .snapshot_rounds import Round, Written, rows_of_file, run_rounds
 from .split_reader import Wanted, read_split
 from .store import Store
-
-MAX_PART_BYTES = MAX_PARTITION_BYTES_DEFAULT
 
 SCHEMA = pa.schema(
     [
@@ -71,27 +72,26 @@ class SnapshotResult(NamedTuple):
     parts: int
 
 
-def parts_of(store: Store, topic: str, partition: int | None = None) -> list[Task]:
-    """The work: all committed data of a topic, in parts.
-
-    Raises:
-        UsageError: There is no such log.
-        CorruptSourceError: A log cannot be opened.
-    """
-    found: list[Task] = []
-    for tp in store.topic_partitions(topic, partition):
-        with opened(store, tp, committed=True) as log:
-            found += log.tasks(log.start_offset, log.end_offset, max_bytes=MAX_PART_BYTES, since_ms=None)
-    return found
-
-
-def bucket_count(tasks: Sequence[Task], at_least: int = 1) -> int:
+def bucket_count(of: Round, at_least: int = 1) -> int:
     """How many buckets keep each to ROWS_A_BUCKET. The result does not depend on it."""
     rows = sum(
         min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
-        for split in (task.split for task in tasks)
+        for split in (task.split for task in of.tasks)
     )
+    rows += sum(rows_of_file(path) for path in of.written)
     return max(at_least, -(-rows // ROWS_A_BUCKET))
+
+
+def work_count(of: Round) -> int:
+    """How many pieces of work there are to find keys in."""
+    return len(of.tasks) + len(of.written)
+
+
+def keys_of(of: Round, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+    """The rows of a piece of work of a round: a part of a log, or a file of the rounds before. As `newest_of`."""
+    if number < len(of.tasks):
+        return newest_of(of.tasks[number], of.first_part + number, rows_at_once=rows_at_once)
+    return written_in(of.written[number - len(of.tasks)], rows_at_once=rows_at_once)
 
 
 def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
@@ -100,22 +100,53 @@ def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> I
     Raises:
         CorruptSourceError: A batch is damaged.
     """
-    found: list[NewestRows] = []
-    count = 0
-    salt = task.split.of.partition.to_bytes(4)
+    return _merged(_rows_of(task, number), rows_at_once)
+
+
+def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
     for batch in read_split(task.split, Wanted(_KEYS, task.aborted)):
         batch = batch.filter(batch.column("key").is_valid())
         if not batch.num_rows:
             continue
         encoded = batch.column("key").dictionary_encode()
         code = encoded.indices.to_numpy(zero_copy_only=False)
-        rows = np.zeros(len(encoded.dictionary), NEWEST)
-        digests = b"".join(blake2b(key, digest_size=16, salt=salt).digest() for key in encoded.dictionary.to_pylist())
-        halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
-        rows["high"], rows["low"], rows["part"] = halves[:, 0], halves[:, 1], number
+        rows = _hashed(encoded.dictionary, task.split.of.partition)
+        rows["part"] = number
         # Of several assignments to one place the last one stays.
         rows["offset"][code] = batch.column("offset").to_numpy()
         rows["is_deleted"][code] = batch.column("valueSize").is_null().to_numpy(zero_copy_only=False)
+        yield rows
+
+
+def written_in(path: str, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+    """The keys of a file of a snapshot, as newest of all and deleted: they get no row again."""
+    return _merged(_rows_in(path), rows_at_once)
+
+
+def _rows_in(path: str) -> Iterator[NewestRows]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["key", "partition"]):
+            partitions = batch.column("partition").to_numpy()
+            for partition in np.unique(partitions).tolist():
+                rows = _hashed(batch.column("key").filter(pa.array(partitions == partition)), partition)
+                rows["part"], rows["offset"], rows["is_deleted"] = -1, OFFSET_MAX, 1
+                yield rows
+
+
+def _hashed(keys: pa.Array, partition: int) -> NewestRows:
+    """A row for each of these keys, with its hash."""
+    salt = partition.to_bytes(4)
+    rows = np.zeros(len(keys), NEWEST)
+    digests = b"".join(blake2b(key, digest_size=16, salt=salt).digest() for key in keys.to_pylist())
+    halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
+    rows["high"], rows["low"] = halves[:, 0], halves[:, 1]
+    return rows
+
+
+def _merged(each: Iterable[NewestRows], rows_at_once: int) -> Iterator[NewestRows]:
+    found: list[NewestRows] = []
+    count = 0
+    for rows in each:
         found.append(rows)
         count += len(rows)
         if count >= rows_at_once:
@@ -147,27 +178,26 @@ def chosen(rows: Iterable[NewestRows]) -> Iterator[tuple[int, NDArray[np.int64]]
         yield part, offsets.astype(np.int64)
 
 
-def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: str, *, attempt: str) -> int:
-    """Write these records of a part, in order, into a file of the directory; returns how many they are.
+def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: str, *, attempt: str) -> Written:
+    """Write these records of a part, in order, into a file of the directory: those of them that are still there.
 
-    Of two attempts either file counts: they are equal, and each comes in as a whole.
+    Of two attempts either file counts: where no cleaner is at work they are equal, and each comes in as a whole, on disk.
 
     Raises:
         CorruptSourceError: A batch is damaged; no file is left.
+        SourceChangedError: Offsets of it are not in the log any more.
     """
-    path = os.path.join(directory, f"part-{number:05}.parquet")
-    unfinished = os.path.join(directory, f".part-{number:05}.{attempt}")
-    keys = 0
+    path = os.path.join(directory, f"part-{number:05}{FINISHED}")
+    unfinished = os.path.join(directory, f"{UNFINISHED}{number:05}.{attempt}")
     try:
         with pq.ParquetWriter(unfinished, SCHEMA) as writer:
             for group in _row_groups(_chosen_of(task, offsets)):
                 writer.write_table(group)
-                keys += group.num_rows
-        os.replace(unfinished, path)
+        finish_file(OsFiles(), unfinished, path)
     finally:
         with suppress(FileNotFoundError):
             os.remove(unfinished)
-    return keys
+    return Written(number, len(offsets))
 
 
 def _chosen_of(task: Task, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
@@ -199,43 +229,22 @@ def snapshot_locally(
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
         CorruptSourceError: A log is damaged; nothing is left.
+        SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
     """
+
+    def run(of: Round, directory: str) -> Iterator[Written]:
+        offsets = dict(chosen(rows for number in range(work_count(of)) for rows in keys_of(of, number)))
+        for part, found in offsets.items():
+            yield write_part(of.tasks[part - of.first_part], part, found, directory, attempt="local")
+
     with replacing(out, overwrite=overwrite) as directory:
-        tasks = parts_of(store, topic, partition)
-        offsets = dict(chosen(rows for number, task in enumerate(tasks) for rows in newest_of(task, number)))
-        keys = sum(write_part(tasks[part], part, found, directory, attempt="local") for part, found in offsets.items())
-    return result(out, keys, tasks)
+        return finished(out, directory, *run_rounds(store, topic, directory, run, partition=partition))
 
 
-def result(out: str, keys: int, tasks: Sequence[Task]) -> SnapshotResult:
+def finished(out: str, directory: str, keys: int, tasks: Sequence[Task]) -> SnapshotResult:
+    """What is told of a folder that all rounds have written into; one without keys gets a file without rows."""
+    if not any(name.endswith(FINISHED) for name in os.listdir(directory)):
+        unfinished = os.path.join(directory, f"{UNFINISHED}00000")
+        pq.write_table(SCHEMA.empty_table(), unfinished)
+        finish_file(OsFiles(), unfinished, os.path.join(directory, f"part-00000{FINISHED}"))
     return SnapshotResult(out, keys, len({task.split.of for task in tasks}), len(tasks))
-
-
-@contextmanager
-def replacing(out: str, *, overwrite: bool) -> Iterator[str]:
-    """A folder beside `out` to write into; takes its name at the end, and is gone after an error.
-
-    Raises:
-        UsageError: `out` is there, and `overwrite` is not wanted.
-    """
-    out = os.path.abspath(out)
-    if os.path.lexists(out) and not overwrite:
-        raise UsageError(f"{out}: expected no such folder, found one (--overwrite takes its place)")
-    if os.path.lexists(out) and not _is_snapshot(out):
-        raise UsageError(f"{out}: expected a snapshot to take the place of, found something else")
-    part = f"{out}.{os.getpid()}.part"
-    shutil.rmtree(part, ignore_errors=True)
-    os.makedirs(part)
-    try:
-        yield part
-        if not os.listdir(part):
-            pq.write_table(SCHEMA.empty_table(), os.path.join(part, "part-00000.parquet"))
-        shutil.rmtree(out, ignore_errors=True)
-        os.rename(part, out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def _is_snapshot(path: str) -> bool:
-    """Whether there is nothing but Parquet files."""
-    return os.path.isdir(path) and all(name.endswith(".parquet") for name in os.listdir(path))

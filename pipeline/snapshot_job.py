@@ -15,12 +15,13 @@ from .snapshot import (
     SnapshotResult,
     bucket_count,
     chosen,
-    newest_of,
-    parts_of,
-    replacing,
-    result,
+    finished,
+    keys_of,
+    work_count,
     write_part,
 )
+from .snapshot_folder import replacing
+from .snapshot_rounds import Round, Written, run_rounds
 from .spark_errors import failures_translated
 from .store import Store
 
@@ -28,7 +29,8 @@ Batches = Iterator[pa.RecordBatch]
 
 _BLOBS = pa.schema([("task", pa.int32()), ("data", pa.binary())])
 _BLOBS_DDL = "task int, data binary"
-_KEYS = pa.schema([("count", pa.int64())])
+_WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64())])
+_WRITTEN_DDL = "part int, chosen bigint"
 
 
 def snapshot(
@@ -51,43 +53,45 @@ def snapshot(
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
         CorruptSourceError: A log is damaged; nothing is left.
+        SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
         SparkFailedError: The job failed for another reason; nothing is left.
     """
-    with replacing(out, overwrite=overwrite) as directory:
-        tasks = parts_of(Store(data_dir), topic, partition)
-        count = bucket_count(tasks, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
+
+    def run(of: Round, directory: str) -> list[Written]:
+        count = bucket_count(of, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
 
         def find(batches: Batches) -> Batches:
             for batch in batches:
-                for rows in (
-                    rows for number in batch.column(0).to_pylist() for rows in newest_of(tasks[number], number)
-                ):
+                for rows in (rows for number in batch.column(0).to_pylist() for rows in keys_of(of, number)):
                     for bucket, data in split(rows, count):
                         yield _blob(bucket, data)
 
         def choose(batches: Batches) -> Batches:
             rows = [np.frombuffer(data.as_py(), NEWEST) for batch in batches for data in batch.column(1)]
             for part, offsets in chosen(rows):
-                yield _blob(part, offsets.tobytes())
+                yield _blob(part - of.first_part, offsets.tobytes())
 
         def write(batches: Batches) -> Batches:
             offsets: dict[int, list[np.ndarray]] = {}
             for batch in batches:
-                for part, data in zip(*batch.columns, strict=True):
-                    offsets.setdefault(part.as_py(), []).append(np.frombuffer(data.as_py(), np.int64))
+                for number, data in zip(*batch.columns, strict=True):
+                    offsets.setdefault(number.as_py(), []).append(np.frombuffer(data.as_py(), np.int64))
             context = TaskContext.get()
             assert context is not None
-            for part, found in sorted(offsets.items()):
+            for number, found in sorted(offsets.items()):
+                own = np.sort(np.concatenate(found))
                 attempt = str(context.taskAttemptId())
-                keys = write_part(tasks[part], part, np.sort(np.concatenate(found)), directory, attempt=attempt)
-                yield pa.RecordBatch.from_arrays([pa.array([keys])], schema=_KEYS)
+                done = write_part(of.tasks[number], of.first_part + number, own, directory, attempt=attempt)
+                yield pa.RecordBatch.from_pylist([done._asdict()], schema=_WRITTEN)
 
-        parts = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+        parts = spark.range(0, work_count(of), 1, max(1, work_count(of)))
         blobs = parts.mapInArrow(find, _BLOBS_DDL).repartitionById(count, "task")
-        picked = blobs.mapInArrow(choose, _BLOBS_DDL).repartitionById(max(1, len(tasks)), "task")
+        picked = blobs.mapInArrow(choose, _BLOBS_DDL).repartitionById(max(1, len(of.tasks)), "task")
         with failures_translated():
-            keys = sum(row[0] for row in picked.mapInArrow(write, "count bigint").collect())
-    return result(out, keys, tasks)
+            return [Written(*row) for row in picked.mapInArrow(write, _WRITTEN_DDL).collect()]
+
+    with replacing(out, overwrite=overwrite) as directory:
+        return finished(out, directory, *run_rounds(Store(data_dir), topic, directory, run, partition=partition))
 
 
 def _blob(task: int, data: bytes) -> pa.RecordBatch:

@@ -13,7 +13,8 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import pyarrow.dataset as ds
 
 from ottla.pipeline.errors import CorruptSourceError, UsageError
-from ottla.pipeline.snapshot import SCHEMA, SnapshotResult, newest, newest_of, parts_of, snapshot_locally
+from ottla.pipeline.snapshot import SCHEMA, SnapshotResult, newest, newest_of, snapshot_locally
+from ottla.pipeline.snapshot_rounds import first_round
 from ottla.pipeline.store import Store
 from support.stored_topic import TOPIC, stored_topic
 
@@ -98,7 +99,7 @@ def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None
 
 
 def test_keys_that_are_given_out_in_parts_are_the_same_keys(tmp_path: Path) -> None:
-    for number, task in enumerate(parts_of(Store(str(stored_topic(tmp_path))), TOPIC)):
+    for number, task in enumerate(first_round(Store(str(stored_topic(tmp_path))), TOPIC).tasks):
         parts = list(newest_of(task, number, rows_at_once=1))
         assert newest(parts).tobytes() == newest(newest_of(task, number)).tobytes()
         assert len(parts) > 1

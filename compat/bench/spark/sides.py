@@ -17,8 +17,8 @@ from ottla.pipeline.arrow import KAFKA_COLUMNS
 from ottla.pipeline.local import compact_locally
 from ottla.pipeline.plan import CompactionPlan, make_plan, staging_root
 from ottla.pipeline.rewrite import MANIFEST_FILE, GroupResult, group_directory
-from ottla.pipeline.snapshot import parts_of
 from ottla.pipeline.snapshot_job import snapshot
+from ottla.pipeline.snapshot_rounds import first_round
 from ottla.pipeline.source import OttlaSource, arrow_schema
 from ottla.pipeline.split_reader import Wanted, read_split
 from ottla.pipeline.staging import save_plan
@@ -74,7 +74,7 @@ class Sides:
 
         def work() -> None:
             records = 0
-            for task in parts_of(Store(self.data_dir), TP.topic):
+            for task in first_round(Store(self.data_dir), TP.topic).tasks:
                 records += sum(batch.num_rows for batch in read_split(task.split, Wanted(schema, task.aborted)))
             assert records == self.made.record_count
 
