@@ -156,7 +156,6 @@ async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays
 
 HANDED_ON = {
     "cleaning.py _choose": "for the metric",
-    "cleaning.py delete_from_compacted_logs": "as `retain` of housekeeping",
     "cleaning_leases.py _expire": "as `pause`",
     "cleaning_leases.py _swap": "as `clean` of clean_pass",
     "coordination/service.py _keep_time": "tests of GroupService",
