@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ..storage.checkpoints import CorruptCheckpointError, read_meta_properties
 from ..storage.config import LogConfig
-from ..storage.directories import FoundDirectory, check, home_of, look
+from ..storage.directories import FoundDirectory, check, check_assigned, home_of, look
 from ..storage.files import Files
 from ..storage.manager import DataDirectoryError, LogManager
 from ..storage.partition_dirs import Assigned, assign, topics_of
@@ -168,13 +168,15 @@ def _first_state(broker: Broker, found: Sequence[FoundDirectory], note: Callable
     for each in found:
         if each.has_metadata_log:
             # Loaded where it is needed: its record classes would slow every other start down.
-            from ..storage.cluster_metadata import ClusterMetadataError, read_cluster_metadata
+            from ..storage.cluster_metadata import ClusterMetadataError, replay_cluster_metadata
 
             try:
-                state = read_cluster_metadata(files, each.path, cluster_id=cluster_id)
+                replay = replay_cluster_metadata(files, each.path)
             except ClusterMetadataError as error:
                 raise DataDirectoryError(str(error)) from error
-            if state is not None:
+            if replay is not None:
+                check_assigned(found, replay.directories_of(broker.config.node_id))
+                state = replay.state(cluster_id)
                 log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
                 return state
     return CatalogState(cluster_id, topics=_topics_of_directories(broker, topics_of(files, found, note)))

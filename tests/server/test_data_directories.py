@@ -399,7 +399,15 @@ def kafkas() -> Life:
     records = (
         TopicRecord(name="t", topic_id=T_ID),
         *(
-            PartitionRecord(topic_id=T_ID, partition_id=index, replicas=(0,), isr=(0,), leader=0, leader_epoch=0)
+            PartitionRecord(
+                topic_id=T_ID,
+                partition_id=index,
+                replicas=(5, 0),
+                isr=(0,),
+                leader=0,
+                leader_epoch=0,
+                directories=(OTHER_ID, bytes([7, 1 + index] * 8)),
+            )
             for index in range(2)
         ),
         ConfigRecord(resource_type=2, resource_name="t", name="cleanup.policy", value="compact"),
@@ -446,6 +454,11 @@ def test_a_directory_of_a_kafka_that_gave_no_directory_ids_gets_one() -> None:
         (empty(A), (A, B), "/a has no meta.properties, /b belongs to cluster kafkas: is it mounted"),
         (then(), (B,), "/b has neither ottla.json nor Apache Kafka's metadata log"),
         (then(), (A, B, C), "/c has no meta.properties"),
+        (
+            then(),
+            (A,),
+            r"no data directory has directory.id BwIHAgcCBwIHAgcCBwIHAg, in which Apache Kafka has t-1: is it",
+        ),
         (
             copied(f"{A}/__cluster_metadata-0", f"{B}/__cluster_metadata-0"),
             (A, B),
@@ -522,7 +535,7 @@ def formatted() -> Life:
 def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
     made: Callable[[], Life], data_dirs: Sequence[str], ends_by: str
 ) -> None:
-    start = made()
+    start, seen = made(), set[int]()
     at, is_whole = 0, False
     while not is_whole:
         files = start.files.copy(fail_at=at)
@@ -531,7 +544,7 @@ def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
             is_whole = True
         except PowerLoss:
             at += 1
-        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True)
+        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True, seen=seen)
         for disk in left:
             life = Life(disk, {key: list(values) for key, values in start.values.items()})
             with life.start(*data_dirs) as broker:
