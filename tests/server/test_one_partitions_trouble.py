@@ -92,9 +92,9 @@ async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callab
 
 REFUSED_IN_A_PASS = {
     "reading": ("read", ".log"),
-    "making the new segment": ("open", ".log.cleaned"),
+    "making the new segment": ("create", ".log.cleaned"),
     "writing to it": ("append", ".log.cleaned"),
-    "making its index": ("open", ".index.cleaned"),
+    "making its index": ("create", ".index.cleaned"),
     "syncing it": ("sync", ".log.cleaned"),
     "the first rename": ("rename", ".log.cleaned"),
 }
@@ -178,7 +178,7 @@ async def test_a_flush_that_fails_keeps_no_other_log_from_its_own(
 
 
 @EVERY_EXCEPTION
-@pytest.mark.parametrize("operation", ["open", "append", "sync", "list"])
+@pytest.mark.parametrize("operation", ["create", "append", "sync", "list"])
 async def test_a_log_that_cannot_be_closed_costs_its_directory_the_mark_of_a_clean_stop_and_no_more(
     tmp_path: Path, error: Callable[[], Exception], operation: str
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.checkpoints import CorruptCheckpointError
 from ottla.storage.files import SyncError
 from ottla.storage.health import Health, is_disk_failure
-from support.batches import batch
+from ottla.storage.log import AppendOrigin, Log
+from support.batches import ABORT, batch, marker
 from support.crash_files import CrashFiles
 from support.make_log import append, contents, make_log, reopen
 
@@ -65,10 +68,9 @@ def refusing(files: CrashFiles, number: int, *operations: str, path: str = "") -
     files.refuse = refuse
 
 
-def disk_of(log: object) -> CrashFiles:
-    files = getattr(log, "files", None)
-    assert isinstance(files, CrashFiles)
-    return files
+def disk_of(log: Log) -> CrashFiles:
+    assert isinstance(log.files, CrashFiles)
+    return log.files
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -144,3 +146,98 @@ def test_a_log_start_that_could_not_be_noted_has_not_moved() -> None:
     disk_of(log).refuse = None
     log.advance_log_start(1)
     assert (log.log_start_offset, *log.leader_epochs.entries) == (1, (0, 1))
+
+
+# Every operation of a life
+
+
+NEEDS_ROOM = ("create", "append", "preallocate", "rename", "truncate")
+
+
+def write(key: str, *, epoch: int = 3, **fields: Any) -> Callable[[Log], object]:
+    made = bytes(batch((key, "v" * 30), timestamp=1_000, **fields))
+    return lambda log: log.append(memoryview(bytearray(made)), now_ms=0, leader_epoch=epoch)
+
+
+def abort(log: Log) -> None:
+    made = marker(ABORT, producer_id=5)
+    log.append(memoryview(made), now_ms=0, leader_epoch=3, origin=AppendOrigin.COORDINATOR)
+
+
+LIFE: list[Callable[[Log], object]] = [
+    write("a", epoch=0),
+    write("b"),
+    lambda log: log.roll(0),
+    write("c", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
+    lambda log: log.flush(0),
+    write("d"),
+    abort,
+    lambda log: log.advance_log_start(2),
+    write("e"),
+    lambda log: log.delete_old_segments(2_000, 0),
+    write("f", producer_id=6, producer_epoch=0, base_sequence=0),
+    lambda log: log.flush_sealed(0),
+    lambda log: log.advance_log_start(4),
+    write("g", epoch=4),
+    lambda log: log.delete_old_segments(2_000, 0),
+    lambda log: log.delete_due_files(10**9),
+    write("h", epoch=4),
+]
+
+
+def lived(files: CrashFiles) -> Log:
+    """The log after its life. A call that is refused is made again, and has changed nothing that can be read until then."""
+    log = make_log(
+        files,
+        cleanup_policy=("compact", "delete"),
+        segment_bytes=250,
+        index_interval_bytes=0,
+        retention_bytes=-1,
+        retention_ms=-1,
+    )
+    for step in LIFE:
+        before = contents(log), log.log_start_offset, log.log_end_offset
+        try:
+            step(log)
+        except (KafkaError, OSError):
+            assert log.failure is None
+            assert (contents(log), log.log_start_offset, log.log_end_offset) == before
+            step(log)
+    return log
+
+
+def known(log: Log) -> list[object]:
+    """All that a start must find again."""
+    return [
+        contents(log),
+        (log.log_start_offset, log.log_end_offset, log.last_stable_offset),
+        log.leader_epochs.entries,
+        log.aborted_transactions(0, log.log_end_offset),
+        sorted((each.producer_id, each.last_sequence) for each in log.producers),
+        [segment.base_offset for segment in log.segments],
+    ]
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_whichever_operation_is_refused_the_same_call_made_again_does_it(clean: bool) -> None:
+    undisturbed = lived(CrashFiles())
+    expected = known(undisturbed)
+    found_again = known(reopen(undisturbed, clean=clean))
+    for chosen in range(1_000):
+        files, count = CrashFiles(), 0
+
+        def refuse(operation: str, path: str, _: int, chosen: int = chosen) -> None:
+            nonlocal count
+            count += operation in NEEDS_ROOM
+            if operation in NEEDS_ROOM and count == chosen + 1:
+                raise OSError(errno.ENOSPC, "refused", path)
+
+        make_log(files).release_files()  # a log that there is no room to open is another tale
+        files.refuse = refuse
+        log = lived(files)
+        assert known(log) == expected
+        was_refused, count = count > chosen, -1_000_000
+        assert known(reopen(log, clean=clean)) == found_again
+        if not was_refused:
+            assert chosen > 30
+            return
