@@ -146,7 +146,7 @@ class Cleaning:
             await self._save(chosen, chosen.first_dirty_offset)
             return True
         except OSError as error:
-            log.error("%s", chosen.log.fail(error).message)
+            log.error("a pass over a log failed: %s", chosen.log.fail(error).message)
             manager.put_off(partition)
             return True
         except MemoryError:
