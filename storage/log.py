@@ -213,8 +213,15 @@ class Log(LogReader):
         self.log_end_offset = end = last_offset + 1
         if end - self.recovery_point < config.flush_messages:
             self.high_watermark = end
-        if has_producer and (aborted := update_producers(self.producers, batch)) is not None:
-            segment.txn_index.append(aborted)
+        if has_producer:
+            try:
+                if (aborted := update_producers(self.producers, batch)) is not None:
+                    segment.txn_index.append(aborted)
+            except Exception as error:
+                self.give_up(
+                    f"an append ended half-way: {error!r}"
+                )  # the log tells what its producers did: a start reads it
+                raise
         return AppendInfo(base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset)
 
     def _is_full_for(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> bool:

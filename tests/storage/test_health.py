@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -241,3 +242,32 @@ def test_whichever_operation_is_refused_the_same_call_made_again_does_it(clean: 
         if not was_refused:
             assert chosen > 30
             return
+
+
+class Short(array):  # type: ignore[type-arg]
+    """A column of an index for which there is no memory."""
+
+    def append(self, value: int) -> None:
+        raise MemoryError
+
+
+@pytest.mark.parametrize("column", ["_offsets", "_values"])
+@pytest.mark.parametrize("index", ["offset_index", "time_index"])
+def test_an_append_whose_index_entry_finds_no_memory_has_not_happened(index: str, column: str) -> None:
+    log = make_log(index_interval_bytes=0)
+    append(log, ("a", "1"), timestamp=1_000)
+    entries = getattr(log.segments.active, index)
+    before = getattr(entries, column)
+    setattr(entries, column, Short(before.typecode, before))
+    with pytest.raises(MemoryError):
+        append(log, ("lost", "1"), timestamp=2_000)
+    assert (log.log_end_offset, contents(log)) == (1, [(0, b"a", b"1")])
+    setattr(entries, column, before)
+    for number in range(3):
+        assert append(log, ("b", str(number)), timestamp=3_000 + number) == 1 + number
+    assert [offset for offset, _, _ in contents(log)] == [0, 1, 2, 3]
+    found = log.offset_for_timestamp(3_001)
+    assert found is not None and found.offset == 2
+    for clean in (True, False):
+        log = reopen(log, clean=clean)
+        assert [offset for offset, _, _ in contents(log)] == [0, 1, 2, 3]
