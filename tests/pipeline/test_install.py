@@ -31,6 +31,7 @@ from ottla.storage import paths
 from ottla.storage.catalog import Catalog
 from ottla.storage.checkpoints import OffsetCheckpoint, write_partition_metadata
 from ottla.storage.files import OsFiles, Ownership
+from ottla.storage.manager import LogManager
 from support import crash_files
 from support.compacted_life import DATA_DIR, TP, Broker, check
 from support.crash_files import CrashFiles
@@ -392,3 +393,14 @@ def test_power_may_go_before_any_operation(
     counts = search(INSTALLS[name](), how=how, with_server=with_server, losses=1, thinned_to=12)
     assert counts.after_one_loss > 20
     assert not counts.failures
+
+
+def test_the_next_start_does_not_wonder_about_what_was_installed() -> None:
+    """The mark of the clean stop knew other files."""
+    life = staged()
+    files = life.copy()
+    run(life, files)
+    notes: list[str] = []
+    manager = LogManager(files, [DATA_DIR], note=notes.append)
+    manager.load(SECOND_MS, SECOND_MS, config_for=lambda _: life.config)
+    assert manager.was_clean and not notes
