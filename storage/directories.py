@@ -154,8 +154,7 @@ def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory) -
             f"{paths.CATALOG_FILE} lists a data directory that is not among log.dirs: {which}: is it mounted? To give up"
             f' what is in it, take it out of "directories" in {paths.join(home.path, paths.CATALOG_FILE)}'
         )
-    nobodys = next((each for each in found if each.identity is None), None)
-    if catalog.directories is None and nobodys is not None:
+    if catalog.directories is None:
         # Nothing says how many directories there were. But a topic's partitions were somewhere.
         here = {topic_partition for each in found for topic_partition, _ in each.partitions}
         lost = [
@@ -166,9 +165,9 @@ def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory) -
         ]
         if lost:
             raise DataDirectoryError(
-                f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, and no directory has {_some(lost)}: is it"
-                f" mounted? To give up what was in it, copy {paths.join(home.path, paths.META_PROPERTIES)} there,"
-                " without its line directory.id"
+                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and none of log.dirs"
+                f" has {_some(lost)}: is one not mounted, or not named? To give up what was in it, put the line"
+                ' "directories": {}, into that file'
             )
 
 

@@ -251,7 +251,12 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     "before directories were counted, one not mounted": (
         then(as_before_directories_were_counted, empty(B)),
         (A, B),
-        "/b has no meta.properties, and no directory has t-1, t-3",
+        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is one not mounted",
+    ),
+    "before directories were counted, one not named": (
+        as_before_directories_were_counted,
+        (A,),
+        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is one not mounted",
     ),
     "before directories were counted, that of the catalog not mounted": (
         then(as_before_directories_were_counted, empty(A)),
@@ -322,6 +327,18 @@ def test_the_directory_of_another_topic_is_put_aside_before_it_is_used(life: Lif
             life.append_everywhere(broker)
     (aside,) = (name for name in life.files.list(A) if name.endswith("-stray"))
     assert read(life.files, f"{A}/{aside}/00000000000000000000.log") == old
+
+
+def test_of_an_ottla_that_did_not_count_them_one_is_given_up_by_hand(life: Life) -> None:
+    as_before_directories_were_counted(life.files)
+    empty(B)(life.files)
+    catalog = json.loads(read(life.files, f"{A}/ottla.json"))
+    write(life.files, f"{A}/ottla.json", json.dumps({**catalog, "directories": {}}).encode())
+    life.values.update({("t", 1): [], ("t", 3): []})
+    for _ in range(2):
+        with life.start() as broker:
+            assert broker.values() == life.values
+            life.append_everywhere(broker)
 
 
 def test_a_directory_is_given_up_by_hand_and_refused_when_it_comes_back(life: Life) -> None:
