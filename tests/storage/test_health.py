@@ -149,6 +149,29 @@ def test_a_log_start_that_could_not_be_noted_has_not_moved() -> None:
     assert (log.log_start_offset, *log.leader_epochs.entries) == (1, (0, 1))
 
 
+@pytest.mark.parametrize("ends", ["with room", "in a crash", "in a clean stop"])
+def test_retention_makes_room_on_a_full_disk(ends: str) -> None:
+    log = make_log(cleanup_policy=("delete",), retention_ms=1_000)
+    for number in range(4):
+        log.append(memoryview(batch((f"k{number}", "v"), timestamp=1_000)), now_ms=0, leader_epoch=number)
+        if number < 3:
+            log.roll(0)
+    disk_of(log).free_bytes = 0
+    refusing(disk_of(log), errno.ENOSPC, "create")
+    assert log.delete_old_segments(10_000, 0) == 3
+    assert (log.log_start_offset, [segment.base_offset for segment in log.segments]) == (3, [3])
+    with pytest.raises(KafkaError):
+        log.delete_old_segments(10_000, 0)
+    assert contents(log) == [(3, b"k3", b"v")] and log.failure is None
+    log.delete_due_files(10**9)
+    disk_of(log).free_bytes, disk_of(log).refuse = 1 << 20, None
+    if ends != "with room":
+        log = reopen(log, clean=ends == "in a clean stop")
+        assert contents(log) == [(3, b"k3", b"v")]
+    assert log.delete_old_segments(10_000, 0) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.leader_epochs.entries) == (4, 4, ((3, 4),))
+
+
 # Every operation of a life
 
 
