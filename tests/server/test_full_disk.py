@@ -5,12 +5,14 @@ Apache Kafka takes the data directory offline until the next start.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -20,6 +22,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.server.broker import Broker
+from ottla.server.coordination.shard import ShardState
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
@@ -28,7 +31,7 @@ from support.conversation import create_topic, fetch, list_offset, produce, reco
 from support.raw_client import RawClient
 from support.served import Served, serving
 from support.transactional_client import TransactionalClient
-from support.troubled_files import TroubledFiles, full, nothing
+from support.troubled_files import TroubledFiles, full, nothing, trouble
 
 PATIENCE_S = 60
 QUIET = {"log_initial_task_delay_ms": str(10**9), "log_cleaner_backoff_ms": str(10**9)}
@@ -156,3 +159,22 @@ async def test_a_pass_that_had_no_room_is_made_once_there_is_some(tmp_path: Path
         files.trouble = nothing
         await until(lambda: broker.cleaner_status()[TopicPartition("t", 0)].passes > 0)
         assert not broker.cleaning.manager.uncleanable
+
+
+async def test_a_coordinator_that_could_not_read_its_partition_reads_it_once_it_can(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, offsets_topic_num_partitions="1") as served:
+        await served.ask(create_topic, "t")
+        assert await commit(served, 7) == ErrorCode.NONE
+        service = served.broker.groups
+        files.trouble = trouble(OSError(errno.EMFILE, "Too many open files"), "read", at="/__consumer_offsets-0/")
+        service.leadership_changed(0)
+        for _ in range(2):
+            assert service.coordinator.shards[0].state is ShardState.FAILED
+            assert await commit(served, 8) == ErrorCode.NOT_COORDINATOR
+            served.broker.clock.advance(10_000)
+            await trio.testing.wait_all_tasks_blocked()
+        files.trouble = nothing
+        served.broker.clock.advance(10_000)
+        await until(lambda: service.coordinator.shards[0].state is ShardState.ACTIVE)
+        assert await commit(served, 8) == ErrorCode.NONE
