@@ -48,7 +48,7 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         OSError: The disk refused.
     """
     config, files, now_ms = broker.config, broker.files, broker.clock.now_ms()
-    _survey(broker, config.data_dirs, note=lambda _: None)
+    _survey(broker, config.data_dirs, is_glance=True)
     logs = LogManager(
         files,
         config.data_dirs,
@@ -58,7 +58,7 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         note=_warn,
     )
     try:
-        survey = _survey(broker, logs.data_dirs, note=_warn)
+        survey = _survey(broker, logs.data_dirs)
         state, catalog = survey.state, survey.catalog
         log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
         survey.assigned.carry_out(files, broker.rng, _warn)
@@ -97,19 +97,23 @@ class _Survey(NamedTuple):
     assigned: Assigned
 
 
-def _survey(broker: Broker, data_dirs: Sequence[str], *, note: Callable[[str], None]) -> _Survey:
-    """Look at everything, and refuse what cannot be served. `note` is told, a line each, what was found broken.
+def _survey(broker: Broker, data_dirs: Sequence[str], *, is_glance: bool = False) -> _Survey:
+    """Look at everything, and refuse what cannot be served.
+
+    Args:
+        is_glance: Only to see whether it is refused: no word of what was found broken, and no more is read than that takes.
 
     Raises:
         DataDirectoryError, CatalogError: One clear line.
     """
     files = broker.files
+    note: Callable[[str], None] = (lambda _: None) if is_glance else _warn
     found = look(files, data_dirs)
     home = home_of(found)
     try:
         check(files, found, broker.config.node_id)
         state = home.catalog.state if home.catalog is not None else _first_state(broker, found, note)
-        return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note))
+        return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note, only_doubles=is_glance))
     except OSError as error:
         raise DataDirectoryError(f"data directories {', '.join(data_dirs)}: {error}") from error
 
