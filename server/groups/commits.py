@@ -6,7 +6,7 @@ after, so the tables never hold what a restart would not find again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -72,7 +72,6 @@ def prepare(
     *,
     now_ms: int,
     expire_ms: int,
-    keeps_topic_ids: bool,
     metadata_max: int,
 ) -> Prepared:
     """Make the records of a commit, plain or in a transaction; OFFSET_METADATA_TOO_LARGE refuses a partition alone.
@@ -100,7 +99,7 @@ def prepare(
                 metadata,
                 now_ms,
                 expire_ms,
-                topic_id if keeps_topic_ids else ZERO_UUID,
+                topic_id,
                 len(prepared.records),
             )
             prepared.records.append((offset_key(group_id, *place), offset_value(committed)))
@@ -139,7 +138,6 @@ class Commits:
             check,
             now_ms=now_ms,
             expire_ms=-1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, MAX_LONG),
-            keeps_topic_ids=True,
             metadata_max=self._settings.offset_metadata_max_bytes,
         )
         if prepared.records:
@@ -181,7 +179,7 @@ class Commits:
         """The group's positions in these partitions.
 
         Args:
-            topic_id: Unless zero, an offset committed to another topic of the same name is not taken.
+            topic_id: An offset committed to another topic of the same name is not taken; zero takes any.
             stable: Answer UNSTABLE_OFFSET_COMMIT where a transaction is about to commit.
         """
         offsets = shard.offsets
@@ -202,15 +200,19 @@ class Commits:
             fetched.append(Fetched(partition, committed, ErrorCode.NONE))
         return fetched
 
-    def fetch_all(self, shard: Shard, group_id: str, *, stable: bool) -> dict[str, list[Fetched]]:
-        """All that the group has committed, by topic."""
+    def fetch_all(
+        self, shard: Shard, group_id: str, id_of: Callable[[str], bytes], *, stable: bool
+    ) -> dict[str, list[Fetched]]:
+        """All that the group has committed, by topic; `id_of` gives what `fetch` takes as `topic_id`."""
         partitions: dict[str, list[int]] = {}
         for topic, partition in shard.offsets.of_group(group_id):
             partitions.setdefault(topic, []).append(partition)
-        return {
-            topic: self.fetch(shard, group_id, topic, ZERO_UUID, indexes, stable=stable)
-            for topic, indexes in partitions.items()
-        }
+        found = {}
+        for topic, indexes in partitions.items():
+            fetched = self.fetch(shard, group_id, topic, id_of(topic), indexes, stable=stable)
+            if there := [one for one in fetched if one.committed is not None or one.error]:
+                found[topic] = there
+        return found
 
     def delete(self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int) -> list[ErrorCode]:
         """Delete offsets on request (KIP-496).
@@ -264,14 +266,9 @@ class Commits:
         self.remove(shard, group_id, places, now_ms, with_group=is_unused)
         return is_unused
 
-    def topic_deleted(self, shard: Shard, name: str, topic_id: bytes, now_ms: int) -> None:
-        """Remove offsets committed in a deleted topic, but not those of a later topic of the same name; errors as
-        `remove`."""
+    def forget(self, shard: Shard, is_gone: Callable[[str, bytes], bool], now_ms: int) -> None:
+        """Remove the offsets that were committed in topics of which `is_gone(name, topic id)`, but not those of a later
+        topic of the same name; errors as `remove`."""
         for group_id in tuple(shard.offsets.groups()):
-            of_group = shard.offsets.of_group(group_id)
-            places = [
-                place
-                for place in shard.offsets.places(group_id)
-                if place[0] == name and (place not in of_group or of_group[place].topic_id in (ZERO_UUID, topic_id))
-            ]
-            self.remove(shard, group_id, places, now_ms)
+            if places := shard.offsets.places_gone(group_id, is_gone):
+                self.remove(shard, group_id, places, now_ms)

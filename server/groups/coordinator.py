@@ -23,6 +23,7 @@ from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.offset_commit import OffsetCommitRequest
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from ...protocol.wire import ZERO_UUID
 from ..coordination.coordinator import Coordinator
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
@@ -90,6 +91,7 @@ class GroupCoordinator(Coordinator[Shard]):
             else:
                 self._consumer.loaded(shard, group, now_ms)
         self._repeat_expiry(shard)
+        self._forget_gone(shard, now_ms)
 
     def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> None:
         self._deadlines.clear(shard.expiry)
@@ -204,12 +206,18 @@ class GroupCoordinator(Coordinator[Shard]):
     def fetch(
         self, group_id: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
     ) -> list[Fetched]:
-        """Committed offsets of some partitions (`Commits.fetch`)."""
-        return self._commits.fetch(self.shard_of(group_id), group_id, topic, topic_id, partitions, stable=stable)
+        """Committed offsets of some partitions (`Commits.fetch`); a topic that is named and not meant by id (zero) is the
+        one that has the name now."""
+        wanted = self._present_id(topic) if topic_id == ZERO_UUID else topic_id
+        return self._commits.fetch(self.shard_of(group_id), group_id, topic, wanted, partitions, stable=stable)
 
     def fetch_all(self, group_id: str, *, stable: bool) -> dict[str, list[Fetched]]:
         """All committed offsets by topic (`Commits.fetch_all`)."""
-        return self._commits.fetch_all(self.shard_of(group_id), group_id, stable=stable)
+        return self._commits.fetch_all(self.shard_of(group_id), group_id, self._present_id, stable=stable)
+
+    def _present_id(self, topic: str) -> bytes:
+        """Zero if there is no such topic."""
+        return self._topics.id_of(topic) or ZERO_UUID
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
@@ -286,10 +294,25 @@ class GroupCoordinator(Coordinator[Shard]):
         """Forget the offsets committed in a deleted topic. A partition that cannot be written keeps them."""
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                try:
-                    self._commits.topic_deleted(shard, name, topic_id, now_ms)
-                except KafkaError as error:
-                    log.warning("offsets of topic %s stay in %s-%d: %s", name, OFFSETS_TOPIC, shard.partition, error)
+                self._forget(shard, lambda topic, known_id: topic == name and known_id in (topic_id, ZERO_UUID), now_ms)
+
+    def _forget_gone(self, shard: Shard, now_ms: int) -> None:
+        """Forget the offsets of topics that were deleted while nobody could write it down here: the process had died, or
+        the partition was loading, without leader or refused by the disk."""
+        gone = {
+            (name, topic_id)
+            for name, topic_id in shard.topics_seen
+            if (present := self._topics.id_of(name)) is None or topic_id not in (present, ZERO_UUID)
+        }
+        shard.topics_seen.clear()
+        if gone:
+            self._forget(shard, lambda name, topic_id: (name, topic_id) in gone, now_ms)
+
+    def _forget(self, shard: Shard, is_gone: Callable[[str, bytes], bool], now_ms: int) -> None:
+        try:
+            self._commits.forget(shard, is_gone, now_ms)
+        except KafkaError as error:
+            log.warning("offsets of deleted topics stay in %s-%d: %s", OFFSETS_TOPIC, shard.partition, error)
 
     def _drop(self, shard: Shard, group: ClassicGroup | ConsumerGroup, now_ms: int) -> None:
         del shard.groups[group.group_id]

@@ -7,7 +7,7 @@ reader that requires stable offsets (KIP-447) is told to come back while one is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .kinds import Group
 from .records import CommittedOffset
@@ -77,6 +77,16 @@ class Offsets:
     def places(self, group_id: str) -> list[Place]:
         """Where the group has committed anything, pending or not."""
         return list(dict.fromkeys([*self._committed.get(group_id, {}), *self._unstable.get(group_id, {})]))
+
+    def places_gone(self, group_id: str, is_gone: Callable[[str, bytes], bool]) -> list[Place]:
+        """Where all that the group has committed, pending or not, is in topics of which `is_gone(name, topic id)`."""
+        places = self.places(group_id)
+        alive = {place for place, one in self.of_group(group_id).items() if not is_gone(place[0], one.topic_id)}
+        for place, producers in self._unstable.get(group_id, {}).items():
+            pending = (self._pending[producer_id][group_id, place] for producer_id in producers)
+            if not all(is_gone(place[0], one.topic_id) for one in pending):
+                alive.add(place)
+        return [place for place in places if place not in alive]
 
     def groups(self) -> Iterator[str]:
         """Every group that has committed anything, pending or not."""

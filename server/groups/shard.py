@@ -48,6 +48,8 @@ class Shard(coordination.Shard):
         self.offsets = Offsets()
         self.expiry = Deadline(partial(expire, self))
         self._classic = classic
+        self.topics_seen: set[tuple[str, bytes]] = set()
+        """Name and id of each topic that a record of the log commits an offset in; an id is zero where none was kept."""
         self._commits: list[Record] = []
 
     def _replay_batch(self, batch: RecordBatch) -> None:
@@ -121,6 +123,7 @@ class Shard(coordination.Shard):
         if value is None:
             self.offsets.remove(group_id, place)
             return
+        self.topics_seen.add((record.key.topic, value.topic_id))
         if group_id not in self.groups:
             self.groups[group_id] = self._classic.new_group(group_id, self.partition, value.commit_timestamp)
         committed = CommittedOffset(

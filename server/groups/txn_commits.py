@@ -54,7 +54,6 @@ class TxnCommits:
                 check,
                 now_ms=now_ms,
                 expire_ms=-1,
-                keeps_topic_ids=False,  # Apache Kafka writes none here: the request has none.
                 metadata_max=self._settings.offset_metadata_max_bytes,
             )
         except KafkaError as error:

@@ -21,7 +21,7 @@ from ottla.server.groups.commits import TopicCommit
 from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.service import GroupService
 from support.crash_files import CrashFiles
-from support.group_broker import OFFSETS_TOPIC, GroupBroker
+from support.group_broker import CONSUMED_TOPIC_ID, OFFSETS_TOPIC, GroupBroker
 from support.steppable_wall import WALL_STEPS_MS
 
 AutojumpClock = trio.testing.MockClock
@@ -67,7 +67,7 @@ async def commit(service: GroupService, broker: GroupBroker, offset: int = 1, gr
     coordinator = await service.route(cast(Any, broker.node), group)
     partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index in range(50)]
     request = OffsetCommitRequest(group_id=group)
-    coordinator.commit(request, 8, [TopicCommit("t", b"\1" * 16, partitions)], broker.clock.now_ms())
+    coordinator.commit(request, 8, [TopicCommit("t", CONSUMED_TOPIC_ID, partitions)], broker.clock.now_ms())
 
 
 def offsets(service: GroupService, group: str = "g") -> set[int]:

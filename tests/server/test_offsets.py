@@ -7,8 +7,11 @@ from functools import partial
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.groups.records import offset_key
-from support.groups import TOPIC_IDS, Groups, error_of, subscription
+from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
+from ottla.protocol.wire import ZERO_UUID
+from ottla.server.groups.commits import TopicCommit
+from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
+from support.groups import TOPIC_IDS, Groups, MemoryStore, error_of, subscription
 
 P0, P1, BILL = ("orders", 0), ("orders", 1), ("bills", 0)
 DAY_MS = 86_400_000
@@ -247,6 +250,58 @@ def test_offsets_of_a_deleted_topic_stay_where_they_cannot_be_removed() -> None:
     groups.store.failure = ErrorCode.NOT_COORDINATOR
     groups.coordinator.topic_deleted("orders", TOPIC_IDS["orders"], groups.now_ms)
     assert groups.committed() == {P0: 1}
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize("is_pending", [False, True])
+def test_a_restart_forgets_the_offsets_of_topics_that_went_meanwhile(is_made_anew: bool, is_pending: bool) -> None:
+    """The process died between deleting the topic and writing that down here."""
+    groups = Groups()
+    groups.commit({P0: 1, BILL: 3}, group="a")
+    groups.commit({P0: 1, BILL: 3}, group="b")
+    if is_pending:
+        request = TxnOffsetCommitRequest(transactional_id="x", group_id="a", producer_id=7, producer_epoch=0)
+        row = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=9)
+        topics = [TopicCommit("orders", TOPIC_IDS["orders"], [row])]
+        groups.coordinator.commit_in_transaction(request, 5, topics, groups.now_ms)
+    groups.topics.delete("orders")
+    if is_made_anew:
+        groups.topics.put("orders", 1)
+        assert groups.committed(group="b") == {BILL: 3}, "nor does anybody find them before"
+
+    again = groups.restarted()
+
+    for each in (again, again.restarted()):
+        for group in "ab":
+            assert each.committed(group=group) == {BILL: 3}
+            assert each.coordinator.shard_of(group).offsets.places(group) == [BILL]
+    if is_made_anew:
+        again.commit({P0: 2}, group="a")
+        assert again.committed(group="a") == again.restarted().committed(group="a") == {P0: 2, BILL: 3}
+
+
+def test_a_restart_keeps_the_offsets_of_topics_that_grew_and_those_that_name_no_id() -> None:
+    store = MemoryStore()
+    before = Groups(store)
+    before.commit({P0: 1})
+    old = CommittedOffset(4, -1, "", before.now_ms, -1, ZERO_UUID, 0)
+    store.append(before.coordinator.partition_for("g"), [(offset_key("g", "bills", 0), offset_value(old))], 0)
+    before.topics.put("orders", 99)
+    assert before.restarted().committed() == {P0: 1, BILL: 4}
+    before.topics.delete("bills")
+    assert before.restarted().committed() == {P0: 1}
+
+
+def test_what_a_restart_cannot_forget_nobody_finds_in_the_next_topic_of_the_name() -> None:
+    groups = Groups()
+    groups.commit({P0: 1})
+    groups.topics.delete("orders")
+    groups.topics.put("orders", 1)
+    groups.store.failure = ErrorCode.NOT_COORDINATOR
+    again = groups.restarted()
+    assert again.committed() == {}
+    (by_name,) = again.coordinator.fetch("g", "orders", ZERO_UUID, [0], stable=False)
+    assert by_name.committed is None
 
 
 # Expiry (KIP-211); looked at every ten minutes

@@ -18,7 +18,6 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.wire import ZERO_UUID
 from ottla.server.groups.commits import TopicCommit
 from ottla.server.groups.offsets import Place
 from ottla.storage.files import OsFiles
@@ -112,7 +111,7 @@ def test_offsets_count_once_their_transaction_is_committed(is_committed: bool, e
         assert not is_unstable(each, P0)
 
 
-def test_a_commit_keeps_what_came_with_it_but_no_topic_id() -> None:
+def test_a_commit_keeps_what_came_with_it_and_the_topic_id() -> None:
     groups = Groups()
     commit(groups, {P0: 42}, metadata="note")
     end(groups, commit=True)
@@ -120,7 +119,7 @@ def test_a_commit_keeps_what_came_with_it_but_no_topic_id() -> None:
     (found,) = groups.fetch("orders", 0)
     assert found.committed is not None
     assert found.committed[:4] == (42, 5, "note", groups.now_ms)
-    assert found.committed.topic_id == ZERO_UUID
+    assert found.committed.topic_id == TOPIC_IDS["orders"]
 
 
 def test_all_offsets_of_a_request_are_one_transactional_batch() -> None:

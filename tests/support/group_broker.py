@@ -20,6 +20,8 @@ from support.make_log import make_log
 from support.steppable_wall import SteppableWall, virtual_ms
 
 OFFSETS_TOPIC = "__consumer_offsets"
+CONSUMED_TOPIC_ID = b"\1" * 16
+"""Of topic "t", which groups consume."""
 
 
 class GroupBroker:
@@ -37,6 +39,7 @@ class GroupBroker:
         self.clock = Clock(self.wall, virtual_ms)
         self.config: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
         self.topics = Topics()
+        self.topics.add(Topic("t", CONSUMED_TOPIC_ID))
         self.node = SimpleNamespace(node_id=0)
         self.partition_count = partition_count
         self.creation_failure: ErrorCode | None = None
