@@ -36,7 +36,6 @@ SUITES = (
     "spark_large",
     "spark_cluster",
     "crashes",
-    "server_crashes",
     "installs",
     "installs.online",
     "fuzz",

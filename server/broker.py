@@ -280,19 +280,16 @@ class Broker:
             transaction_version=transaction_version,
         )
         if partition.log.needs_flush:
-            self.when_flushed([topic_partition], partial(self._flushed, partition), self.clock.now_ms())
+            self.when_flushed([topic_partition], partial(self._flushed, topic_partition), self.clock.now_ms())
         else:
-            self.waits.moved(partition.log)
+            self.waits.grew(topic_partition, len(records))
         return done
 
-    def _flushed(self, partition: Partition, failed: Collection[TopicPartition], now_ms: int) -> None:
-        if not failed:
-            self.waits.moved(partition.log)
-            return
-        self.waits.changed(partition.topic_partition)
-        coordinator = self._coordinator(partition.topic.name)
-        if coordinator is not None:
-            coordinator.coordinator.lose(partition.index, now_ms)
+    def _flushed(self, topic_partition: TopicPartition, failed: Collection[TopicPartition], now_ms: int) -> None:
+        self.waits.changed(topic_partition)
+        coordinator = self._coordinator(topic_partition.topic)
+        if failed and coordinator is not None:
+            coordinator.coordinator.lose(topic_partition.partition, now_ms)
 
     def when_flushed(self, partitions: Iterable[TopicPartition], then: Flushed, now_ms: int) -> None:
         """Call `then` once as much of these partitions is on disk as `flush.messages` asks for.
@@ -338,6 +335,13 @@ class Broker:
 
     # Configuration
 
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The overrides of a topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION, also in the moment in which it goes."""
+        entry = self.catalog.topics.get(name)
+        if entry is None or self.topics.get(name) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return entry.configs
+
     def topic_log_config(self, name: str) -> LogConfig:
         """The values that the logs of topic `name` run with."""
         entry = self.catalog.topics.get(name)
@@ -349,10 +353,13 @@ class Broker:
         `configs` has been checked.
 
         Raises:
-            KeyError: The topic was deleted meanwhile.
-            KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
+            KafkaError: KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION: it was deleted meanwhile, and perhaps made anew.
+                Nothing has changed.
         """
+        topic = self.topics.get(name)
         async with self.admin.lock:
+            if topic is None or self.topics.get(name) is not topic:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             await on_disk(self.catalog.set_topic_configs, name, configs)
         self._reconfigure_logs([name])
 

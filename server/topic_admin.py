@@ -3,6 +3,10 @@
 The order makes every crash harmless: the catalog is written first, then the partitions' directories.
 A topic of the catalog whose directory is missing is completed at the next start; a directory without
 a topic in the catalog was being deleted.
+
+Nobody sees a change before it is written, and everybody sees it in the turn in which it is known to be: until then a
+topic that is being deleted takes markers, records, commits and members as ever. A marker that is left out, or a group
+that assigns without the topic, could not be put right if the disk then refused, or the process died.
 """
 
 from __future__ import annotations
@@ -151,13 +155,15 @@ class TopicAdmin:
         )
         topic = Topic(entry.name, entry.topic_id)
         catalog = self._broker.catalog
-        try:
-            await on_disk(catalog.put_topics, [entry])
-            config = self._broker.topic_log_config(topic.name)  # not the plan's: the defaults may be others meanwhile
-            topic.partitions = await on_disk(self._create_logs, topic, entry.partitions, 0, config)
-        except KafkaError:
-            await self._undo(topic, 0, None)
-            raise
+        with trio.CancelScope(shield=True):  # half a topic is nobody's wish
+            try:
+                await on_disk(catalog.put_topics, [entry])
+                # Not the plan's: the defaults may be others meanwhile.
+                config = self._broker.topic_log_config(topic.name)
+                topic.partitions = await on_disk(self._create_logs, topic, entry.partitions, 0, config)
+            except Exception:
+                await self._undo(topic, 0, None)
+                raise
         self._broker.topics.add(topic)
         if (groups := self._broker.loaded_groups) is not None:
             groups.topic_created(topic.name)
@@ -207,23 +213,24 @@ class TopicAdmin:
             entries = self._entries(replicas)
             catalog = self._broker.catalog
             before = catalog.topics[topic.name]
-            try:
-                await on_disk(catalog.add_partitions, topic.name, entries)
-                config = self._broker.topic_log_config(topic.name)
-                added = await on_disk(self._create_logs, topic, entries, present, config)
-            except KafkaError:
-                await self._undo(topic, present, before)
-                raise
+            with trio.CancelScope(shield=True):
+                try:
+                    await on_disk(catalog.add_partitions, topic.name, entries)
+                    config = self._broker.topic_log_config(topic.name)
+                    added = await on_disk(self._create_logs, topic, entries, present, config)
+                except Exception:
+                    await self._undo(topic, present, before)
+                    raise
             topic.partitions.extend(added)
         if (groups := self._broker.loaded_groups) is not None:
             groups.topic_grew(topic.name)
 
     async def delete(self, topic: Topic) -> None:
-        """Make `topic` unknown at once; its files follow after `file.delete.delay.ms`.
+        """Make `topic` unknown to all; its files follow after `file.delete.delay.ms`.
 
         Raises:
             KafkaError: TOPIC_DELETION_DISABLED, INVALID_TOPIC_EXCEPTION (internal), UNKNOWN_TOPIC_OR_PARTITION,
-                KAFKA_STORAGE_ERROR; the topic is still there then.
+                KAFKA_STORAGE_ERROR; the topic is still there then, and was all the time.
         """
         broker = self._broker
         if not broker.config.delete_topic_enable:
@@ -232,18 +239,15 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
         async with self.lock:
             self._check_alive(topic)
-            # Unknown first: whoever finds a topic here also finds it in the catalog.
+            await on_disk(broker.catalog.remove_topics, [topic.name])
             broker.topics.remove(topic)
-            try:
-                await on_disk(broker.catalog.remove_topics, [topic.name])
-            except KafkaError:
-                broker.topics.add(topic)
-                raise
             for partition in topic.partitions:
                 broker.waits.changed(partition.topic_partition)
-            await self._delete_logs([partition.topic_partition for partition in topic.partitions])
-        if (groups := broker.loaded_groups) is not None:
-            groups.topic_deleted(topic.name, topic.id)
+            try:
+                if (groups := broker.loaded_groups) is not None:
+                    groups.topic_deleted(topic.name, topic.id)
+            finally:
+                await self._delete_logs([partition.topic_partition for partition in topic.partitions])
 
     async def _undo(self, topic: Topic, first: int, before: TopicEntry | None) -> None:
         """The disk refused a change half-way: the catalog says `before` again, and partitions from `first` on go.

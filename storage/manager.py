@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from ..protocol.errors import ErrorCode, KafkaError
 from . import paths
 from .checkpoints import MetaProperties, uuid_text, write_partition_metadata
-from .clean_stop import StoppedLog
 from .config import LogConfig
 from .data_dir import DataDir, DataDirectoryError
 from .directories import check_owners
@@ -228,8 +227,8 @@ class LogManager:
     def _load_dir(
         self, data_dir: DataDir, now_ms: int, elapsed_ms: int, config_for: Callable[[TopicPartition], LogConfig | None]
     ) -> None:
-        stop = data_dir.take_clean_stop()
-        self.was_clean = self.was_clean and bool(stop)
+        is_clean = data_dir.take_clean_shutdown()
+        self.was_clean = self.was_clean and is_clean
         recovery_points = data_dir.read_offsets(paths.RECOVERY_POINT_CHECKPOINT, self._note)
         log_starts = data_dir.read_offsets(paths.LOG_START_CHECKPOINT, self._note)
         loaded = []
@@ -259,9 +258,8 @@ class LogManager:
                 now_ms,
                 elapsed_ms,
                 recovery_point=recovery_points.get(found, 0),
-                log_start_offset=max(log_starts.get(found, 0), stop.log(name).log_start_offset),
-                clean_shutdown=bool(stop),
-                stopped=stop.log(name),
+                log_start_offset=log_starts.get(found, 0),
+                clean_shutdown=is_clean,
                 topic_id=topic_id_in(self._files, directory, self._note),
             )
             if log.needs_flush:
@@ -269,11 +267,7 @@ class LogManager:
                 log.flush(elapsed_ms)
             loaded.append(log)
         self.logs.add(loaded)
-        if not stop or not all(
-            recovery_points.get(log.topic_partition) == log.recovery_point
-            and log_starts.get(log.topic_partition, log.segments.first.base_offset) == log.log_start_offset
-            for log in loaded
-        ):
+        if not is_clean:
             # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
             # would do so for what is appended next.
             data_dir.checkpoint_recovery_points(self.logs)
@@ -290,7 +284,6 @@ class LogManager:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
-        stopped: StoppedLog | None = None,
         topic_id: bytes | None,
     ) -> Log:
         log = load_log(
@@ -302,7 +295,6 @@ class LogManager:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
-            stopped=stopped,
             topic_id=topic_id,
             producer_expiration_ms=self._producer_expiration_ms,
             rng=self._rng,
@@ -483,7 +475,7 @@ class LogManager:
             data_dir.checkpoint_log_starts(self.logs)
             data_dir.checkpoint_high_watermarks(self.logs)
             if is_clean:
-                data_dir.mark_clean(self.logs)
+                data_dir.mark_clean()
         except Exception as error:  # noqa: BLE001 - the other directories are to be closed, and all to be given back
             self._note(f"data directory {data_dir.path} could not be closed: {_text(error)}")
 

@@ -103,17 +103,11 @@ async def _alter_topic(ctx: Context, wish: Wish, validate_only: bool, replace: b
     broker = ctx.broker
     if not wish.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    if broker.topics.get(wish.name) is None:
-        broker.admin.check_name(wish.name)
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.name}' does not exist.")
-    present = broker.catalog.topic_configs(wish.name)
+    broker.admin.check_name(wish.name)
+    present = broker.topic_configs(wish.name)
     configs = alter_topic(broker.config, {} if replace else present, wish.changes)
     if not validate_only and configs != present:
-        try:
-            await broker.alter_topic_configs(wish.name, configs)
-        except KeyError:  # deleted between the look and the write
-            message = f"The topic '{wish.name}' does not exist."
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message) from None
+        await broker.alter_topic_configs(wish.name, configs)
 
 
 async def _alter_broker(ctx: Context, wish: Wish, validate_only: bool, replace: bool) -> None:

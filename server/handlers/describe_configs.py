@@ -64,10 +64,8 @@ def _describe(ctx: Context, kind: int, name: str, keys: Collection[str] | None) 
     broker = ctx.broker
     match kind:
         case ResourceType.TOPIC:
-            if broker.topics.get(name) is None:
-                broker.admin.check_name(name)
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-            return describe_topic(broker.config, broker.catalog.topic_configs(name), keys)
+            broker.admin.check_name(name)
+            return describe_topic(broker.config, broker.topic_configs(name), keys)
         case ResourceType.BROKER if name == "":
             return describe_cluster_default(broker.config, keys)
         case ResourceType.BROKER:

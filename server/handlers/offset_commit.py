@@ -19,7 +19,7 @@ from ...protocol.messages.offset_commit import (
 from ..connection import Context
 from ..groups.commits import TopicCommit
 from ..groups.offsets import Place
-from ..topics import Topic
+from ..topics import Topic, Topics
 
 _FIRST_VERSION_WITH_IDS = 10
 
@@ -68,8 +68,25 @@ async def _commit(
     try:
         groups = ctx.broker.groups
         coordinator = await groups.route(ctx.node, body.group_id)
-        refused = coordinator.commit(body, version, commits, ctx.broker.clock.now_ms())
+        present, refused = still_there(ctx.broker.topics, commits)
+        refused |= coordinator.commit(body, version, present, ctx.broker.clock.now_ms())
         await groups.settle(body.group_id)
         return ErrorCode.NONE, refused
     except KafkaError as error:
         return error.code, {}
+
+
+def still_there(topics: Topics, commits: list[TopicCommit]) -> tuple[list[TopicCommit], dict[Place, ErrorCode]]:
+    """Those of `commits` whose topic was not deleted while the request waited, and an error for each place of the others.
+
+    An offset that is committed after the offsets of its topic were forgotten would be found in the next of that name.
+    """
+    present: list[TopicCommit] = []
+    gone: dict[Place, ErrorCode] = {}
+    for one in commits:
+        if topics.by_id(one.topic_id) is not None:
+            present.append(one)
+        else:
+            places = ((one.topic, partition.partition_index) for partition in one.partitions)
+            gone |= dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return present, gone

@@ -26,6 +26,7 @@ from ..groups.commits import TopicCommit
 from ..groups.offsets import Place
 from ..internal_topics import OFFSETS_TOPIC
 from ..transactions.verification import Verification, ability_of
+from .offset_commit import still_there
 
 # First versions whose clients stand COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the
 # partition to the transaction.
@@ -88,7 +89,8 @@ async def _commit(
         ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
         # The append follows in the same turn.
         await Verification(broker, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE}).check(partition)
-        refused = coordinator.commit_in_transaction(body, version, commits, broker.clock.now_ms())
+        present, refused = still_there(broker.topics, commits)
+        refused |= coordinator.commit_in_transaction(body, version, present, broker.clock.now_ms())
         await broker.groups.settle(body.group_id)
         return ErrorCode.NONE, refused
     except KafkaError as error:
