@@ -160,6 +160,7 @@ HANDED_ON = {
     "cleaning_leases.py _expire": "as `pause`",
     "cleaning_leases.py _swap": "as `clean` of clean_pass",
     "coordination/service.py _keep_time": "tests of GroupService",
+    "coordination/service.py _reload": "tests of a disk without room",
     "groups/consumer/protocol.py __init__": "",
     "groups/consumer/transition.py _is_time_to_resolve": "as `_resolve_regexes`",
     "groups/consumer/transition.py _take_target": "as `advance`",
