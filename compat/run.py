@@ -36,6 +36,7 @@ SUITES = (
     "spark_large",
     "spark_cluster",
     "crashes",
+    "server_crashes",
     "installs",
     "installs.online",
     "fuzz",

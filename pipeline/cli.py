@@ -1,8 +1,9 @@
 """The command `ottla-spark`: jobs over a data directory.
 
 Exit codes: 0 done, 1 bad options, or what was asked for makes no sense, 2 a live server holds the data directory,
-3 damage in the log, 4 the segments have changed since the plan, 5 `verify` has found something, 6 Spark, a disk or
-the server failed (what is staged stays, and another call goes on).
+3 damage in the log, 4 the segments have changed since the plan, or a server was at work where that cannot be read through
+(another call will do), 5 `verify` has found something, 6 Spark, a disk or the server failed (what is staged stays, and
+another call goes on).
 
 What a command says of its result goes to standard output, as one JSON object with --json; progress and refusals, a line
 each, to standard error.
@@ -30,7 +31,7 @@ examples:
   ottla-spark restore ./orders-latest --topic orders --bootstrap localhost:9092
   ottla-spark read ./data --topic orders --limit 5
 
-exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan,
+exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or meanwhile,
 5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
 """
 

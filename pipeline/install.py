@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..storage import paths
+from ..storage import clean_stop, paths
 from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
 from ..storage.files import DirectoryLockedError, Files, Ownership
 from ..storage.segment import LogSegment
@@ -106,6 +106,7 @@ def install(
             if keep_originals:
                 link_originals(plan, group, state, files)
             if staged is not None:
+                _take_out_of_mark(plan, files)
                 _swap(plan, staged, present_sources(plan, group, files), files, now_ms)
             mark_installed(plan, group, files, now_ms)
             on_group(group)
@@ -191,6 +192,15 @@ def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:
     owned = files.ownership(checkpoint.path) if files.exists(checkpoint.path) else None
     checkpoint.write(offsets | {plan.topic_partition: max(known, plan.upper_offset)})
     _give(files, checkpoint.path, owned or _ownership_in(files, plan.data_dir))
+
+
+def _take_out_of_mark(plan: CompactionPlan, files: Files) -> None:
+    """The server's next start is not to take the log's new files for damage."""
+    mark = paths.join(plan.data_dir, paths.CLEAN_SHUTDOWN_FILE)
+    if files.exists(mark):
+        owned = files.ownership(mark)
+        clean_stop.forget(files, plan.data_dir, str(plan.topic_partition))
+        _give(files, mark, owned)
 
 
 def _ownership_in(files: Files, directory: str) -> Ownership:

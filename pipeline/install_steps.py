@@ -20,6 +20,7 @@ from ..storage.files import Files
 from ..storage.staged_segment import StagedError, StagedSegment, read_staged, size_and_crc
 from .errors import SourceChangedError, UsageError
 from .plan import CompactionPlan
+from .segment_files import topic_id_in
 from .staging import INSTALLED_FILE, PLAN_FILE, check_sources, group_directory, is_installed, other_file_system
 
 ORIGINALS = "originals"
@@ -75,12 +76,19 @@ def choose(pending: Sequence[int], max_groups: int | None, plan: CompactionPlan,
     """The groups for one call, the first of those that are pending, and how far they are.
 
     The segments of all pending groups, chosen or not, are those that were planned: values that a chosen group leaves out
-    are superseded by records there.
+    are superseded by records there. And the topic is the planned one, even where no group is pending: the cleaner's
+    checkpoint is still to be written.
 
     Raises:
         SourceChangedError, CorruptSourceError: They are not.
         UsageError: A chosen group is not staged.
     """
+    there = topic_id_in(files, plan.directory)
+    if plan.topic_id is not None and there != bytes.fromhex(plan.topic_id):
+        found = "another" if there is None else there.hex()
+        raise SourceChangedError(
+            f"{plan.directory}: expected topic {plan.topic_id} of plan {plan.plan_id}, found {found}"
+        )
     states = {group: group_state(plan, group, files) for group in pending}
     chosen = {group: states[group] for group in pending[:max_groups]}
     if missing := [group for group, state in chosen.items() if state is GroupState.NOT_STAGED]:

@@ -35,7 +35,7 @@ from ..storage.transaction_state import CarriedTransactions
 from .errors import CorruptSourceError, UsageError
 from .survey import Survey, fold_transactions, survey_segments
 
-VERSION = 1
+VERSION = 2
 
 KEY_HASH = "siphash-1-3-128" if COMPILED else "blake2b-128"
 """What this process's kernel makes of keys; all tasks of a plan must do the same."""
@@ -69,6 +69,8 @@ class CompactionPlan:
     data_dir: str
     topic: str
     partition: int
+    topic_id: str | None
+    """Of the topic that has the name now, in hexadecimal; None if the directory does not say."""
     first_dirty_offset: int
     """Records below it go only for one of their key at or above it."""
     upper_offset: int
@@ -231,6 +233,7 @@ def make_plan(
         data_dir=data_dir,
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
+        topic_id=None if log.topic_id is None else log.topic_id.hex(),
         first_dirty_offset=first_dirty,
         upper_offset=found.upper_offset,
         log_start_offset=log.log_start_offset,

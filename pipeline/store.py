@@ -39,7 +39,7 @@ from ..storage.replay import load_producers
 from ..storage.segment import LogSegment
 from .errors import CorruptSourceError, SourceChangedError, UsageError
 from .reading_files import ReadingFiles
-from .segment_files import LOOKS_MAX, is_settled, open_segments, pause_between_looks, source_errors
+from .segment_files import LOOKS_MAX, is_settled, open_segments, pause_between_looks, source_errors, topic_id_in
 
 __all__ = ["ReadingFiles", "Store", "StoredLog"]
 
@@ -282,7 +282,7 @@ class Store:
             files=self.files,
             directory=directory,
             topic_partition=tp,
-            topic_id=None,
+            topic_id=topic_id_in(self.files, directory),
             config=config,
             segments=segments,
             producers=producers,

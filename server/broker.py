@@ -280,16 +280,19 @@ class Broker:
             transaction_version=transaction_version,
         )
         if partition.log.needs_flush:
-            self.when_flushed([topic_partition], partial(self._flushed, topic_partition), self.clock.now_ms())
+            self.when_flushed([topic_partition], partial(self._flushed, partition), self.clock.now_ms())
         else:
-            self.waits.grew(topic_partition, len(records))
+            self.waits.moved(partition.log)
         return done
 
-    def _flushed(self, topic_partition: TopicPartition, failed: Collection[TopicPartition], now_ms: int) -> None:
-        self.waits.changed(topic_partition)
-        coordinator = self._coordinator(topic_partition.topic)
-        if failed and coordinator is not None:
-            coordinator.coordinator.lose(topic_partition.partition, now_ms)
+    def _flushed(self, partition: Partition, failed: Collection[TopicPartition], now_ms: int) -> None:
+        if not failed:
+            self.waits.moved(partition.log)
+            return
+        self.waits.changed(partition.topic_partition)
+        coordinator = self._coordinator(partition.topic.name)
+        if coordinator is not None:
+            coordinator.coordinator.lose(partition.index, now_ms)
 
     def when_flushed(self, partitions: Iterable[TopicPartition], then: Flushed, now_ms: int) -> None:
         """Call `then` once as much of these partitions is on disk as `flush.messages` asks for.

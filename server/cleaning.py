@@ -125,6 +125,7 @@ class Cleaning:
             return is_busy
         finally:
             self.manager.done_cleaning(chosen)
+            self._broker.waits.replaced(chosen.log)
 
     async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean) -> bool:
         """The pass, and what is known after it. Returns as above."""
@@ -146,7 +147,7 @@ class Cleaning:
             await self._save(chosen, chosen.first_dirty_offset)
             return True
         except OSError as error:
-            log.error("%s", chosen.log.fail(error).message)
+            log.error("a pass over a log failed: %s", chosen.log.fail(error).message)
             manager.put_off(partition)
             return True
         except MemoryError:
@@ -193,7 +194,8 @@ class Cleaning:
         """Retention of one log that is held for it. What goes wrong there is told, and is that log's affair alone."""
         clock = self._broker.clock
         try:
-            candidate.delete_old_segments(clock.now_ms(), clock.elapsed_ms())
+            if candidate.delete_old_segments(clock.now_ms(), clock.elapsed_ms()):
+                self._broker.waits.changed(candidate.topic_partition)
         except KafkaError as error:
             log.error("%s", error.message)
         except Exception:

@@ -235,6 +235,7 @@ class CleaningLeases:
             failure: KafkaError = log.fail(error)
             raise LeaseError(500, failure.message) from error
         log.commit_swap([new], old, self._broker.clock.elapsed_ms())
+        self._broker.waits.replaced(log)
         return new
 
 

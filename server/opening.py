@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ..storage.checkpoints import CorruptCheckpointError, read_meta_properties
 from ..storage.config import LogConfig
-from ..storage.directories import FoundDirectory, check, home_of, look
+from ..storage.directories import FoundDirectory, check, check_assigned, home_of, look
 from ..storage.files import Files
 from ..storage.manager import DataDirectoryError, LogManager
 from ..storage.partition_dirs import Assigned, assign, topics_of
@@ -48,7 +48,7 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         OSError: The disk refused.
     """
     config, files, now_ms = broker.config, broker.files, broker.clock.now_ms()
-    _survey(broker, config.data_dirs, note=lambda _: None)
+    _survey(broker, config.data_dirs, is_glance=True)
     logs = LogManager(
         files,
         config.data_dirs,
@@ -58,7 +58,7 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         note=_warn,
     )
     try:
-        survey = _survey(broker, logs.data_dirs, note=_warn)
+        survey = _survey(broker, logs.data_dirs)
         state, catalog = survey.state, survey.catalog
         log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
         survey.assigned.carry_out(files, broker.rng, _warn)
@@ -97,19 +97,23 @@ class _Survey(NamedTuple):
     assigned: Assigned
 
 
-def _survey(broker: Broker, data_dirs: Sequence[str], *, note: Callable[[str], None]) -> _Survey:
-    """Look at everything, and refuse what cannot be served. `note` is told, a line each, what was found broken.
+def _survey(broker: Broker, data_dirs: Sequence[str], *, is_glance: bool = False) -> _Survey:
+    """Look at everything, and refuse what cannot be served.
+
+    Args:
+        is_glance: Only to see whether it is refused: no word of what was found broken, and no more is read than that takes.
 
     Raises:
         DataDirectoryError, CatalogError: One clear line.
     """
     files = broker.files
+    note: Callable[[str], None] = (lambda _: None) if is_glance else _warn
     found = look(files, data_dirs)
     home = home_of(found)
     try:
         check(files, found, broker.config.node_id)
         state = home.catalog.state if home.catalog is not None else _first_state(broker, found, note)
-        return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note))
+        return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note, only_doubles=is_glance))
     except OSError as error:
         raise DataDirectoryError(f"data directories {', '.join(data_dirs)}: {error}") from error
 
@@ -168,13 +172,15 @@ def _first_state(broker: Broker, found: Sequence[FoundDirectory], note: Callable
     for each in found:
         if each.has_metadata_log:
             # Loaded where it is needed: its record classes would slow every other start down.
-            from ..storage.cluster_metadata import ClusterMetadataError, read_cluster_metadata
+            from ..storage.cluster_metadata import ClusterMetadataError, replay_cluster_metadata
 
             try:
-                state = read_cluster_metadata(files, each.path, cluster_id=cluster_id)
+                replay = replay_cluster_metadata(files, each.path)
             except ClusterMetadataError as error:
                 raise DataDirectoryError(str(error)) from error
-            if state is not None:
+            if replay is not None:
+                check_assigned(found, replay.directories_of(broker.config.node_id))
+                state = replay.state(cluster_id)
                 log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
                 return state
     return CatalogState(cluster_id, topics=_topics_of_directories(broker, topics_of(files, found, note)))

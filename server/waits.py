@@ -1,51 +1,110 @@
-"""Fetches that wait for data, and the appends that wake them (Kafka's "purgatory", small).
+"""Fetches that wait for data, and the changes of logs that wake them (Kafka's "purgatory", small).
 
-A waiter names the partitions it watches and the bytes it still misses. Each append reports how
-many bytes it added; a waiter is woken when its missing bytes have arrived, so a fetch with a large
-`min_bytes` costs one subtraction per append instead of one evaluation.
+A fetch is complete when enough bytes have come, or when it could go on reading in an older segment; `Watch.note_end`
+is that rule. Whenever the end of what may be read moves, each fetch that waits for that partition costs one subtraction
+and no look at the log. Transactions that stay open leave the last stable offset where it is, so whoever reads committed
+records is not even asked.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Self
+from typing import NamedTuple, Self
 
 import trio
 
+from ..storage.log_offset_metadata import LogOffsetMetadata
+from ..storage.log_reader import LogReader
 from ..storage.paths import TopicPartition
+
+
+class Wanted(NamedTuple):
+    """One partition of a fetch, as the fetch found it."""
+
+    log: LogReader
+    start: LogOffsetMetadata
+    """Where it goes on reading."""
+    end: LogOffsetMetadata
+    """The end of what it may read: the high watermark, or the last stable offset."""
+    max_bytes: int
+    """As many bytes of the partition count at most."""
+
+
+class Watch:
+    """What a parked fetch knows of one partition."""
+
+    __slots__ = ("counted_bytes", "max_bytes", "start", "waiter")
+
+    def __init__(self, waiter: Waiter, wanted: Wanted) -> None:
+        self.waiter = waiter
+        self.start = wanted.start
+        self.max_bytes = wanted.max_bytes
+        self.counted_bytes = 0
+
+    def note_end(self, end: LogOffsetMetadata) -> None:
+        """What may be read ends here now; completes the fetch if that is enough.
+
+        Source: Apache Kafka, DelayedFetch.tryComplete. There a fetch that begins behind the last stable offset is
+        complete at once, so that its client asks on in a loop; here it waits.
+        """
+        start = self.start
+        if end.offset <= start.offset:
+            return
+        if end.segment_base_offset != start.segment_base_offset or end.position < start.position:
+            # A read gives batches of one segment, so waiting would not make it more. The other way round, the segment
+            # has been replaced since.
+            self.waiter.complete()
+            return
+        bytes_there = min(end.position - start.position, self.max_bytes)
+        self.waiter.count(bytes_there - self.counted_bytes)
+        self.counted_bytes = bytes_there
 
 
 class Waiter:
     """One parked fetch. Use as a context manager so that it always leaves the table."""
 
-    __slots__ = ("_event", "_missing_bytes", "_partitions", "_waits")
+    __slots__ = ("_event", "_missing_bytes", "_table", "_watches", "is_complete")
 
-    def __init__(self, waits: Waits, partitions: Iterable[TopicPartition], missing_bytes: int) -> None:
-        self._waits = waits
-        self._partitions = tuple(partitions)
-        self._missing_bytes = missing_bytes
+    def __init__(self, table: Table, wanted: Iterable[Wanted], min_bytes: int) -> None:
+        self._table = table
         self._event = trio.Event()
+        self._missing_bytes = min_bytes
+        self.is_complete = min_bytes <= 0
+        """Whether it is time to answer, with what there is then."""
+        self._watches: list[tuple[Wanted, Watch]] = []
+        for one in wanted:
+            watch = Watch(self, one)
+            watch.note_end(one.end)
+            self._watches.append((one, watch))
 
     def __enter__(self) -> Self:
-        for partition in self._partitions:
-            self._waits.table[partition].add(self)
+        for wanted, watch in self._watches:
+            parked = self._table[wanted.log.topic_partition]
+            if not parked.watches:
+                parked.end_offset = wanted.end.offset
+            parked.watches.add(watch)
         return self
 
     def __exit__(self, *_: object) -> None:
-        table = self._waits.table
-        for partition in self._partitions:
-            waiters = table[partition]
-            waiters.discard(self)
-            if not waiters:
-                del table[partition]
+        for wanted, watch in self._watches:
+            watches = self._table[wanted.log.topic_partition].watches
+            watches.discard(watch)
+            if not watches:
+                del self._table[wanted.log.topic_partition]
 
-    def grew(self, by_bytes: int) -> None:
-        self._missing_bytes -= by_bytes
+    def count(self, more_bytes: int) -> None:
+        """So many bytes more, or less, could be read."""
+        self._missing_bytes -= more_bytes
         if self._missing_bytes <= 0:
-            self._event.set()
+            self.complete()
+
+    def complete(self) -> None:
+        self.is_complete = True
+        self._event.set()
 
     def wake(self) -> None:
+        """Let the fetch look again, whatever it has counted."""
         self._event.set()
 
     async def wait(self, timeout_ms: float) -> bool:
@@ -56,30 +115,78 @@ class Waiter:
         return False
 
 
+class Parked:
+    """The fetches that wait for one partition."""
+
+    __slots__ = ("end_offset", "watches")
+
+    def __init__(self) -> None:
+        self.watches: set[Watch] = set()
+        self.end_offset = 0
+        """The end that all of them know, or some only: an append is told when it is on disk, and who comes before sees it."""
+
+
+Table = defaultdict[TopicPartition, Parked]
+
+
 class Waits:
     """All parked fetches, by the partition they watch."""
 
     def __init__(self) -> None:
-        self.table: defaultdict[TopicPartition, set[Waiter]] = defaultdict(set)
+        self._uncommitted: Table = defaultdict(Parked)
+        self._committed: Table = defaultdict(Parked)
 
-    def park(self, partitions: Iterable[TopicPartition], missing_bytes: int) -> Waiter:
-        """A waiter over `partitions` that misses `missing_bytes`; enter it before the last look."""
-        return Waiter(self, partitions, missing_bytes)
+    def __len__(self) -> int:
+        """How many partitions have waiters, counted once for each isolation level."""
+        return len(self._uncommitted) + len(self._committed)
 
-    def grew(self, partition: TopicPartition, by_bytes: int) -> None:
-        """An append added `by_bytes` readable bytes to `partition`."""
-        waiters = self.table.get(partition)
-        if waiters:
-            for waiter in tuple(waiters):
-                waiter.grew(by_bytes)
+    def waiter(self, wanted: Iterable[Wanted], min_bytes: int, *, committed: bool) -> Waiter:
+        """One that misses `min_bytes` of what `wanted` may give; enter it, in the same turn, unless it is complete."""
+        return Waiter(self._committed if committed else self._uncommitted, wanted, min_bytes)
+
+    def moved(self, log: LogReader) -> None:
+        """The log's end has moved, or its last stable offset: an append, of records or of a marker."""
+        if parked := self._uncommitted.get(log.topic_partition):
+            _note_end(parked, log, log.high_watermark)
+        if parked := self._committed.get(log.topic_partition):
+            _note_end(parked, log, log.last_stable_offset)
 
     def changed(self, partition: TopicPartition) -> None:
-        """Something other than growth happened (deleted, leader moved): all its waiters look again."""
-        for waiter in tuple(self.table.get(partition, ())):
-            waiter.wake()
+        """The partition was deleted, its leader or its log start moved: all its waiters look again."""
+        for table in (self._uncommitted, self._committed):
+            if parked := table.get(partition):
+                _wake(parked)
+
+    def replaced(self, log: LogReader) -> None:
+        """Segments of the log were replaced: who goes on reading in one of them looks again.
+
+        That is who reads committed records up to a transaction that has been open for long; all others wait in the active
+        segment.
+        """
+        if parked := self._committed.get(log.topic_partition):
+            for watch in parked.watches:
+                if watch.start.segment_base_offset < log.segments.active.base_offset:
+                    watch.waiter.wake()
 
     def wake_all(self) -> None:
         """The broker stops: every waiter looks again, and answers."""
-        for waiters in tuple(self.table.values()):
-            for waiter in tuple(waiters):
-                waiter.wake()
+        for table in (self._uncommitted, self._committed):
+            for parked in table.values():
+                _wake(parked)
+
+
+def _note_end(parked: Parked, log: LogReader, end_offset: int) -> None:
+    if end_offset != parked.end_offset:
+        parked.end_offset = end_offset
+        try:
+            end = log.locate(end_offset)
+        except Exception:  # noqa: BLE001 -- the append stands; whoever waits looks again and is told what is wrong
+            _wake(parked)
+            return
+        for watch in parked.watches:
+            watch.note_end(end)
+
+
+def _wake(parked: Parked) -> None:
+    for watch in parked.watches:
+        watch.waiter.wake()

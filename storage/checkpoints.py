@@ -15,7 +15,6 @@ in which it happens is to be treated like one whose disk fails; only at start-up
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -263,26 +262,3 @@ def _uuid(path: str, line: int, text: str) -> bytes | None:
         return parse_uuid(text) if text else None
     except ValueError as error:
         raise CorruptCheckpointError(path, line, str(error)) from None
-
-
-def write_clean_shutdown(files: Files, data_dir: str, broker_epoch: int = -1) -> None:
-    """Say that all logs of this directory were closed properly. The last write of a clean stop.
-
-    `broker_epoch` is a number that KRaft controllers compare; -1 is "unknown", as without one.
-    """
-    text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    write_atomically(files, paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE), text)
-
-
-def take_clean_shutdown(files: Files, data_dir: str) -> bool:
-    """Whether the last stop was clean; from now on, until the next `write_clean_shutdown`, it is not.
-
-    The presence of the file is what counts, as in Apache Kafka, whatever it holds. Its removal is on disk on return:
-    a mark that came back after a power loss would make the next start skip recovery.
-    """
-    path = paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE)
-    was_clean = files.exists(path)
-    if was_clean:
-        files.remove(path)
-        files.sync_dir(data_dir)
-    return was_clean

@@ -93,9 +93,9 @@ class CleanerManager(CleaningStates):
             self._put_off.clear()
             return None
         # One that waited too long is due, but does not come before a dirtier one (KIP-354).
-        chosen = max(due, key=lambda each: each.dirty_ratio)
-        self.begin(chosen.log.topic_partition)
-        return chosen.for_worker()
+        chosen = max(due, key=lambda each: each.dirty_ratio).for_worker()
+        self.begin(chosen.log.topic_partition)  # last: whoever is told of the choice has to give the partition back
+        return chosen
 
     def _candidates(self) -> list[tuple[Log, int | None]]:
         free = [log for log in self._logs.values() if log.config.is_compact and self._is_available(log)]

@@ -35,12 +35,15 @@ from ..protocol.wire import codec
 from . import paths
 from .catalog import CatalogError, CatalogState, PartitionEntry, TopicEntry
 from .files import File, Files
+from .paths import TopicPartition
 
 BATCH_BYTES_MAX = 64 << 20
 """No batch is larger: Kafka's controller writes at most 8 MiB at a time."""
 
 _TOPIC, _BROKER = 2, 4  # resource types of configs
 _UNCHANGED = -2
+_RESERVED_DIRECTORY_IDS = 100
+"""Ids below it stand for "unassigned", "lost" and the like (KIP-858)."""
 _LOG = re.compile(r"([0-9]{20})\.log")
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
@@ -58,6 +61,12 @@ def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> Ca
         ClusterMetadataError: Damage that a crash does not explain, or records of a Kafka newer than we know.
         OSError: A file cannot be read.
     """
+    replay = replay_cluster_metadata(files, data_dir)
+    return None if replay is None else replay.state(cluster_id)
+
+
+def replay_cluster_metadata(files: Files, data_dir: str) -> Replay | None:
+    """All that the metadata log in `data_dir` says; None where there is none. Raises as `read_cluster_metadata`."""
     directory = paths.join(data_dir, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))
     if not files.is_dir(directory):
         return None
@@ -85,7 +94,7 @@ def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> Ca
                 )
             replay.batch(batch, path)
             next_offset = batch.next_offset
-    return replay.state(cluster_id)
+    return replay
 
 
 def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[int, RecordBatch]]:
@@ -121,6 +130,8 @@ def _batch_at(file: File, position: int, size: int) -> RecordBatch:
 class _Topic:
     name: str
     partitions: dict[int, PartitionEntry] = field(default_factory=dict)
+    directories: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+    """For each replica the directory.id of the data directory that it is in."""
 
 
 class Replay:
@@ -187,15 +198,19 @@ class Replay:
         del self._topics[record.topic_id]
 
     def _set_partition(self, record: PartitionRecord) -> None:
-        partitions = self._topic(record.topic_id).partitions
-        partitions[record.partition_id] = PartitionEntry(record.replicas, record.leader, record.leader_epoch)
+        topic = self._topic(record.topic_id)
+        topic.partitions[record.partition_id] = PartitionEntry(record.replicas, record.leader, record.leader_epoch)
+        topic.directories[record.partition_id] = record.directories
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
-        partitions = self._topic(record.topic_id).partitions
+        topic = self._topic(record.topic_id)
+        partitions = topic.partitions
         old = partitions.get(record.partition_id)
         if old is None:
             raise _ImpossibleError(f"a change of the unknown partition {record.partition_id}")
         replicas = old.replicas if record.replicas is None else record.replicas
+        if record.directories is not None:
+            topic.directories[record.partition_id] = record.directories
         # Each change of leadership, also to the same leader, starts an epoch.
         if record.leader == _UNCHANGED:
             partitions[record.partition_id] = PartitionEntry(replicas, old.leader, old.leader_epoch)
@@ -225,6 +240,16 @@ class Replay:
         if topic is None:
             raise _ImpossibleError(f"the unknown topic id {topic_id.hex()}")
         return topic
+
+    def directories_of(self, node_id: int) -> dict[TopicPartition, bytes]:
+        """In which data directory, by its directory.id, each replica of the node is, as far as that was ever told."""
+        return {
+            TopicPartition(topic.name, index): directory
+            for topic in self._topics.values()
+            for index, directories in topic.directories.items()
+            for replica, directory in zip(topic.partitions[index].replicas, directories, strict=False)
+            if replica == node_id and int.from_bytes(directory) >= _RESERVED_DIRECTORY_IDS
+        }
 
     def state(self, cluster_id: str) -> CatalogState:
         """What the records so far say. Topics that have no partitions, or gaps between them, are left out."""

@@ -9,16 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from . import paths
+from . import clean_stop, paths
 from .checkpoints import (
     CorruptCheckpointError,
     MetaProperties,
     OffsetCheckpoint,
     read_meta_properties,
-    take_clean_shutdown,
-    write_clean_shutdown,
     write_meta_properties,
 )
+from .clean_stop import CleanStop
 from .files import DirectoryLockedError, Files, Lock
 from .health import Health
 from .log import Log
@@ -61,13 +60,18 @@ class DataDir:
             write_meta_properties(self._files, self.path, identity)
             self.identity = identity
 
-    def take_clean_shutdown(self) -> bool:
+    def take_clean_stop(self) -> CleanStop:
         """Whether the last stop was clean; from now on, until `mark_clean`, the next start has to recover."""
-        return take_clean_shutdown(self._files, self.path)
+        return clean_stop.take(self._files, self.path)
 
-    def mark_clean(self) -> None:
-        """The last write of a stop: everything in here is whole and on disk."""
-        write_clean_shutdown(self._files, self.path)
+    def mark_clean(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """The last write of a stop: everything in here is whole and on disk.
+
+        Args:
+            logs: All logs of the broker; those in this directory are closed.
+        """
+        mine = [log for log in logs.values() if paths.parent(log.directory) == self.path]
+        clean_stop.write(self._files, self.path, mine)
 
     def release(self) -> None:
         """Let another broker have the directory."""

@@ -12,7 +12,7 @@ the catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from . import paths
@@ -154,8 +154,7 @@ def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory) -
             f"{paths.CATALOG_FILE} lists a data directory that is not among log.dirs: {which}: is it mounted? To give up"
             f' what is in it, take it out of "directories" in {paths.join(home.path, paths.CATALOG_FILE)}'
         )
-    nobodys = next((each for each in found if each.identity is None), None)
-    if catalog.directories is None and nobodys is not None:
+    if catalog.directories is None:
         # Nothing says how many directories there were. But a topic's partitions were somewhere.
         here = {topic_partition for each in found for topic_partition, _ in each.partitions}
         lost = [
@@ -165,12 +164,36 @@ def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory) -
             if (wanted := TopicPartition(entry.name, index)) not in here
         ]
         if lost:
-            named = ", ".join(lost[:NAMED_MAX]) + (", ..." if len(lost) > NAMED_MAX else "")
             raise DataDirectoryError(
-                f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, and no directory has {named}: is it"
-                f" mounted? To give up what was in it, copy {paths.join(home.path, paths.META_PROPERTIES)} there,"
-                " without its line directory.id"
+                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and none of log.dirs"
+                f" has {_some(lost)}: is one not mounted, or not named? To give up what was in it, put the line"
+                ' "directories": {}, into that file'
             )
+
+
+def check_assigned(found: Sequence[FoundDirectory], assigned: Mapping[TopicPartition, bytes]) -> None:
+    """Refuse where Apache Kafka's controller says that logs are in a directory that is not here.
+
+    Args:
+        assigned: The directory.id of the directory that each log of this broker is in.
+
+    Raises:
+        DataDirectoryError: One line that says which.
+    """
+    present = {each.identity.directory_id for each in found if each.identity is not None}
+    here = {topic_partition for each in found for topic_partition, _ in each.partitions}
+    missing = {tp: where for tp, where in assigned.items() if where not in present and tp not in here}
+    if None not in present and missing:  # Directories without an id may be any.
+        where = next(iter(missing.values()))
+        raise DataDirectoryError(
+            f"no data directory has directory.id {uuid_text(where)}, in which Apache Kafka has"
+            f" {_some([str(tp) for tp, its in missing.items() if its == where])}: is it mounted, and among log.dirs? To give"
+            f" up what is in it, name an empty one with that directory.id in its {paths.META_PROPERTIES}"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED_MAX]) + (", ..." if len(names) > NAMED_MAX else "")
 
 
 def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> None:

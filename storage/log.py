@@ -26,7 +26,7 @@ from . import paths, producer_snapshots
 from .config import LogConfig
 from .files import Files
 from .flush import Flush
-from .health import Health
+from .health import Health, is_disk_failure
 from .index import RELATIVE_OFFSET_MAX
 from .leader_epochs import LeaderEpochs
 from .log_reader import FoundOffset, LogReader
@@ -213,8 +213,15 @@ class Log(LogReader):
         self.log_end_offset = end = last_offset + 1
         if end - self.recovery_point < config.flush_messages:
             self.high_watermark = end
-        if has_producer and (aborted := update_producers(self.producers, batch)) is not None:
-            segment.txn_index.append(aborted)
+        if has_producer:
+            try:
+                if (aborted := update_producers(self.producers, batch)) is not None:
+                    segment.txn_index.append(aborted)
+            except Exception as error:
+                self.give_up(
+                    f"an append ended half-way: {error!r}"
+                )  # the log tells what its producers did: a start reads it
+                raise
         return AppendInfo(base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset)
 
     def _is_full_for(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> bool:
@@ -361,7 +368,9 @@ class Log(LogReader):
         """Drop what retention lets go; returns the number of segments. See `retention.deletable_segments`.
 
         If all segments go, a new one begins first, so the LEO is kept. The log start offset moves to the first
-        segment that stays. The caller sees to it that the cleaner does not hold this log.
+        segment that stays. The caller sees to it that the cleaner does not hold this log. On a full disk, where this is
+        what makes room, all goes that needs none: the active segment stays, and epochs from before the start are forgotten
+        later.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the next call goes on where this one ended.
@@ -371,10 +380,21 @@ class Log(LogReader):
             if not deletable:
                 return 0
             if len(deletable) == len(self.segments):
-                self._roll(now_ms)
+                try:
+                    self._roll(now_ms)
+                except OSError as error:
+                    if is_disk_failure(error) or len(deletable) == 1:
+                        raise
+                    deletable.pop()
             staying = self.segments.higher(deletable[-1].base_offset)
             assert staying is not None
-            self.advance_log_start(staying.base_offset)
+            if staying.base_offset > self.log_start_offset:
+                self.log_start_offset = staying.base_offset
+                try:
+                    self.leader_epochs.truncate_from_start(staying.base_offset)
+                except OSError as error:
+                    if is_disk_failure(error):
+                        raise
             self._delete_segments(deletable, elapsed_ms)
             # Snapshots below the first segment are of no use: nothing will be replayed from there.
             for offset in producer_snapshots.offsets(self.files, self.directory):

@@ -25,6 +25,7 @@ from .files import Files, FileSlice
 from .health import Health
 from .index import AbortedTxn
 from .leader_epochs import LeaderEpochs
+from .log_offset_metadata import FetchedRecords, LogOffsetMetadata
 from .paths import TopicPartition
 from .producers import ProducerStates
 from .segment import LogSegment
@@ -149,18 +150,40 @@ class LogReader:
     def _offline(self) -> KafkaError:
         return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")
 
+    def locate(self, offset: int) -> LogOffsetMetadata:
+        """Where `offset` lies, or for the LEO where the next batch will; at most the LEO.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        segment = self._active
+        if offset < self.log_end_offset:
+            with self._working():
+                for segment in self.segments.between(offset, self.log_end_offset):
+                    position = segment.position_of(offset)
+                    if position is not None:
+                        return LogOffsetMetadata(offset, segment.base_offset, position)
+        return LogOffsetMetadata(offset, segment.base_offset, segment.size_bytes)
+
     def read(self, offset: int, *, max_bytes: int, up_to: int, first_batch_whole: bool = True) -> FileSlice:
+        """As `fetch`, up to the offset `up_to` (exclusive), which is at most the LEO: the batches alone."""
+        end = self.locate(up_to)
+        return self.fetch(offset, max_bytes=max_bytes, end=end, first_batch_whole=first_batch_whole).records
+
+    def fetch(
+        self, offset: int, *, max_bytes: int, end: LogOffsetMetadata, first_batch_whole: bool = True
+    ) -> FetchedRecords:
         """The batches from the one that contains `offset` on, or that follows it if it lies in a gap.
 
         Whole batches of one segment, untouched; the first may begin below `offset`. Costs no copy.
 
         Args:
             max_bytes: Of batches to give at most.
-            up_to: Only batches below this offset: the high watermark or the last stable offset.
+            end: Only batches below it: what `locate` says of the high watermark or of the last stable offset.
             first_batch_whole: Give the first batch even if it alone exceeds `max_bytes`.
 
         Returns:
-            Empty if there is nothing between `offset` and `up_to`, or the first batch is too large.
+            Without records if there is nothing between `offset` and `end`, or the first batch is too large.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the LEO; KAFKA_STORAGE_ERROR.
@@ -172,30 +195,29 @@ class LogReader:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} of {self.topic_partition}, which has {self.log_start_offset} to {self.log_end_offset}",
             )
-        segment: LogSegment | None = self._active
-        assert segment is not None
-        if offset < segment.base_offset:
-            segment = self.segments.floor(offset) or self.segments.first
-        try:
-            while segment is not None and offset < up_to and segment.base_offset < up_to:
-                found = segment.read(offset, max_bytes=max_bytes, max_position=self._end_position(segment, up_to))
-                if found is not None:
-                    if len(found) > max_bytes and not first_batch_whole:
+        start = end
+        if offset > end.offset:
+            start = self.locate(offset)
+        elif offset < end.offset:
+            segment: LogSegment | None = self._active
+            assert segment is not None
+            if offset < segment.base_offset:
+                segment = self.segments.floor(offset) or self.segments.first
+            try:
+                while segment is not None and segment.base_offset <= end.segment_base_offset:
+                    limit = end.position if segment.base_offset == end.segment_base_offset else segment.size_bytes
+                    found = segment.read(offset, max_bytes=max_bytes, max_position=limit)
+                    if found is not None:
+                        start = LogOffsetMetadata(offset, segment.base_offset, found.position)
+                        if len(found) <= max_bytes:
+                            return FetchedRecords(found, min(max_bytes, limit - found.position), start)
+                        if first_batch_whole:
+                            return FetchedRecords(found, len(found), start)
                         break
-                    return found
-                segment = self.segments.higher(segment.base_offset)
-        except OSError as error:
-            raise self.fail(error) from error
-        return FileSlice(self._active.log_file, 0, 0)
-
-    def _end_position(self, segment: LogSegment, up_to: int) -> int | None:
-        """Where in `segment` the batches below `up_to` end; None if it holds nothing else."""
-        if up_to >= self.log_end_offset:
-            return None
-        following = self.segments.higher(segment.base_offset)
-        if following is not None and following.base_offset <= up_to:
-            return None
-        return segment.position_of(up_to)
+                    segment = self.segments.higher(segment.base_offset)
+            except OSError as error:
+                raise self.fail(error) from error
+        return FetchedRecords(FileSlice(self._active.log_file, 0, 0), 0, start)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
         """The first record at or above the log start whose timestamp is at least `timestamp_ms`.

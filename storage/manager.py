@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from ..protocol.errors import ErrorCode, KafkaError
 from . import paths
 from .checkpoints import MetaProperties, uuid_text, write_partition_metadata
+from .clean_stop import StoppedLog
 from .config import LogConfig
 from .data_dir import DataDir, DataDirectoryError
 from .directories import check_owners
@@ -227,8 +228,8 @@ class LogManager:
     def _load_dir(
         self, data_dir: DataDir, now_ms: int, elapsed_ms: int, config_for: Callable[[TopicPartition], LogConfig | None]
     ) -> None:
-        is_clean = data_dir.take_clean_shutdown()
-        self.was_clean = self.was_clean and is_clean
+        stop = data_dir.take_clean_stop()
+        self.was_clean = self.was_clean and bool(stop)
         recovery_points = data_dir.read_offsets(paths.RECOVERY_POINT_CHECKPOINT, self._note)
         log_starts = data_dir.read_offsets(paths.LOG_START_CHECKPOINT, self._note)
         loaded = []
@@ -258,8 +259,9 @@ class LogManager:
                 now_ms,
                 elapsed_ms,
                 recovery_point=recovery_points.get(found, 0),
-                log_start_offset=log_starts.get(found, 0),
-                clean_shutdown=is_clean,
+                log_start_offset=max(log_starts.get(found, 0), stop.log(name).log_start_offset),
+                clean_shutdown=bool(stop),
+                stopped=stop.log(name),
                 topic_id=topic_id_in(self._files, directory, self._note),
             )
             if log.needs_flush:
@@ -267,7 +269,11 @@ class LogManager:
                 log.flush(elapsed_ms)
             loaded.append(log)
         self.logs.add(loaded)
-        if not is_clean:
+        if not stop or not all(
+            recovery_points.get(log.topic_partition) == log.recovery_point
+            and log_starts.get(log.topic_partition, log.segments.first.base_offset) == log.log_start_offset
+            for log in loaded
+        ):
             # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
             # would do so for what is appended next.
             data_dir.checkpoint_recovery_points(self.logs)
@@ -284,6 +290,7 @@ class LogManager:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
+        stopped: StoppedLog | None = None,
         topic_id: bytes | None,
     ) -> Log:
         log = load_log(
@@ -295,6 +302,7 @@ class LogManager:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
+            stopped=stopped,
             topic_id=topic_id,
             producer_expiration_ms=self._producer_expiration_ms,
             rng=self._rng,
@@ -475,7 +483,7 @@ class LogManager:
             data_dir.checkpoint_log_starts(self.logs)
             data_dir.checkpoint_high_watermarks(self.logs)
             if is_clean:
-                data_dir.mark_clean()
+                data_dir.mark_clean(self.logs)
         except Exception as error:  # noqa: BLE001 - the other directories are to be closed, and all to be given back
             self._note(f"data directory {data_dir.path} could not be closed: {_text(error)}")
 

@@ -13,7 +13,7 @@ What is put aside is never opened and never removed.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -54,8 +54,13 @@ def assign(
     found: Sequence[FoundDirectory],
     topics: Mapping[str, TopicEntry],
     note: Callable[[str], None],
+    *,
+    only_doubles: bool = False,
 ) -> Assigned:
     """Look at each partition directory. Nothing is changed.
+
+    Args:
+        only_doubles: Read no more than tells whether this raises.
 
     Raises:
         DataDirectoryError: Two logs of one partition.
@@ -63,8 +68,11 @@ def assign(
     """
     assigned = Assigned()
     logs: dict[TopicPartition, list[tuple[str, bytes | None]]] = defaultdict(list)
+    counts = Counter(topic_partition for each in found for topic_partition, _ in each.partitions)
     for each in found:
         for topic_partition, directory in each.partitions:
+            if only_doubles and counts[topic_partition] == 1:
+                continue
             entry = topics.get(topic_partition.topic)
             if entry is None or topic_partition.partition >= len(entry.partitions):
                 if holds_log(files, directory):

@@ -25,10 +25,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
 from ..protocol.errors import CorruptRecordError
 from . import paths, producer_snapshots
 from .checkpoints import CorruptCheckpointError
+from .clean_stop import StoppedLog
 from .config import LogConfig
 from .files import Files
 from .health import Health
@@ -55,6 +58,7 @@ def load_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean_shutdown: bool = False,
+    stopped: StoppedLog | None = None,
     topic_id: bytes | None = None,
     producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
     rng: random.Random | None = None,
@@ -67,6 +71,8 @@ def load_log(
         recovery_point: From the checkpoint: everything below is known to be on disk.
         log_start_offset: From the checkpoint; the first segment's base if that is higher.
         clean_shutdown: The directory was closed properly, and nothing has touched it since.
+        stopped: What it was like then, if that is known. What differs is made anew from the log; where a log file does, all
+            from there on is scanned as after a crash.
         rng: For `segment.jitter.ms`.
         health: Shared by the logs of a data directory; see `Health`.
         note: Is told, in one line each, what was found broken and what was done about it.
@@ -85,6 +91,7 @@ def load_log(
         recovery_point,
         log_start_offset,
         clean_shutdown,
+        stopped or StoppedLog(),
         now_ms,
         ProducerStates(expiration_ms=producer_expiration_ms),
         note,
@@ -103,6 +110,7 @@ class _Loader:
         recovery_point: int,
         log_start_offset: int,
         clean_shutdown: bool,
+        stopped: StoppedLog,
         now_ms: int,
         producers: ProducerStates,
         note: Note,
@@ -114,6 +122,7 @@ class _Loader:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.clean_shutdown = clean_shutdown
+        self.stopped = stopped
         self.now_ms = now_ms
         self.producers = producers
         self._note = note
@@ -123,15 +132,18 @@ class _Loader:
 
     def load(self, topic_id: bytes | None, rng: random.Random, health: Health) -> Log:
         names = finish_swaps(self.files, self.directory, self._next_offset_of)
+        doubtful = self._compare(names)
         segments = self._open_segments(names)
         epochs = self._open_epochs()
+        if paths.LEADER_EPOCH_CHECKPOINT in doubtful:
+            self._find_epochs(epochs, segments)
         if self.clean_shutdown:
             unflushed: list[LogSegment] = []
         else:
             first_unflushed = max((s.base_offset for s in segments if s.base_offset <= self.recovery_point), default=-1)
             unflushed = [segment for segment in segments if segment.base_offset >= first_unflushed]
         for segment in segments[: len(segments) - len(unflushed)]:
-            self._check_indexes(segment, segments)
+            self._check_indexes(segment, segments, doubtful)
         if unflushed:
             segments = self._recover(segments, unflushed[0].base_offset, epochs)
 
@@ -190,6 +202,31 @@ class _Loader:
             health=health,
         )
 
+    def _compare(self, names: Sequence[str]) -> set[str]:
+        """Names of files that are not what a clean stop has left; snapshots among them are gone on return."""
+        changed = self.stopped.changed(self.files, self.directory, names)
+        if not changed:
+            return changed
+        self.note(f"{', '.join(sorted(changed))}: not what the last clean stop has left")
+        parsed = {name: file for name in changed if (file := paths.parse_segment_name(name))}
+        for name, file in parsed.items():
+            if file.kind == paths.SNAPSHOT:
+                self.files.remove(paths.join(self.directory, name))
+        changed_logs = [parsed[name].base_offset for name in names if name in parsed and parsed[name].kind == paths.LOG]
+        if changed_logs:
+            self.clean_shutdown = False
+            self.recovery_point = min(self.recovery_point, *changed_logs)
+        return changed
+
+    def _find_epochs(self, epochs: LeaderEpochs, segments: Sequence[LogSegment]) -> None:
+        """Learn the leader epochs from the batches, those aside whose batches were all compacted away."""
+        epochs.clear()
+        with suppress(CorruptRecordError):
+            for segment in segments:
+                for _, batch in segment.headers():
+                    if batch.partition_leader_epoch > epochs.latest_epoch:
+                        epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+
     def _open_segments(self, names: Sequence[str]) -> list[LogSegment]:
         """Segments for all log files, in order; index files without one are removed."""
         found = [file for name in names if (file := paths.parse_segment_name(name)) and not file.suffix]
@@ -219,10 +256,13 @@ class _Loader:
             self.files.remove(path)
             return LeaderEpochs(self.files, path)
 
-    def _check_indexes(self, segment: LogSegment, segments: Sequence[LogSegment]) -> None:
-        """Rebuild the indexes of a segment that need not be scanned, if they are missing or damaged."""
+    def _check_indexes(self, segment: LogSegment, segments: Sequence[LogSegment], doubtful: AbstractSet[str]) -> None:
+        """Rebuild the indexes of a segment that need not be scanned, if they are missing, damaged or `doubtful`."""
         try:
             segment.sanity_check()
+            names = [paths.segment_file_name(segment.base_offset, kind) for kind in paths.SEGMENT_KINDS[1:]]
+            if not doubtful.isdisjoint(names):
+                raise CorruptIndexError(f"segment {segment.base_offset} has other indexes than at the last stop")
         except CorruptIndexError as error:
             self.note(f"{error}; its indexes are rebuilt")
             # A segment with an offset index is taken to have its transaction index, too; so that one goes before the

@@ -158,24 +158,33 @@ class LogSegment:
 
         Raises:
             InvalidOffsetError: An offset more than 31 bits above the base. Nothing is written.
-            OSError: The disk refused. The segment is as it was before.
+            OSError: The disk refused. The segment is as it was before, as after any other error.
 
         Readable at once, durable after the next `flush`.
         """
         self._check_fits(last_offset)
         self._indexes.grow()
-        position = self.log_file.size()
-        self.log_file.append(view)
-        if position == 0:
-            self._first_batch_timestamp_ms = max_timestamp_ms
+        start = position = self.log_file.size()
         base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(view)
-        size_bytes = len(view)
-        if LOG_OVERHEAD_BYTES + length == size_bytes:
-            self._indexes.note(position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset)
-            return
-        for batch in batches(view):
-            self._indexes.note_batch(position, batch)
-            position += batch.size_bytes
+        self.log_file.append(view)
+        try:
+            if position == 0:
+                self._first_batch_timestamp_ms = max_timestamp_ms
+            size_bytes = len(view)
+            if LOG_OVERHEAD_BYTES + length == size_bytes:
+                self._indexes.note(
+                    position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset
+                )
+                return
+            for batch in batches(view):
+                self._indexes.note_batch(position, batch)
+                position += batch.size_bytes
+        except BaseException:
+            # Without memory, say. The caller does not know of these batches, and will give their offsets again.
+            self.log_file.truncate(start)
+            self._first_batch_timestamp_ms = None
+            self._indexes.truncate_to(base_offset)
+            raise
 
     def append_cleaned(self, view: Buffer, found: NewEntries) -> None:
         """`append` for the cleaner, which finds the index entries while it makes the batches.

@@ -32,7 +32,7 @@ RECOVERY_THINNED_TO = {
 }
 """Power is lost in the recovery of one disk in so many, and of the disks that this leaves, one in so many is opened."""
 QUICK_THINNED_TO = 24
-FAILURES_THINNED_TO = 8
+FAILURES_THINNED_TO = 16
 """Where directory operations come in any order, one disk in so many is looked at."""
 SITES_THINNED_TO = 16
 SITES_RECOVERED = ("a second pass on top", "a split at start", "a split where no batch fits")

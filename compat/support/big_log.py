@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from ottla.storage import clean_stop
 from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
-from ottla.storage.checkpoints import write_clean_shutdown
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
 from ottla.storage.paths import TopicPartition
@@ -42,7 +42,7 @@ def write_big_log(
     configs = {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     entry = TopicEntry(tp.topic, bytes(range(16)), (PartitionEntry((0,), 0),), configs)
     Catalog.create(files, str(data_dir), CatalogState("c", {tp.topic: entry}))
-    write_clean_shutdown(files, str(data_dir))
+    clean_stop.write(files, str(data_dir), [])
 
 
 def _seal(segment: LogSegment | None) -> None:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.paths import TopicPartition
 from ..connection import PEER_CHECK_MS
 from ..topics import NO_LEADER
 from .coordinator import Coordinator
 from .log_store import LogStore
-from .shard import Shard
+from .shard import Shard, ShardState
 from .store import Chunk, RecordStore
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ log = logging.getLogger("ottla.coordination")
 
 # Partitions with no more than this to replay are loaded before the broker serves; others meanwhile, in a thread.
 INLINE_LOAD_BYTES = 64 << 10
+
+# When to try again what could not be loaded for want of memory, descriptors and the like.
+RELOAD_MS = 10_000
 
 Answer = TypeVar("Answer")
 C = TypeVar("C", bound=Coordinator[Any])
@@ -87,6 +91,7 @@ class CoordinatorService(Generic[C]):
         self._store = LogStore(broker, topic, base_sequence=base_sequence)
         self._sleep = trio.CancelScope()
         self._is_closed = False
+        self._to_reload: set[int] = set()
         self._loads, self._loads_todo = trio.open_memory_channel[tuple[Shard, Chunk]](inf)
         self.coordinator: C = make(self._store, self._wake)
 
@@ -101,6 +106,7 @@ class CoordinatorService(Generic[C]):
         task_status.started()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_time)
+            nursery.start_soon(self._reload)
             async for shard, chunk in self._loads_todo:
                 await self._load_large(shard, chunk)
 
@@ -211,7 +217,7 @@ class CoordinatorService(Generic[C]):
                     return
                 shard.replay(chunk.read())
         except Exception as error:  # noqa: BLE001 - one partition's trouble is that partition's alone
-            self.coordinator.fail(shard, error)
+            self._failed(shard, error)
         else:
             self.coordinator.activate(shard, self._broker.clock.now_ms())
 
@@ -222,9 +228,28 @@ class CoordinatorService(Generic[C]):
                 await trio.to_thread.run_sync(_replay, shard, chunk)
                 chunk = self._store.read(shard.partition, shard.next_offset)
         except Exception as error:  # noqa: BLE001 - as above
-            self.coordinator.fail(shard, error)
+            self._failed(shard, error)
         else:
             self.coordinator.activate(shard, self._broker.clock.now_ms())
+
+    def _failed(self, shard: Shard, error: Exception) -> None:
+        self.coordinator.fail(shard, error)
+        was_refused = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
+        if was_refused or isinstance(error, OSError | MemoryError):
+            self._to_reload.add(shard.partition)
+
+    async def _reload(self) -> None:
+        """Load again what could not be loaded for a reason that may pass."""
+        while True:
+            await self._broker.clock.sleep(RELOAD_MS)
+            for partition in tuple(self._to_reload):
+                self._to_reload.discard(partition)
+                has_failed = not self._is_closed and self.coordinator.shards[partition].state is ShardState.FAILED
+                log_of = self._broker.logs.logs.get(TopicPartition(self._topic, partition))
+                if has_failed and log_of is not None and log_of.failure is None:
+                    self._load(
+                        self.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, self._broker.clock.now_ms())
+                    )
 
     # Time
 

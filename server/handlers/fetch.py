@@ -1,8 +1,13 @@
 """Fetch, API key 1, versions 4-18.
 
 Behaviour
-- Answers at once when there are `min_bytes`, an error, a diverging epoch, or nothing is asked for;
-  else parks until an append brings the missing bytes or `max_wait_ms` is over. Nothing polls.
+- Answers at once when there are `min_bytes`, an error, a diverging epoch, nothing is asked for, or a partition is read
+  in an older segment than the one in which what may be read ends; else parks (see `waits`) until that is so or
+  `max_wait_ms` is over. Nothing polls.
+- Partitions that are not there do not hurry the answer while others are, as in Apache Kafka: a client that still asks
+  for a deleted topic would ask in a loop.
+- What counts towards `min_bytes` and the limits is what Apache Kafka would send, the part of a last batch included
+  that is cut off by a limit. Sent are whole batches only.
 - The first partition with data gives its first batch whole even when that exceeds the limits, so a
   consumer always gets on (KIP-74).
 - `read_committed` reads up to the last stable offset and is told the aborted transactions.
@@ -10,6 +15,7 @@ Behaviour
   with NOT_LEADER_OR_FOLLOWER from 12, its address from 16 (KIP-951).
 
 Differs from Apache Kafka
+- Behind the last stable offset `read_committed` waits, see `waits`.
 - There are no followers: a replica id in the request is ignored, the reader is a consumer.
 """
 
@@ -31,11 +37,12 @@ from ...protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ...storage.paths import TopicPartition
+from ...storage.log_reader import LogReader
 from ..connection import PEER_CHECK_MS, Context
 from ..fetch_sessions import NO_SESSION, FetchItem, FetchSessions, TopicKey
 from ..routing import NotLeaderError, endpoints, led_partition
 from ..topics import Partition
+from ..waits import Waiter, Wanted
 
 TOPIC_IDS = 13
 READ_COMMITTED = 1
@@ -46,9 +53,11 @@ class Look:
     """What one look at all wanted partitions found."""
 
     answers: list[tuple[FetchItem, PartitionData]] = field(default_factory=list)
-    size_bytes: int = 0
+    offered_bytes: int = 0
     must_answer: bool = False
-    watched: list[TopicPartition] = field(default_factory=list)
+    missing_count: int = 0
+    """Partitions that are not there."""
+    wanted: list[Wanted] = field(default_factory=list)
     leaders: set[int] = field(default_factory=set)
 
 
@@ -64,15 +73,17 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
     committed = body.isolation_level == READ_COMMITTED
 
     look = _look(ctx, items, max_bytes, committed)
-    deadline = trio.current_time() + body.max_wait_ms / 1000
-    while items and not look.must_answer and look.size_bytes < min_bytes:
-        left_ms = (deadline - trio.current_time()) * 1000
-        if left_ms <= 0 or ctx.broker.stopping:
+    missing_count, deadline_s = look.missing_count, trio.current_time() + body.max_wait_ms / 1000
+    while look.wanted and not look.must_answer and look.missing_count == missing_count:
+        if look.offered_bytes >= min_bytes or trio.current_time() >= deadline_s or ctx.broker.stopping:
             break
-        with ctx.broker.waits.park(look.watched, min_bytes - look.size_bytes) as waiter:
-            if not await waiter.wait(min(left_ms, PEER_CHECK_MS)):
-                ctx.connection.check_peer()
+        waiter = ctx.broker.waits.waiter(look.wanted, min_bytes, committed=committed)
+        if waiter.is_complete:
+            break
+        await _wait(ctx, waiter, deadline_s)
         look = _look(ctx, items, max_bytes, committed)
+        if waiter.is_complete:
+            break
 
     answers = look.answers
     incremental = session is not None and body.session_epoch > 0
@@ -93,65 +104,79 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
     )
 
 
+async def _wait(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
+    """Until something wakes `waiter` or its time is over; PeerGoneError if the client goes meanwhile."""
+    with waiter:
+        while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
+            if await waiter.wait(min(left_ms, PEER_CHECK_MS)):
+                return
+            ctx.connection.check_peer()
+
+
 def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool) -> Look:
     """Read what is there now, in order, until `max_bytes` are found."""
     look = Look()
     left_bytes = max_bytes
     for item in items:
-        partition: Partition | None = None
         try:
             partition = led_partition(ctx, item.topic, item.partition)
-            data = _read(partition, item, left_bytes, look.size_bytes == 0, committed)
-            look.watched.append(partition.topic_partition)
         except NotLeaderError as error:
             look.leaders.add(error.partition.leader)
-            data = _refusal(
-                item,
-                error,
-                current_leader=LeaderIdAndEpoch(
-                    leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch
-                ),
+            current_leader = LeaderIdAndEpoch(
+                leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch
             )
+            look.answers.append((item, _refusal(item, error, current_leader)))
             look.must_answer = True
+            continue
         except KafkaError as error:
-            data = _refusal(item, error)
-            look.must_answer = True
-        if data.diverging_epoch.epoch != -1:
-            look.must_answer = True
-        size_bytes = len(data.records) if data.records is not None else 0
-        look.size_bytes += size_bytes
-        left_bytes = max(0, left_bytes - size_bytes)
+            look.answers.append((item, _refusal(item, error)))
+            look.missing_count += 1
+            continue
+        try:
+            data, found = _read(partition, item, left_bytes, look.offered_bytes == 0, committed)
+        except KafkaError as error:
+            data, found = _refusal(item, error), None
         look.answers.append((item, data))
+        if found is None:
+            look.must_answer = True
+        else:
+            look.wanted.append(found[0])
+            look.offered_bytes += found[1]
+            left_bytes = max(0, left_bytes - found[1])
     return look
 
 
-def _read(partition: Partition, item: FetchItem, left_bytes: int, first: bool, committed: bool) -> PartitionData:
+def _read(
+    partition: Partition, item: FetchItem, left_bytes: int, first: bool, committed: bool
+) -> tuple[PartitionData, tuple[Wanted, int] | None]:
     """What partition `item` has to give, at most `left_bytes` unless its first batch may exceed them.
+
+    Returns:
+        Beside it what to wait for, and how many bytes count; None if the epochs diverge.
 
     Raises:
         KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
     """
     log = partition.log
     partition.check_leader_epoch(item.current_leader_epoch)
+    high_watermark, last_stable_offset = log.high_watermark, log.last_stable_offset
     if item.last_fetched_epoch >= 0:
-        epoch, end_offset = log.leader_epochs.end_offset_for(item.last_fetched_epoch, log.log_end_offset)
-        if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
+        diverging = _diverging_epoch(log, item)
+        if diverging is not None:
             return PartitionData(
                 partition_index=item.partition,
                 error_code=ErrorCode.NONE,
-                high_watermark=log.high_watermark,
-                last_stable_offset=log.last_stable_offset,
+                high_watermark=high_watermark,
+                last_stable_offset=last_stable_offset,
                 log_start_offset=log.log_start_offset,
-                diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+                diverging_epoch=diverging,
                 aborted_transactions=None,
                 records=b"",
-            )
-    up_to = log.last_stable_offset if committed else log.high_watermark
-    records = log.read(
-        item.fetch_offset,
-        max_bytes=min(item.max_bytes, left_bytes),
-        up_to=up_to,
-        first_batch_whole=first,
+            ), None
+    up_to = last_stable_offset if committed else high_watermark
+    end = log.locate(up_to)
+    records, offered_bytes, start = log.fetch(
+        item.fetch_offset, max_bytes=min(item.max_bytes, left_bytes), end=end, first_batch_whole=first
     )
     aborted = None
     if committed:
@@ -162,12 +187,30 @@ def _read(partition: Partition, item: FetchItem, left_bytes: int, first: bool, c
     return PartitionData(
         partition_index=item.partition,
         error_code=ErrorCode.NONE,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=aborted,
         records=records if records else b"",
-    )
+    ), (Wanted(log, start, end, item.max_bytes), offered_bytes)
+
+
+def _diverging_epoch(log: LogReader, item: FetchItem) -> EpochEndOffset | None:
+    """Where the epoch ends that the client read last, if that is not where the client is (KIP-595).
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE: nothing is known of that epoch, or the client is below the log start.
+    """
+    epoch, end_offset = log.leader_epochs.end_offset_for(item.last_fetched_epoch, log.log_end_offset)
+    if epoch < 0 or item.fetch_offset < log.log_start_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {item.fetch_offset} after leader epoch {item.last_fetched_epoch} of {log.topic_partition}, which starts"
+            f" at {log.log_start_offset} and has leader epochs up to {log.leader_epochs.latest_epoch}",
+        )
+    if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
 
 
 def _refusal(item: FetchItem, error: KafkaError, current_leader: LeaderIdAndEpoch | None = None) -> PartitionData:

@@ -175,7 +175,7 @@ async def _append(
         if log.needs_flush:
             await broker.flush([log])
         if not done.duplicate:
-            broker.waits.grew(partition.topic_partition, len(records))
+            broker.waits.moved(log)
     except InvalidRecordError as error:
         keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
         broker.keyless_refused.mark(keyless, trio.current_time())

@@ -227,10 +227,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         shard.put(metadata)
 
     def _expire(self, now_ms: int) -> None:
+        self._repeat_expiry()
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
                 expire(shard, self._store, self._settings.transactional_id_expiration_ms, now_ms)
-        self._repeat_expiry()
 
     def _repeat_expiry(self) -> None:
         interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms

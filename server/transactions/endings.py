@@ -186,8 +186,7 @@ class Endings:
                 return
             except KafkaError as error:
                 log.debug("%s cannot be closed yet: %s", transactional_id, error)
-        if self._retry.due_ms is None:
-            self._deadlines.start(self._retry, MARKER_RETRY_MS)
+        self._retry_later()
 
     def _is_served(self, shard: TransactionShard) -> bool:
         """Whether the shard is still the one of its partition: it may have been given up, or loaded anew."""
@@ -219,25 +218,39 @@ class Endings:
             partitions = [str(one) for one in sorted(metadata.partitions)[:PARTITIONS_IN_MESSAGE]]
             log.warning("%s is decided, its markers wait for %s", transactional_id, ", ".join(partitions) or "the log")
 
+    # Both looks are repeated even if they fail as nobody expected.
+
     def _try_again(self, now_ms: int) -> None:
-        for shard, metadata in self._open():
-            if metadata.is_prepared and metadata.transactional_id not in shard.waiting:
-                self._finish(shard, metadata.transactional_id, now_ms)
+        try:
+            for shard, metadata in self._open():
+                if metadata.is_prepared and metadata.transactional_id not in shard.waiting:
+                    self._finish(shard, metadata.transactional_id, now_ms)
+        except Exception:
+            self._retry_later()
+            raise
+
+    def _retry_later(self) -> None:
+        if self._retry.due_ms is None:
+            self._deadlines.start(self._retry, MARKER_RETRY_MS)
 
     def _abort_timed_out(self, now_ms: int) -> None:
         elapsed_ms = self._deadlines.elapsed_ms()
-        for shard in self._active_shards():
-            for transactional_id, due_ms in tuple(shard.time_outs.items()):
-                if due_ms < elapsed_ms:
-                    metadata = shard.transactions[transactional_id]
-                    try:
-                        self.fence(shard, metadata, now_ms)
-                    except KafkaError as error:
-                        log.warning("%s timed out and cannot be aborted yet: %s", transactional_id, error)
-                    else:
-                        log.info("%s timed out after %d ms", transactional_id, metadata.timeout_ms)
-        if any(shard.time_outs for shard in self._active_shards()):
-            self._look_again()
+        try:
+            for shard in self._active_shards():
+                for transactional_id, due_ms in tuple(shard.time_outs.items()):
+                    if due_ms < elapsed_ms:
+                        self._abort(shard, shard.transactions[transactional_id], now_ms)
+        finally:
+            if any(shard.time_outs for shard in self._active_shards()):
+                self._look_again()
+
+    def _abort(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
+        try:
+            self.fence(shard, metadata, now_ms)
+        except KafkaError as error:
+            log.warning("%s timed out and cannot be aborted yet: %s", metadata.transactional_id, error)
+        else:
+            log.info("%s timed out after %d ms", metadata.transactional_id, metadata.timeout_ms)
 
     def _active_shards(self) -> list[TransactionShard]:
         return [shard for shard in self._shards() if shard.state is ShardState.ACTIVE]

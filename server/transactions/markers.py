@@ -52,7 +52,5 @@ def write_marker(
         now_ms=broker.clock.now_ms(),
     )
     broker.append_internal(topic_partition, marker, transaction_version=transaction_version)
-    # Far more than the marker may have become readable.
-    broker.waits.changed(topic_partition)
     if topic_partition.topic == OFFSETS_TOPIC:
         broker.groups.transaction_ended(topic_partition.partition, producer_id, commit=commit)

@@ -19,7 +19,9 @@ from ottla.pipeline.install_steps import (
     GroupState,
     discard,
     group_state,
+    is_overtaken,
     originals_directory,
+    pending_groups,
 )
 from ottla.pipeline.local import compact_locally
 from ottla.pipeline.plan import staging_root
@@ -27,8 +29,9 @@ from ottla.pipeline.rewrite import finished_group
 from ottla.pipeline.staging import group_directory, save_plan
 from ottla.storage import paths
 from ottla.storage.catalog import Catalog
-from ottla.storage.checkpoints import OffsetCheckpoint
+from ottla.storage.checkpoints import OffsetCheckpoint, write_partition_metadata
 from ottla.storage.files import OsFiles, Ownership
+from ottla.storage.manager import LogManager
 from support import crash_files
 from support.compacted_life import DATA_DIR, TP, Broker, check
 from support.crash_files import CrashFiles
@@ -304,6 +307,30 @@ def test_a_directory_that_a_server_holds_is_left_alone(life: Staged) -> None:
     assert run(life, files).is_complete
 
 
+def test_a_topic_that_was_made_anew_gets_no_checkpoint_of_the_old_one(life: Staged) -> None:
+    """All groups are in, and the process died before the checkpoint; then the topic was deleted and made anew."""
+    files = life.copy()
+    checkpoint = f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}"
+
+    def refuse(operation: str, path: str, _added_bytes: int) -> None:
+        if path.startswith(checkpoint):
+            raise OSError(errno.EIO, "refused", path)
+
+    files.refuse = refuse
+    with pytest.raises(OSError, match="refused"):
+        run(life, files)
+    files.refuse = None
+    assert not pending_groups(life.plan, files)
+    before = checkpoint_of(files)
+    files.remove_dir(life.plan.directory)
+    files.make_dir(life.plan.directory)
+    write_partition_metadata(files, life.plan.directory, bytes(range(2, 18)))
+    with pytest.raises(SourceChangedError, match=r"expected topic .* of plan .*, found 0203040506"):
+        run(life, files)
+    assert checkpoint_of(files) == before
+    assert is_overtaken(life.plan, files)
+
+
 def test_what_the_servers_cleaner_has_done_meanwhile_stays(life: Staged) -> None:
     files = life.copy()
     run(life, files, max_groups=1)
@@ -366,3 +393,14 @@ def test_power_may_go_before_any_operation(
     counts = search(INSTALLS[name](), how=how, with_server=with_server, losses=1, thinned_to=12)
     assert counts.after_one_loss > 20
     assert not counts.failures
+
+
+def test_the_next_start_does_not_wonder_about_what_was_installed() -> None:
+    """The mark of the clean stop knew other files."""
+    life = staged()
+    files = life.copy()
+    run(life, files)
+    notes: list[str] = []
+    manager = LogManager(files, [DATA_DIR], note=notes.append)
+    manager.load(SECOND_MS, SECOND_MS, config_for=lambda _: life.config)
+    assert manager.was_clean and not notes

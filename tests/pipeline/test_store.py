@@ -10,12 +10,11 @@ import pytest
 
 from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, UsageError
 from ottla.pipeline.store import ReadingFiles, Store, StoredLog
-from ottla.storage import paths
+from ottla.storage import clean_stop, paths
 from ottla.storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.checkpoints import (
     MetaProperties,
     OffsetCheckpoint,
-    write_clean_shutdown,
     write_meta_properties,
 )
 from ottla.storage.dirtiness import measure
@@ -41,7 +40,7 @@ def stopped(*, catalog: bool = True, is_clean: bool = True, open_txn: bool = Fal
     if catalog:
         put_catalog(files, {"cleanup.policy": "compact"})
     if is_clean:
-        write_clean_shutdown(files, DATA_DIR)
+        clean_stop.write(files, DATA_DIR, [])
     return files
 
 

@@ -251,7 +251,12 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     "before directories were counted, one not mounted": (
         then(as_before_directories_were_counted, empty(B)),
         (A, B),
-        "/b has no meta.properties, and no directory has t-1, t-3",
+        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is one not mounted",
+    ),
+    "before directories were counted, one not named": (
+        as_before_directories_were_counted,
+        (A,),
+        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is one not mounted",
     ),
     "before directories were counted, that of the catalog not mounted": (
         then(as_before_directories_were_counted, empty(A)),
@@ -322,6 +327,18 @@ def test_the_directory_of_another_topic_is_put_aside_before_it_is_used(life: Lif
             life.append_everywhere(broker)
     (aside,) = (name for name in life.files.list(A) if name.endswith("-stray"))
     assert read(life.files, f"{A}/{aside}/00000000000000000000.log") == old
+
+
+def test_of_an_ottla_that_did_not_count_them_one_is_given_up_by_hand(life: Life) -> None:
+    as_before_directories_were_counted(life.files)
+    empty(B)(life.files)
+    catalog = json.loads(read(life.files, f"{A}/ottla.json"))
+    write(life.files, f"{A}/ottla.json", json.dumps({**catalog, "directories": {}}).encode())
+    life.values.update({("t", 1): [], ("t", 3): []})
+    for _ in range(2):
+        with life.start() as broker:
+            assert broker.values() == life.values
+            life.append_everywhere(broker)
 
 
 def test_a_directory_is_given_up_by_hand_and_refused_when_it_comes_back(life: Life) -> None:
@@ -399,7 +416,15 @@ def kafkas() -> Life:
     records = (
         TopicRecord(name="t", topic_id=T_ID),
         *(
-            PartitionRecord(topic_id=T_ID, partition_id=index, replicas=(0,), isr=(0,), leader=0, leader_epoch=0)
+            PartitionRecord(
+                topic_id=T_ID,
+                partition_id=index,
+                replicas=(5, 0),
+                isr=(0,),
+                leader=0,
+                leader_epoch=0,
+                directories=(OTHER_ID, bytes([7, 1 + index] * 8)),
+            )
             for index in range(2)
         ),
         ConfigRecord(resource_type=2, resource_name="t", name="cleanup.policy", value="compact"),
@@ -446,6 +471,11 @@ def test_a_directory_of_a_kafka_that_gave_no_directory_ids_gets_one() -> None:
         (empty(A), (A, B), "/a has no meta.properties, /b belongs to cluster kafkas: is it mounted"),
         (then(), (B,), "/b has neither ottla.json nor Apache Kafka's metadata log"),
         (then(), (A, B, C), "/c has no meta.properties"),
+        (
+            then(),
+            (A,),
+            r"no data directory has directory.id BwIHAgcCBwIHAgcCBwIHAg, in which Apache Kafka has t-1: is it",
+        ),
         (
             copied(f"{A}/__cluster_metadata-0", f"{B}/__cluster_metadata-0"),
             (A, B),
@@ -522,7 +552,7 @@ def formatted() -> Life:
 def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
     made: Callable[[], Life], data_dirs: Sequence[str], ends_by: str
 ) -> None:
-    start = made()
+    start, seen = made(), set[int]()
     at, is_whole = 0, False
     while not is_whole:
         files = start.files.copy(fail_at=at)
@@ -531,7 +561,7 @@ def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
             is_whole = True
         except PowerLoss:
             at += 1
-        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True)
+        left = [files.copy()] if ends_by == "kill" else files.after_crash(ordered=True, seen=seen)
         for disk in left:
             life = Life(disk, {key: list(values) for key, values in start.values.items()})
             with life.start(*data_dirs) as broker:

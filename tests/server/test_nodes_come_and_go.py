@@ -345,7 +345,7 @@ def wait_until_parked(cluster: Cluster) -> None:
     """The request that was sent last has reached the broker and waits there."""
 
     async def until_there_is_one() -> None:
-        while not cluster.broker.inner.waits.table:
+        while not cluster.broker.inner.waits:
             await trio.sleep(0.001)
 
     cluster.broker.run(until_there_is_one)

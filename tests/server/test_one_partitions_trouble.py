@@ -12,6 +12,7 @@ import trio
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.broker import Broker
+from ottla.server.cleaning_leases import CleaningLeases
 from ottla.server.topics import Topic
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
@@ -92,9 +93,9 @@ async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callab
 
 REFUSED_IN_A_PASS = {
     "reading": ("read", ".log"),
-    "making the new segment": ("open", ".log.cleaned"),
+    "making the new segment": ("create", ".log.cleaned"),
     "writing to it": ("append", ".log.cleaned"),
-    "making its index": ("open", ".index.cleaned"),
+    "making its index": ("create", ".index.cleaned"),
     "syncing it": ("sync", ".log.cleaned"),
     "the first rename": ("rename", ".log.cleaned"),
 }
@@ -178,7 +179,7 @@ async def test_a_flush_that_fails_keeps_no_other_log_from_its_own(
 
 
 @EVERY_EXCEPTION
-@pytest.mark.parametrize("operation", ["open", "append", "sync", "list"])
+@pytest.mark.parametrize("operation", ["create", "append", "sync", "list"])
 async def test_a_log_that_cannot_be_closed_costs_its_directory_the_mark_of_a_clean_stop_and_no_more(
     tmp_path: Path, error: Callable[[], Exception], operation: str
 ) -> None:
@@ -237,3 +238,18 @@ async def test_an_index_with_room_for_less_than_an_entry_is_one_with_room_for_on
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     async with serving(tmp_path, OsFiles(), **QUIET) as served:
         assert (await served.ask(produce, "t", ("k", "v"), timestamp=1_000)).base_offset == 4
+
+
+async def test_a_lease_that_nobody_waits_for_any_more_keeps_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path, OsFiles(), **QUIET) as served, trio.open_nursery() as nursery:
+        broker, partition = served.broker, TopicPartition("a", 0)
+        await topics(served, cleanup_policy="compact")
+        leases = CleaningLeases(broker)
+        await nursery.start(leases.run)
+        broker.cleaning.manager.begin(partition)  # a pass is at work
+        with trio.move_on_after(0.01):
+            await leases.pause(partition, 60_000)
+        broker.cleaning.manager.leave(partition)
+        assert (leases.of(partition), broker.cleaning.manager.state_name(partition)) == (None, "not held")
+        assert (await leases.pause(partition, 60_000)) is leases.of(partition)
+        nursery.cancel_scope.cancel()

@@ -147,7 +147,7 @@ def test_a_fetch_at_the_end_waits_and_is_woken_by_a_produce(broker: ottla.Broker
 
 
 async def parked_fetches(broker: ottla.Broker) -> int:
-    return len(broker.inner.waits.table)
+    return len(broker.inner.waits)
 
 
 def test_a_fetch_waits_for_min_bytes_and_then_gets_all(broker: ottla.Broker, client: RawClient) -> None:

@@ -146,7 +146,7 @@ async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays
             async with trio.open_nursery() as nursery:
                 request = fetch_request("t", 3, max_wait_ms=30)
                 nursery.start_soon(trio.to_thread.run_sync, partial(served.client.ask, request, version=12))
-                while not served.broker.waits.table:
+                while not served.broker.waits:
                     await trio.lowlevel.checkpoint()
                 wall.step(step_ms)
             assert 0.03 <= trio.current_time() - begun_s < 5
@@ -156,7 +156,6 @@ async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays
 
 HANDED_ON = {
     "cleaning.py _choose": "for the metric",
-    "cleaning.py delete_from_compacted_logs": "as `retain` of housekeeping",
     "cleaning_leases.py _expire": "as `pause`",
     "cleaning_leases.py _swap": "as `clean` of clean_pass",
     "coordination/service.py _keep_time": "tests of GroupService",

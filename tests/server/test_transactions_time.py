@@ -13,12 +13,12 @@ from ottla.server.coordination.store import Producer
 from ottla.server.internal_topics import TRANSACTIONS_TOPIC
 from ottla.server.transactions.metadata import MAX_EPOCH, TransactionMetadata, TransactionState
 from ottla.server.transactions.records import transaction_key, transaction_value
-from ottla.server.transactions.settings import TransactionSettings
+from ottla.server.transactions.settings import MARKER_RETRY_MS, TransactionSettings
 from ottla.storage.files import OsFiles
 from ottla.storage.paths import TopicPartition
 from support.conversation import create_topic
 from support.served import serving
-from support.transactions import A0, A1, SWEEP_MS, Marker, Transactions, code_of
+from support.transactions import A0, A1, SWEEP_MS, Marker, Power, PowerLossError, Transactions, code_of
 
 ID = "x"
 EXPIRATION_MS = 604_800_000
@@ -202,3 +202,34 @@ async def test_a_transaction_at_its_last_epoch_is_aborted_after_a_restart(tmp_pa
             while not log.log_end_offset:
                 await trio.lowlevel.checkpoint()
         assert broker.transactions.coordinator.describe(ID).transaction_state == "CompleteAbort"
+
+
+@pytest.mark.parametrize("refused", ["store", "markers"])
+def test_a_look_that_fails_as_nobody_expected_is_repeated(refused: str) -> None:
+    transactions = Transactions()
+    producer = transactions.init(ID)
+    transactions.add(ID, producer, A0)
+    transactions.add("late", transactions.init("late", timeout_ms=5_000), A1)
+    transactions.markers.refusing = {A0}
+    transactions.end(ID, producer, commit=True)
+    transactions.markers.refusing = set()
+    getattr(transactions, refused).power = Power(0)
+    for _ in range(2):
+        with pytest.raises(PowerLossError):
+            transactions.advance(SWEEP_MS + MARKER_RETRY_MS)
+    getattr(transactions, refused).power = Power()
+    transactions.advance(SWEEP_MS + MARKER_RETRY_MS)
+    assert transactions.state(ID) is TransactionState.COMPLETE_COMMIT
+    assert transactions.state("late") is TransactionState.COMPLETE_ABORT
+
+
+def test_the_look_for_unused_ids_goes_on_after_it_failed_as_nobody_expected() -> None:
+    transactions = Transactions()
+    transactions.init(ID)
+    transactions.advance(EXPIRATION_MS - EXPIRY_CHECK_MS // 2)
+    transactions.store.power = Power(0)
+    with pytest.raises(PowerLossError):
+        transactions.advance(EXPIRY_CHECK_MS)
+    transactions.store.power = Power()
+    transactions.advance(EXPIRY_CHECK_MS)
+    assert not transactions.knows(ID)

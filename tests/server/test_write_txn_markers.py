@@ -121,7 +121,7 @@ async def test_whoever_waits_for_committed_records_is_woken(tmp_path: Path) -> N
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
-            while not served.broker.waits.table:
+            while not served.broker.waits:
                 await trio.lowlevel.checkpoint()
             async with another_client(served) as other:
                 await trio.to_thread.run_sync(write, other, marker(0, commit=True))

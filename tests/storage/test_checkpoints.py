@@ -1,3 +1,4 @@
+import errno
 from contextlib import suppress
 
 import pytest
@@ -8,7 +9,7 @@ from ottla.storage import checkpoints, paths
 from ottla.storage.checkpoints import CorruptCheckpointError, MetaProperties, OffsetCheckpoint
 from ottla.storage.leader_epochs import UNDEFINED, LeaderEpochs
 from ottla.storage.paths import TopicPartition
-from support.crash_files import CrashFiles, PowerLoss, power_losses
+from support.crash_files import CrashFiles, power_losses
 
 TOPIC_ID = bytes(range(16))
 TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
@@ -241,29 +242,20 @@ def test_malformed_meta_properties_are_an_error(content: bytes, message: str) ->
         checkpoints.read_meta_properties(disk_with("d/meta.properties", content), "d")
 
 
-def test_a_clean_shutdown_is_marked_once_and_taken_once() -> None:
-    files = CrashFiles()
-    files.make_dir("d")
-    assert not checkpoints.take_clean_shutdown(files, "d")
-    checkpoints.write_clean_shutdown(files, "d", 5)
-    assert files.snapshot() == {"/d/.kafka_cleanshutdown": b'{"version":0,"brokerEpoch":5}'}
-    assert checkpoints.take_clean_shutdown(files, "d")
-    assert not checkpoints.take_clean_shutdown(files, "d")
+def test_what_could_not_be_synced_is_written_again_to_a_file_of_its_own() -> None:
+    """Nobody knows what the disk will ever take of a file whose sync has failed."""
+    files = disk_with("d/x", b"old")
 
+    def refuse(operation: str, path: str, _: int) -> None:
+        if operation == "sync":
+            raise OSError(errno.EIO, "input/output error")
 
-def test_a_mark_that_was_taken_never_comes_back_after_a_power_loss() -> None:
-    files = disk_with("d/.kafka_cleanshutdown", b"{}")
-    assert checkpoints.take_clean_shutdown(files, "d")
-    assert [after.exists("d/.kafka_cleanshutdown") for after in files.after_crash(ordered=False)] == [False]
-
-
-def test_a_power_loss_while_taking_the_mark_leaves_it_taken_or_there() -> None:
-    files = disk_with("d/.kafka_cleanshutdown", b"{}")
-    interrupted = files.copy(fail_at=1)
-    with pytest.raises(PowerLoss):
-        checkpoints.take_clean_shutdown(interrupted, "d")
-    left = [after.exists("d/.kafka_cleanshutdown") for after in interrupted.after_crash(ordered=False)]
-    assert left == [True, False]
+    files.refuse = refuse
+    with pytest.raises(OSError, match="input/output"):
+        checkpoints.write_atomically(files, "d/x", "new")
+    files.refuse = None
+    checkpoints.write_atomically(files, "d/x", "new")
+    assert [after.snapshot() for after in files.after_crash(ordered=False)] == [{"/d/x": b"new"}]
 
 
 # Leader epochs

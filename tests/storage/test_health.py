@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+from array import array
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,7 +13,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.checkpoints import CorruptCheckpointError
 from ottla.storage.files import SyncError
 from ottla.storage.health import Health, is_disk_failure
-from support.batches import batch
+from ottla.storage.log import AppendOrigin, Log
+from support.batches import ABORT, batch, marker
 from support.crash_files import CrashFiles
 from support.make_log import append, contents, make_log, reopen
 
@@ -65,10 +69,9 @@ def refusing(files: CrashFiles, number: int, *operations: str, path: str = "") -
     files.refuse = refuse
 
 
-def disk_of(log: object) -> CrashFiles:
-    files = getattr(log, "files", None)
-    assert isinstance(files, CrashFiles)
-    return files
+def disk_of(log: Log) -> CrashFiles:
+    assert isinstance(log.files, CrashFiles)
+    return log.files
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -144,3 +147,150 @@ def test_a_log_start_that_could_not_be_noted_has_not_moved() -> None:
     disk_of(log).refuse = None
     log.advance_log_start(1)
     assert (log.log_start_offset, *log.leader_epochs.entries) == (1, (0, 1))
+
+
+@pytest.mark.parametrize("ends", ["with room", "in a crash", "in a clean stop"])
+def test_retention_makes_room_on_a_full_disk(ends: str) -> None:
+    log = make_log(cleanup_policy=("delete",), retention_ms=1_000)
+    for number in range(4):
+        log.append(memoryview(batch((f"k{number}", "v"), timestamp=1_000)), now_ms=0, leader_epoch=number)
+        if number < 3:
+            log.roll(0)
+    disk_of(log).free_bytes = 0
+    refusing(disk_of(log), errno.ENOSPC, "create")
+    assert log.delete_old_segments(10_000, 0) == 3
+    assert (log.log_start_offset, [segment.base_offset for segment in log.segments]) == (3, [3])
+    with pytest.raises(KafkaError):
+        log.delete_old_segments(10_000, 0)
+    assert contents(log) == [(3, b"k3", b"v")] and log.failure is None
+    log.delete_due_files(10**9)
+    disk_of(log).free_bytes, disk_of(log).refuse = 1 << 20, None
+    if ends != "with room":
+        log = reopen(log, clean=ends == "in a clean stop")
+        assert contents(log) == [(3, b"k3", b"v")]
+    assert log.delete_old_segments(10_000, 0) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.leader_epochs.entries) == (4, 4, ((3, 4),))
+
+
+# Every operation of a life
+
+
+NEEDS_ROOM = ("create", "append", "preallocate", "rename", "truncate")
+
+
+def write(key: str, *, epoch: int = 3, **fields: Any) -> Callable[[Log], object]:
+    made = bytes(batch((key, "v" * 30), timestamp=1_000, **fields))
+    return lambda log: log.append(memoryview(bytearray(made)), now_ms=0, leader_epoch=epoch)
+
+
+def abort(log: Log) -> None:
+    made = marker(ABORT, producer_id=5)
+    log.append(memoryview(made), now_ms=0, leader_epoch=3, origin=AppendOrigin.COORDINATOR)
+
+
+LIFE: list[Callable[[Log], object]] = [
+    write("a", epoch=0),
+    write("b"),
+    lambda log: log.roll(0),
+    write("c", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
+    lambda log: log.flush(0),
+    write("d"),
+    abort,
+    lambda log: log.advance_log_start(2),
+    write("e"),
+    lambda log: log.delete_old_segments(2_000, 0),
+    write("f", producer_id=6, producer_epoch=0, base_sequence=0),
+    lambda log: log.flush_sealed(0),
+    lambda log: log.advance_log_start(4),
+    write("g", epoch=4),
+    lambda log: log.delete_old_segments(2_000, 0),
+    lambda log: log.delete_due_files(10**9),
+    write("h", epoch=4),
+]
+
+
+def lived(files: CrashFiles) -> Log:
+    """The log after its life. A call that is refused is made again, and has changed nothing that can be read until then."""
+    log = make_log(
+        files,
+        cleanup_policy=("compact", "delete"),
+        segment_bytes=250,
+        index_interval_bytes=0,
+        retention_bytes=-1,
+        retention_ms=-1,
+    )
+    for step in LIFE:
+        before = contents(log), log.log_start_offset, log.log_end_offset
+        try:
+            step(log)
+        except (KafkaError, OSError):
+            assert log.failure is None
+            assert (contents(log), log.log_start_offset, log.log_end_offset) == before
+            step(log)
+    return log
+
+
+def known(log: Log) -> list[object]:
+    """All that a start must find again."""
+    return [
+        contents(log),
+        (log.log_start_offset, log.log_end_offset, log.last_stable_offset),
+        log.leader_epochs.entries,
+        log.aborted_transactions(0, log.log_end_offset),
+        sorted((each.producer_id, each.last_sequence) for each in log.producers),
+        [segment.base_offset for segment in log.segments],
+    ]
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_whichever_operation_is_refused_the_same_call_made_again_does_it(clean: bool) -> None:
+    undisturbed = lived(CrashFiles())
+    expected = known(undisturbed)
+    found_again = known(reopen(undisturbed, clean=clean))
+    for chosen in range(1_000):
+        files, count = CrashFiles(), 0
+
+        def refuse(operation: str, path: str, _: int, chosen: int = chosen) -> None:
+            nonlocal count
+            count += operation in NEEDS_ROOM
+            if operation in NEEDS_ROOM and count == chosen + 1:
+                raise OSError(errno.ENOSPC, "refused", path)
+
+        make_log(files).release_files()  # a log that there is no room to open is another tale
+        files.refuse = refuse
+        log = lived(files)
+        assert known(log) == expected
+        was_refused, count = count > chosen, -1_000_000
+        assert known(reopen(log, clean=clean)) == found_again
+        if not was_refused:
+            assert chosen > 30
+            return
+
+
+class Short(array):  # type: ignore[type-arg]
+    """A column of an index for which there is no memory."""
+
+    def append(self, value: int) -> None:
+        raise MemoryError
+
+
+@pytest.mark.parametrize("column", ["_offsets", "_values"])
+@pytest.mark.parametrize("index", ["offset_index", "time_index"])
+def test_an_append_whose_index_entry_finds_no_memory_has_not_happened(index: str, column: str) -> None:
+    log = make_log(index_interval_bytes=0)
+    append(log, ("a", "1"), timestamp=1_000)
+    entries = getattr(log.segments.active, index)
+    before = getattr(entries, column)
+    setattr(entries, column, Short(before.typecode, before))
+    with pytest.raises(MemoryError):
+        append(log, ("lost", "1"), timestamp=2_000)
+    assert (log.log_end_offset, contents(log)) == (1, [(0, b"a", b"1")])
+    setattr(entries, column, before)
+    for number in range(3):
+        assert append(log, ("b", str(number)), timestamp=3_000 + number) == 1 + number
+    assert [offset for offset, _, _ in contents(log)] == [0, 1, 2, 3]
+    found = log.offset_for_timestamp(3_001)
+    assert found is not None and found.offset == 2
+    for clean in (True, False):
+        log = reopen(log, clean=clean)
+        assert [offset for offset, _, _ in contents(log)] == [0, 1, 2, 3]

@@ -291,6 +291,33 @@ def test_a_read_stays_below_the_given_end(up_to: int, expected: int) -> None:
     assert len(contents(read(three_segments(), 0, up_to=up_to).read())) == expected
 
 
+@pytest.mark.parametrize(
+    "offset, max_batches, whole, up_to, offered_batches, start",
+    [
+        (0, 9, True, 10, 2, (0, 0)),  # to the end of its segment
+        (1, 9, True, 10, 2, (0, 0)),
+        (2, 9, True, 10, 1, (0, 1)),
+        (0, 1.5, True, 10, 1.5, (0, 0)),  # the part of a batch that a limit leaves counts
+        (0, 0.5, True, 10, 1, (0, 0)),
+        (0, 0.5, False, 10, 0, (0, 0)),
+        (4, 9, True, 6, 1, (4, 0)),  # to the end of what may be read
+        (4, 0.5, False, 6, 0, (4, 0)),
+        (8, 9, True, 10, 1, (8, 0)),
+        (10, 9, True, 10, 0, (8, 1)),  # the end itself
+        (6, 9, True, 6, 0, (4, 1)),
+        (9, 9, True, 6, 0, (8, 0)),  # behind it
+    ],
+)
+def test_a_fetch_tells_what_counts_and_where_it_began(
+    offset: int, max_batches: float, whole: bool, up_to: int, offered_batches: float, start: tuple[int, int]
+) -> None:
+    log = three_segments()
+    one_batch = log.segments.active.size_bytes
+    found = log.fetch(offset, max_bytes=int(max_batches * one_batch), end=log.locate(up_to), first_batch_whole=whole)
+    assert found.offered_bytes == int(offered_batches * one_batch)
+    assert found.start == (offset, start[0], start[1] * one_batch)
+
+
 @pytest.mark.parametrize("offset", [-1, 11])
 def test_a_read_outside_the_log_is_out_of_range(offset: int) -> None:
     with refused(ErrorCode.OFFSET_OUT_OF_RANGE):

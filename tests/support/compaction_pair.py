@@ -17,9 +17,9 @@ from ottla.pipeline.plan import CompactionPlan, make_plan
 from ottla.pipeline.rewrite import GroupResult, group_directory
 from ottla.pipeline.staging import load_plan, save_plan
 from ottla.pipeline.store import Store
-from ottla.storage import paths
+from ottla.storage import clean_stop, paths
 from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
-from ottla.storage.checkpoints import OffsetCheckpoint, write_clean_shutdown
+from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.clean_rules import RemovedRecords
 from ottla.storage.cleaner import CleanStats
 from ottla.storage.config import TOPIC_OPTIONS, LogConfig
@@ -129,7 +129,7 @@ class CompactionPair(Pair):
         OffsetCheckpoint(disk, f"{DATA_DIR}/{paths.LOG_START_CHECKPOINT}").write({TP: log.log_start_offset})
         if checkpoint is not None:
             OffsetCheckpoint(disk, f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}").write({TP: checkpoint})
-        write_clean_shutdown(disk, DATA_DIR)
+        clean_stop.write(disk, DATA_DIR, [])
         return disk
 
 

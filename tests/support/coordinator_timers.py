@@ -266,6 +266,6 @@ COORDINATOR_TIMERS = {
     # Looked for every 10 s; at 25 s it has not taken longer than that.
     "time-out of a transaction": Timer(f"{ENDINGS} watch", 3 * SWEEP_MS, _time_out),
     "time-out of a loaded transaction": Timer(f"{ENDINGS} watch", 2 * SWEEP_MS, _time_out_after_a_load),
-    "marker that was not taken": Timer(f"{ENDINGS} _close", MARKER_RETRY_MS, _marker_again),
+    "marker that was not taken": Timer(f"{ENDINGS} _retry_later", MARKER_RETRY_MS, _marker_again),
     "look for unused transactional ids": Timer("transactions/coordinator.py _repeat_expiry", 3_600_000, _ids_look),
 }

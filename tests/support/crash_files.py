@@ -396,6 +396,13 @@ class CrashFiles:
         self._node(path)
         return 1 << 40, self.free_bytes
 
+    def new_process(self) -> None:
+        """What refused syncs have lost is forgotten: a start takes what it reads for what it can sync."""
+        for directory in self._directories():
+            for node in directory.names.values():
+                if isinstance(node, Inode):
+                    node.is_lost = False
+
     # Power loss
 
     def sync_all(self) -> None:

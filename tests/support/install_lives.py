@@ -22,6 +22,7 @@ from ottla.pipeline.plan import CompactionPlan, make_plan
 from ottla.pipeline.staging import group_directory, save_plan
 from ottla.pipeline.store import Store
 from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.checkpoints import write_partition_metadata
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.paths import SNAPSHOT
@@ -85,6 +86,7 @@ def staged(*steps: Steps, segment_bytes: int = SEGMENT_BYTES, clean_stop: bool =
         files = files.copy()
     if clean_stop:
         CompactedLife(replace(COMPACTED, segment_bytes=1 << 20), SECOND_MS, stop, history)(files)
+    write_partition_metadata(files, f"{DATA_DIR}/{TP}", TOPIC_ID)
     config = replace(COMPACTED, segment_bytes=segment_bytes)
     with Store(DATA_DIR, files).open_log(TP, now_ms=SECOND_MS, config=config) as log:
         plan = make_plan(log, data_dir=DATA_DIR, checkpoint=log.cleaner_checkpoint, now_ms=SECOND_MS, secret=SECRET)

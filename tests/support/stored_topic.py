@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ottla.storage import paths
+from ottla.storage import clean_stop, paths
 from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
-from ottla.storage.checkpoints import OffsetCheckpoint, write_clean_shutdown
+from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
@@ -47,7 +47,7 @@ def stored_topic(directory: Path, *, policy: str = "compact", **configs: str) ->
     Catalog.create(files, str(data_dir), CatalogState("c", {TOPIC: topic}))
     ends = {log.topic_partition: log.log_end_offset for log in logs}
     OffsetCheckpoint(files, str(data_dir / paths.RECOVERY_POINT_CHECKPOINT)).write(ends)
-    write_clean_shutdown(files, str(data_dir))
+    clean_stop.write(files, str(data_dir), [])
     return data_dir
 
 

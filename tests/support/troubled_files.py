@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
 from ottla.storage.files import Buffer, OsFile, OsFiles
 
 Trouble = Callable[[str, str], None]
-"""Called with the name of an operation and the path, before it; may raise."""
+"""Called with the name of an operation and the path, before it; may raise. `create` is an `open` that makes the file."""
 
 
 def nothing(operation: str, path: str) -> None:
@@ -23,6 +24,11 @@ def trouble(error: Exception, *operations: str, at: str) -> Trouble:
             raise error
 
     return raise_it
+
+
+def full(at: str = "") -> Trouble:
+    """A disk without room, or without room for the files that have `at` in their paths."""
+    return trouble(OSError(errno.ENOSPC, "No space left on device"), "append", "create", at=at)
 
 
 class TroubledFile(OsFile):
@@ -62,7 +68,7 @@ class TroubledFiles(OsFiles):
         self.trouble: Trouble = nothing
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
-        self.trouble("open", path)
+        self.trouble("create" if create and not os.path.exists(path) else "open", path)
         flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
         return TroubledFile(self, path, os.open(path, flags, 0o644))
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from ottla.protocol.batch_builder import seal_batch
 from ottla.protocol.varints import append_varint
-from ottla.storage import producer_snapshots
+from ottla.storage import clean_stop, producer_snapshots
 from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
-from ottla.storage.checkpoints import write_clean_shutdown
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
 from ottla.storage.paths import TopicPartition
@@ -79,7 +78,7 @@ def make_log(shape: Shape, data_dir: Path) -> Made:
     configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
     entry = TopicEntry(TP.topic, bytes(range(16)), (PartitionEntry((0,), 0),), configs)
     Catalog.create(files, str(data_dir), CatalogState("c", {TP.topic: entry}))
-    write_clean_shutdown(files, str(data_dir))
+    clean_stop.write(files, str(data_dir), [])
     return Made(data_dir, size_bytes, records, segments)
 
 

@@ -1,0 +1,7 @@
+"""Whatever may happen to the disk under a life of the whole server, in more states than `make test` has time for."""
+
+import sys
+from pathlib import Path
+
+# The life and the disk are the tests' own, which import each other as `support.…`.
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))

@@ -1,0 +1,64 @@
+"""A life of the whole server: power lost and the process killed before every file operation, and every one refused.
+
+Prints how many disks a restart was tried on. What it finds must be what was answered before.
+"""
+
+import logging
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+from support.server_crashes import ERRNOS, Refusals, power_losses, refusals
+
+from ..support.suite import NotRunError, Options, Suite, run_suite
+
+PARTS = 8
+"""The refusals are dealt out to so many tasks."""
+THINNED_TO = 4
+"""Of the disks that a power loss may leave, one in so many is started on; after a refusal, one in REFUSED_THINNED_TO."""
+REFUSED_THINNED_TO = 16
+RECOVERY_THINNED_TO = 64
+"""Power is lost in the restart, too, on one disk in so many of those."""
+QUICK = 24
+"""How much less a quick run does."""
+
+
+def lose_power(quick: bool) -> str:
+    """All power losses and kills; what was wrong, if anything was."""
+    logging.disable()
+    counts = power_losses(
+        thinned_to=THINNED_TO * (QUICK if quick else 1),
+        killed_thinned_to=QUICK if quick else 1,
+        losses=1 if quick else 2,
+        recover_thinned_to=RECOVERY_THINNED_TO,
+    )
+    return f"{counts} {dict(counts.failures) or ''}"
+
+
+def refuse(name: str, for_good: bool, part: int, quick: bool) -> Refusals:
+    """One part of the refusals."""
+    logging.disable()
+    step = PARTS * (QUICK if quick else 1)
+    return refusals(ERRNOS[name], first=part, step=step, for_good=for_good, thinned_to=REFUSED_THINNED_TO)
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker or options.against != "ottla":
+        raise NotRunError("no broker: it runs one of its own on a disk in memory")
+    kinds = [(name, for_good) for name in ERRNOS for for_good in (False, True)]
+    with ProcessPoolExecutor() as processes:
+        power = processes.submit(lose_power, options.quick)
+        refused = {
+            kind: [processes.submit(refuse, *kind, part, options.quick) for part in range(PARTS)] for kind in kinds
+        }
+        for (name, for_good), running in refused.items():
+            parts = [each.result() for each in running]
+            failures = {told: number for each in parts for told, number in each.failures.items()}
+            lives, disks = sum(each.lives for each in parts), sum(each.disks for each in parts)
+            told = f"a {name} disk that refuses one operation{' and all after it' if for_good else ''}"
+            suite.check(told, not failures and disks >= lives, f"{lives} lives, {disks} disks {failures or ''}")
+        found = power.result()
+        suite.check("power losses and kills", " 0 wrong " in found, found)
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("server_crashes", body, doc=__doc__))
