@@ -57,6 +57,8 @@ log = logging.getLogger("ottla.broker")
 
 # What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see the README's differences.
 DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
+# When to try again to flush a log whose flush was refused for a reason that passes.
+FLUSH_RETRY_MS = 1_000
 # Produced batches that worker threads unpack at one time; each may take what a batch may unpack to.
 HEAVY_CHECKS_MAX = 2
 
@@ -306,9 +308,16 @@ class Broker:
             then((), now_ms)
 
     async def _flush_then(self, wanted: Mapping[Log, TopicPartition], then: Flushed) -> None:
-        failed = await self.flusher.flush_each(wanted)
+        failed: set[TopicPartition] = set()
+        left = list(wanted)
+        while left:
+            refused = await self.flusher.flush_each(left)
+            failed.update(wanted[log] for log in refused if log.failure is not None)
+            left = [log for log in refused if log.failure is None]
+            if left:  # nothing is wrong with the disk: descriptors or memory were short
+                await self.clock.sleep(FLUSH_RETRY_MS)
         try:
-            then({wanted[log] for log in failed}, self.clock.now_ms())
+            then(failed, self.clock.now_ms())
         except Exception:
             log.exception("what was to follow the flush of %s failed", ", ".join(map(str, wanted.values())))
 

@@ -400,13 +400,13 @@ class LogManager:
         self._pending_dir_deletions.append((due_ms, path))
 
     def logs_to_flush(self, elapsed_ms: int) -> list[Log]:
-        """The logs with appends that have waited `flush.ms` for a flush."""
+        """The logs with appends that have waited `flush.ms` for a flush, or whose flush for `flush.messages` was refused."""
         return [
             log
             for log in self.logs.values()
             if log.failure is None
             and log.recovery_point < log.log_end_offset
-            and elapsed_ms - log.last_flush_ms >= log.config.flush_ms
+            and (log.needs_flush or elapsed_ms - log.last_flush_ms >= log.config.flush_ms)
         ]
 
     def set_producer_expiration(self, expiration_ms: int) -> None:

@@ -18,7 +18,7 @@ THINNED_TO = 4
 REFUSED_THINNED_TO = 16
 RECOVERY_THINNED_TO = 64
 """Power is lost in the restart, too, on one disk in so many of those."""
-QUICK = 24
+QUICK = 48
 """How much less a quick run does."""
 
 
