@@ -91,7 +91,8 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
         # Every item is told, so that the session knows what the client knows.
         told = [(item, data) for item, data in answers if item.has_news(data) or not incremental]
         answers = told
-        FetchSessions.served(session, [item for item, data in answers if data.records])
+        if incremental:
+            FetchSessions.served(session, [item for item, data in answers if data.records])
     return FetchResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,

@@ -194,6 +194,21 @@ def test_a_session_tells_only_what_is_new(client: RawClient) -> None:
     assert client.ask(replace(later, session_epoch=7), 12).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+def test_the_partitions_of_a_session_take_turns_from_its_second_answer_on(client: RawClient) -> None:
+    for topic in ("a", "b"):
+        create_topic(client, topic)
+        produce(client, topic, ("k", "v"))
+    both = fetch_request("a", 0).topics + fetch_request("b", 0).topics
+    # Each answer has room for one batch, and nothing is told to have been read.
+    opened = client.ask(replace(fetch_request("a", 0), topics=both, session_epoch=0, max_bytes=1), 12)
+    assert [len(topic.partitions[0].records or b"") > 0 for topic in opened.responses] == [True, False]
+    later = replace(fetch_request("a", 0), topics=(), session_id=opened.session_id, max_bytes=1)
+    first = [
+        [topic.topic for topic in client.ask(replace(later, session_epoch=epoch), 12).responses] for epoch in (1, 2, 3)
+    ]
+    assert first == [["a"], ["b"], ["a"]]
+
+
 @pytest.mark.parametrize(
     ("timestamp", "expected"),
     [

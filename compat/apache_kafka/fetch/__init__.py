@@ -1,0 +1,1 @@
+"""Fetches of Ottla and of Apache Kafka: what is answered, and when."""
