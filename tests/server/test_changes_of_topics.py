@@ -263,12 +263,15 @@ async def live(tmp_path: Path, name: str, at: int, *, refuse: bool) -> bool:
         if not await reached_or(files, over):
             files.disarm()
             return False
-        is_gone = broker.topics.get("t") is None
-        fails = refuse and not is_gone
-        await served.ask(clients.act_without_topic if is_gone else clients.act)
-        clients.beat(broker, "b")
-        shutil.copytree(data, killed)
-        files.let_on(refuse=refuse)
+        try:
+            is_gone = broker.topics.get("t") is None
+            fails = refuse and not is_gone
+            assert is_gone == ("t" not in broker.catalog.topics)
+            await served.ask(clients.act_without_topic if is_gone else clients.act)
+            clients.beat(broker, "b")
+            shutil.copytree(data, killed)
+        finally:
+            files.let_on(refuse=refuse)
         await over.wait()
         assert codes == [E.KAFKA_STORAGE_ERROR if fails else E.NONE]
         assert facts(broker) == (BEFORE if fails else after)
