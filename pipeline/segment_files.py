@@ -36,8 +36,10 @@ from ..storage.batch_scan import batch_steps
 from ..storage.checkpoints import CorruptCheckpointError, read_partition_metadata
 from ..storage.config import LogConfig
 from ..storage.files import File, Files, OsFile
-from ..storage.index import CorruptIndexError, TransactionIndex
+from ..storage.index import AbortedTxn, CorruptIndexError, TransactionIndex
 from ..storage.paths import OFFSET_MAX
+from ..storage.producers import ProducerStates
+from ..storage.replay import replayed
 from ..storage.segment import LogSegment
 from ..storage.swap import outcome
 from .errors import CorruptSourceError, SourceChangedError, UsageError
@@ -345,6 +347,42 @@ def source_errors(segments: list[LogSegment]) -> Iterator[None]:
         if any(was_replaced(segment) for segment in segments):
             raise SourceChangedError(f"{error}: a server is at work") from error
         raise CorruptSourceError(str(error)) from error
+
+
+def complete_txn_indexes(producers: ProducerStates, segments: list[LogSegment], up_to: int = OFFSET_MAX) -> None:
+    """Replay a log (see `replayed`), and give its transaction indexes, in memory, the entries that they lack.
+
+    Raises:
+        CorruptRecordError: Something there is no batch. What lies before it counts.
+        CorruptIndexError: An index makes no sense, and the replay does not tell all that was in it.
+    """
+    begins = producers.end_offset
+    found: dict[int, dict[int, AbortedTxn]] = {
+        segment.base_offset: {} for segment in segments if segment.base_offset >= begins
+    }
+    try:
+        for segment, txn in replayed(producers, segments, up_to):
+            found.setdefault(segment.base_offset, {})[txn.last_offset] = txn
+    finally:
+        for segment in segments:
+            if (own := found.get(segment.base_offset)) is not None:
+                _add(segment, own, is_all=begins <= segment.base_offset < up_to)
+
+
+def _add(segment: LogSegment, txns: Mapping[int, AbortedTxn], *, is_all: bool) -> None:
+    """Put these, by their last offsets, into a segment's index, in memory; `is_all` if it can have no others."""
+    index = segment.txn_index
+    try:
+        known = {txn.last_offset: txn for txn in index.entries()}
+    except CorruptIndexError:
+        if not is_all:
+            raise
+        known = {}
+    if known.keys() >= txns.keys() and known:
+        return
+    index.reset()
+    for _, txn in sorted((known | dict(txns)).items()):
+        index.append(txn)
 
 
 def whole_batches(segment: LogSegment) -> tuple[int, int]:

@@ -9,7 +9,7 @@ What a log may be cleaned up to is computed by the server's own `storage.dirtine
 no server vouches for what lies beyond:
 
     the recovery point      unless the directory was stopped cleanly, segments above it may be damaged, and their
-                            transaction indexes missing
+                            transaction indexes missing; and a marker there, which a power loss may take, decides nothing
     the high watermark      in Apache Kafka's directories, where a replica may lose what lies above
     the active segment      always, and only its end may be torn
 """
@@ -24,7 +24,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from ..protocol.errors import CorruptRecordError
-from ..storage import paths
+from ..storage import paths, producer_snapshots
 from ..storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogError, CatalogState
 from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint, read_meta_properties
 from ..storage.cluster_metadata import read_cluster_metadata
@@ -35,11 +35,18 @@ from ..storage.leader_epochs import LeaderEpochs
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
 from ..storage.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
-from ..storage.replay import load_producers
 from ..storage.segment import LogSegment
 from .errors import CorruptSourceError, SourceChangedError, UsageError
 from .reading_files import ReadingFiles
-from .segment_files import LOOKS_MAX, is_settled, open_segments, pause_between_looks, source_errors, topic_id_in
+from .segment_files import (
+    LOOKS_MAX,
+    complete_txn_indexes,
+    is_settled,
+    open_segments,
+    pause_between_looks,
+    source_errors,
+    topic_id_in,
+)
 
 __all__ = ["ReadingFiles", "Store", "StoredLog"]
 
@@ -53,7 +60,7 @@ class StoredLog(Log):
     cleaner_checkpoint: int | None = None
     """Up to where it was clean; None if nothing is known."""
     vouched_end: int = paths.OFFSET_MAX
-    """No server vouches for what lies from here on; see the module."""
+    """No server vouches for what lies from here on, or decides about it; see the module."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -262,21 +269,29 @@ class Store:
             for segment, following in pairwise(segments):
                 if following.base_offset <= vouched_end and is_settled(segment):
                     segment.sanity_check()
+            # A server at work has the newest index entries in memory only, and those above the recovery point may not have
+            # survived it: what was aborted there is found out from the log.
+            producer_snapshots.load_newest(
+                self.files,
+                directory,
+                producers,
+                log_start_offset=log_start_offset,
+                log_end_offset=min(log_end_offset, vouched_end),
+                now_ms=now_ms,
+                tidies=False,
+            )
+            first_undecided = None
             try:
-                load_producers(
-                    self.files,
-                    directory,
-                    producers,
-                    segments,
-                    log_start_offset=log_start_offset,
-                    log_end_offset=log_end_offset,
-                    now_ms=now_ms,
-                    tidies=False,
-                )
+                complete_txn_indexes(producers, segments, vouched_end)
+                first_undecided = producers.first_unstable_offset
+                complete_txn_indexes(producers, segments)
             except CorruptRecordError:
-                if self._is_clean:
+                if self._is_clean or producers.end_offset < min(vouched_end, log_end_offset):
                     raise
                 # What is torn lies at the end of the active segment, and what its last batches say of producers is lost.
+                if first_undecided is None:
+                    first_undecided = producers.first_unstable_offset
+            producers.end_offset = log_end_offset
         producers.expire(now_ms)
         log = StoredLog(
             files=self.files,
@@ -294,7 +309,7 @@ class Store:
             health=Health(),
         )
         log.cleaner_checkpoint = self.checkpoint(paths.CLEANER_CHECKPOINT).get(tp)
-        log.vouched_end = vouched_end
+        log.vouched_end = vouched_end if first_undecided is None else min(vouched_end, first_undecided)
         return log
 
     def _vouched_end(self, tp: TopicPartition) -> int:

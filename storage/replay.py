@@ -6,13 +6,14 @@ nothing here refuses a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ..protocol.records import RecordBatch
 from . import producer_snapshots
 from .files import Files
 from .index import AbortedTxn
+from .paths import OFFSET_MAX
 from .producers import ProducerStates
 from .segment import LogSegment
 
@@ -52,11 +53,10 @@ def load_producers(
     log_start_offset: int,
     log_end_offset: int,
     now_ms: int,
-    tidies: bool = True,
 ) -> None:
     """Bring `producers` to the state as of `log_end_offset`: newest usable snapshot, then the log from there on.
 
-    Snapshots that are damaged, beyond `log_end_offset` or not above `log_start_offset` are removed if it `tidies`.
+    Snapshots that are damaged, beyond `log_end_offset` or not above `log_start_offset` are removed.
     Batches are not checked again, and their transaction index entries are taken to be there.
 
     Args:
@@ -69,19 +69,39 @@ def load_producers(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         now_ms=now_ms,
-        tidies=tidies,
     )
     if producers.end_offset >= log_end_offset:
         return
+    for _ in replayed(producers, segments):
+        pass
+    producers.end_offset = log_end_offset
+
+
+def replayed(
+    producers: ProducerStates, segments: Iterable[LogSegment], up_to: int = OFFSET_MAX
+) -> Iterator[tuple[LogSegment, AbortedTxn]]:
+    """Take in the batches from `producers.end_offset` on that begin below `up_to`; `end_offset` follows them.
+
+    Gives the transaction index entries that this calls for, each with the segment whose index they belong into: a
+    server that is at work, or has died, may never have written them.
+
+    Raises:
+        CorruptRecordError: Something there is no batch. What lies before it is taken in.
+    """
     known_up_to = producers.end_offset
     for segment, following in pairwise((*segments, None)):
         assert segment is not None
         if following is not None and following.base_offset <= known_up_to:
             continue
         for position, batch in segment.headers(segment.floor_position(known_up_to)):
-            if batch.last_offset < known_up_to or not batch.has_producer:
+            if batch.last_offset < known_up_to:
+                continue
+            if batch.base_offset >= up_to:
+                return
+            producers.end_offset = batch.next_offset
+            if not batch.has_producer:
                 continue
             if batch.is_control and not batch.is_whole:
                 batch = RecordBatch(segment.log_file.read_at(position, batch.size_bytes))
-            producers.update(batch)
-    producers.end_offset = log_end_offset
+            if (aborted := update_producers(producers, batch)) is not None:
+                yield segment, aborted

@@ -18,6 +18,7 @@ from ottla.storage.checkpoints import (
     write_meta_properties,
 )
 from ottla.storage.dirtiness import measure
+from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
 from support.crash_files import CrashFiles
 from support.make_log import DAY_MS, TP, Producer, append, make_log
@@ -267,3 +268,59 @@ def test_files_that_are_open_for_reading_cannot_be_changed(tmp_path: Path) -> No
         with pytest.raises(OSError):
             change()
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def live(*, marks: Callable[[Producer], int], flushes: bool) -> tuple[CrashFiles, Log]:
+    """A server at work: of a transaction in the second of three sealed segments the marker is in the active one."""
+    files = CrashFiles()
+    log = make_log(files)
+    append(log, ("k", "committed"), roll=True)
+    producer = Producer(log, 7, transactional=True)
+    producer.write(("k", "undecided"))
+    log.roll(NOW_MS)
+    append(log, ("z", "1"), roll=True)
+    log.flush_sealed(0)
+    marks(producer)
+    if flushes:
+        log.flush(0)
+    append(log, ("z", "2"))
+    put_catalog(files, {"cleanup.policy": "compact"})
+    put_checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, log.recovery_point)
+    return files, log
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+@pytest.mark.parametrize("marks", [Producer.abort, Producer.commit])
+def test_what_a_marker_decides_that_only_a_servers_memory_has_in_an_index(
+    marks: Callable[[Producer], int], is_torn: bool
+) -> None:
+    """An aborted value must not supersede a committed one: a plan has the aborted transactions that the server has."""
+    files, log = live(marks=marks, flushes=True)
+    if is_torn:
+        files.open(log.segments.active.file_paths()[0]).append(b"torn")
+    assert upper(files) == 3
+    with opened(files) as found:
+        assert found.aborted_transactions(0, 3) == log.aborted_transactions(0, 3)
+        assert len(found.aborted_transactions(0, 3)) == (marks is Producer.abort)
+
+
+@pytest.mark.parametrize("marks", [Producer.abort, Producer.commit])
+def test_a_marker_that_a_power_loss_may_take_decides_nothing(marks: Callable[[Producer], int]) -> None:
+    assert upper(live(marks=marks, flushes=False)[0]) == 1
+
+
+def test_aborted_transactions_of_segments_that_no_server_vouches_for_are_found_without_their_indexes() -> None:
+    files = stopped(is_clean=False)
+    log = make_log(files, recovery_point=0)
+    producer = Producer(log, 7, transactional=True)
+    producer.write("k")
+    log.roll(NOW_MS)
+    producer.abort()
+    log.roll(NOW_MS)
+    append(log, ("z", "2"))
+    expected = log.aborted_transactions(0, 100)
+    assert expected
+    put_checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, 4)
+    files.remove(paths.txn_index_path(log.directory, 5))
+    with opened(files) as found:
+        assert found.aborted_transactions(0, 100) == expected
