@@ -217,7 +217,7 @@ class CleaningLeases:
             directory,
             manifest_crc,
             end_offset=following.base_offset,
-            unsynced=log.begin_flush_of_sealed(),
+            unsynced=log.begin_flush(),
             now_ms=now_ms,
         )
         try:

@@ -171,8 +171,9 @@ class _Pass:
         last_records = self._to_clean.last_records
         assert last_records is not None, "a pass wants `LogToClean.for_worker()`"
         discard_cleaned(self._log.files, self._log.directory)  # what an earlier pass could not remove
-        # An old value must not go for a newer one that a power loss could still take.
-        if unsynced := self._log.begin_flush_of_sealed():
+        # An old value must not go for a newer one that a power loss could still take, be it with the marker that commits
+        # it, which may lie in the active segment.
+        if unsynced := self._log.begin_flush():
             unsynced.sync()
         self._split_overflowing()
         dirty = self._build_map()

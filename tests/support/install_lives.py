@@ -134,7 +134,7 @@ def bring_group_in(log: Log, directory: str, bases: Sequence[int]) -> None:
     following = log.segments.higher(old[-1].base_offset)
     assert following is not None
     manifest_crc = size_and_crc(log.files, f"{directory}/{MANIFEST_FILE}")[1]
-    unsynced = log.begin_flush_of_sealed()
+    unsynced = log.begin_flush()
     end_offset = following.base_offset
     new = bring_in(
         log, old, directory, manifest_crc, end_offset=end_offset, unsynced=unsynced, now_ms=SECOND_MS
