@@ -138,7 +138,7 @@ class Broker:
         self.admin = TopicAdmin(self, self.rng)
         self.producer_ids = ProducerIds(self.catalog)
         self.cleaning = Cleaning(self)
-        self.cleaning.manager.correct_checkpoints()
+        self.cleaning.manager.correct_checkpoints(self.logs.data_dirs)
         self.housekeeping = Housekeeping(self)
         self._reconfigure_logs([topic.name for topic in self.topics])  # they were loaded without the dynamic configs
 

@@ -33,16 +33,38 @@ class CleanerCheckpoints:
         """Entries that no longer hold, and that the disk would not let go: a new partition of the name is all dirty."""
 
     def of(self, logs: Iterable[Log]) -> tuple[dict[TopicPartition, int], set[str]]:
-        """The entries of the directories that these logs lie in, read anew, and the directories that could not be read."""
-        found: dict[TopicPartition, int] = {}
+        """What stands for these logs, read anew, and the directories that could not be read.
+
+        A log's entry is that of its own directory: another one may remember a partition of that name from before.
+        """
+        asked = [(data_dir_of(log), log) for log in logs]
+        entries: dict[str, dict[TopicPartition, int]] = {}
         unread: set[str] = set()
-        for data_dir, log in {data_dir_of(log): log for log in logs if log.failure is None}.items():
+        for data_dir, log in {data_dir: log for data_dir, log in asked if log.failure is None}.items():
             try:
-                found |= self._read(data_dir)
+                entries[data_dir] = self._read(data_dir)
             except OSError as error:
                 self._note(log.fail(error).message)
                 unread.add(data_dir)
+        found = {
+            log.topic_partition: entries[data_dir][log.topic_partition]
+            for data_dir, log in asked
+            if log.topic_partition in entries.get(data_dir, ())
+        }
         return found, unread
+
+    def drop_strays(self, data_dir: str) -> None:
+        """Drop the entries of partitions that are not here: their names are free, and who gets one is all dirty.
+
+        Raises:
+            OSError: The disk refused; the file is as before. If it could be read they do not count any more all the same.
+        """
+        with self._guard:
+            offsets = self._read(data_dir)
+            kept = {tp: at for tp, at in offsets.items() if self._is_here(data_dir, tp)}
+            if len(kept) < len(offsets):
+                self._dropped |= {(data_dir, tp) for tp in offsets if tp not in kept}
+                self._write(data_dir, kept)
 
     def set(self, data_dir: str, tp: TopicPartition, offset: int | None) -> None:
         """Set or (None) drop one partition's entry; entries of partitions that are gone go with it.
@@ -53,12 +75,19 @@ class CleanerCheckpoints:
         with self._guard:
             if offset is None:
                 self._dropped.add((data_dir, tp))
-            offsets = {known: at for known, at in self._read(data_dir).items() if known in self._logs}
+            offsets = {known: at for known, at in self._read(data_dir).items() if self._is_here(data_dir, known)}
             offsets.pop(tp, None)
             if offset is not None:
                 offsets[tp] = offset
-            self._file(data_dir).write(offsets)
-            self._dropped = {each for each in self._dropped if each[0] != data_dir}
+            self._write(data_dir, offsets)
+
+    def _is_here(self, data_dir: str, tp: TopicPartition) -> bool:
+        log = self._logs.get(tp)
+        return log is not None and data_dir_of(log) == data_dir
+
+    def _write(self, data_dir: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._file(data_dir).write(offsets)
+        self._dropped = {each for each in self._dropped if each[0] != data_dir}
 
     def _read(self, data_dir: str) -> dict[TopicPartition, int]:
         try:

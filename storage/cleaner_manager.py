@@ -59,12 +59,19 @@ class CleanerManager(CleaningStates):
         self._note = note
         self._checkpoints = CleanerCheckpoints(files, logs, note)
 
-    def correct_checkpoints(self) -> None:
+    def correct_checkpoints(self, data_dirs: Iterable[str]) -> None:
         """Once, before anything is appended: forget the checkpoints of logs that were longer when they were written.
 
         The offsets between are given again, and nothing there is clean. Apache Kafka notices only while the log is still
-        too short. Waits for the disk; a log of which it cannot be read or corrected is offline afterwards.
+        too short. Those of partitions that are gone are forgotten too: a process that dies in a deletion leaves them, and
+        they would pass a new partition of the name off as clean, whose tombstones then go before what they delete.
+        Waits for the disk; a log of which it cannot be read or corrected is offline afterwards.
         """
+        for data_dir in data_dirs:
+            try:
+                self._checkpoints.drop_strays(data_dir)
+            except OSError as error:
+                self._note(f"the cleaner's checkpoint of {data_dir} cannot be corrected: {error}")
         checkpoints, unread = self._checkpoints.of(self._logs.values())
         for log in self._logs.values():
             checkpoint = checkpoints.get(log.topic_partition, 0)

@@ -14,7 +14,7 @@ from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
 from support.crash_files import CrashFile, CrashFiles
-from support.make_log import append, clean, make_log
+from support.make_log import all_batches, append, clean, data_records, make_log
 
 DIRTY = TopicPartition("dirty", 0)
 CLEANER = TopicPartition("cleaner", 0)
@@ -138,9 +138,49 @@ def test_a_wrong_checkpoint_is_corrected_although_another_log_is_chosen(world: W
 
 def test_a_checkpoint_beyond_its_log_is_corrected_before_the_log_grows_past_it(world: World) -> None:
     world.write({CLEANER: 9, CLEANEST: 2})
-    world.manager.correct_checkpoints()
+    world.manager.correct_checkpoints(["/data"])
     assert world.checkpoint() == {CLEANER: 0, CLEANEST: 2}
     assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 9 cannot be right"]
+
+
+def test_a_checkpoint_of_a_partition_that_is_gone_is_not_that_of_the_next_one_of_its_name() -> None:
+    """The process died in the deletion. Were the new partition taken for clean, its tombstone would go before its value."""
+    files, logs = CrashFiles(), dict[TopicPartition, Log]()
+    files.make_dir("/data")
+    OffsetCheckpoint(files, CHECKPOINT).write({DIRTY: 2})
+    manager = CleanerManager(files, logs)
+    manager.correct_checkpoints(["/data"])
+    assert OffsetCheckpoint(files, CHECKPOINT).read() == {}
+    log = logs[DIRTY] = make_log(files, tp=DIRTY, min_cleanable_dirty_ratio=0.0, delete_retention_ms=0)
+    append(log, ("k", "deleted"), roll=True)
+    append(log, ("k", None), roll=True)
+    for number in range(3):
+        now_ms = 2_000 + number
+        append(log, ("x", str(number)), now_ms=now_ms, roll=True)
+        chosen = manager.filthiest(now_ms)
+        assert chosen is not None
+        manager.save_end_offset(chosen, clean(log, chosen.first_dirty_offset, now_ms=now_ms)[0])
+        manager.done_cleaning(chosen)
+    assert [record.key for record in data_records(all_batches(log))] == [b"x"]
+
+
+def test_such_a_checkpoint_that_there_is_no_room_to_drop_does_not_count(world: World) -> None:
+    log = world.logs.pop(CLEANER)
+    world.files.free_bytes = 0
+    world.manager.correct_checkpoints(["/data"])
+    world.logs[CLEANER] = log
+    (found,) = world.manager.eligibility([log], 0)
+    assert (found.first_dirty_offset, log.failure) == (0, None)
+
+
+def test_a_checkpoint_counts_for_the_logs_of_its_own_directory_only() -> None:
+    files = CrashFiles()
+    logs = {CLEANER: grown_log(files, CLEANER), DIRTY: grown_log(files, DIRTY, data_dir="/other")}
+    OffsetCheckpoint(files, CHECKPOINT).write({CLEANER: 1, DIRTY: 4})
+    OffsetCheckpoint(files, "/other/cleaner-offset-checkpoint").write({CLEANER: 4, DIRTY: 2})
+    manager = CleanerManager(files, logs)
+    found = manager.eligibility(list(logs.values()), 0)
+    assert [each.first_dirty_offset for each in found] == [1, 2]
 
 
 def test_a_log_start_that_retention_moved_past_the_checkpoint_is_nothing_to_tell(world: World) -> None:
@@ -218,7 +258,7 @@ def test_at_the_start_such_a_log_cannot_be_used(world: World) -> None:
     """What is appended next would be taken for clean, as soon as it reaches the checkpoint."""
     world.write({DIRTY: 20, CLEANER: 1})
     world.files.free_bytes = 0
-    world.manager.correct_checkpoints()
+    world.manager.correct_checkpoints(["/data"])
     assert [world.logs[tp].failure is None for tp in (DIRTY, CLEANER, CLEANEST)] == [False, True, True]
 
 
