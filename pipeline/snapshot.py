@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ..storage.files import OsFiles
 from ..storage.paths import OFFSET_MAX
 from .reading import Task
-from .snapshot_folder import FINISHED, UNFINISHED, finish_file, replacing
+from .snapshot_folder import FINISHED, UNFINISHED, replacing, sync_file
 from .snapshot_rounds import Round, Written, rows_of_file, run_rounds
 from .split_reader import Wanted, read_split
 from .store import Store
@@ -181,23 +181,24 @@ def chosen(rows: Iterable[NewestRows]) -> Iterator[tuple[int, NDArray[np.int64]]
 def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: str, *, attempt: str) -> Written:
     """Write these records of a part, in order, into a file of the directory: those of them that are still there.
 
-    Of two attempts either file counts: where no cleaner is at work they are equal, and each comes in as a whole, on disk.
+    The file is on disk, and unfinished: it counts once the driver, who knows the one attempt that does, has given it its
+    name. Attempts that Spark has given up go on, and may see less of a part than its cleaner had left for the others.
 
     Raises:
         CorruptSourceError: A batch is damaged; no file is left.
         SourceChangedError: Offsets of it are not in the log any more.
     """
-    path = os.path.join(directory, f"part-{number:05}{FINISHED}")
     unfinished = os.path.join(directory, f"{UNFINISHED}{number:05}.{attempt}")
     try:
         with pq.ParquetWriter(unfinished, SCHEMA) as writer:
             for group in _row_groups(_chosen_of(task, offsets)):
                 writer.write_table(group)
-        finish_file(OsFiles(), unfinished, path)
-    finally:
+        sync_file(OsFiles(), unfinished)
+    except BaseException:
         with suppress(FileNotFoundError):
             os.remove(unfinished)
-    return Written(number, len(offsets))
+        raise
+    return Written(number, len(offsets), unfinished)
 
 
 def _chosen_of(task: Task, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
@@ -246,5 +247,6 @@ def finished(out: str, directory: str, keys: int, tasks: Sequence[Task]) -> Snap
     if not any(name.endswith(FINISHED) for name in os.listdir(directory)):
         unfinished = os.path.join(directory, f"{UNFINISHED}00000")
         pq.write_table(SCHEMA.empty_table(), unfinished)
-        finish_file(OsFiles(), unfinished, os.path.join(directory, f"part-00000{FINISHED}"))
+        sync_file(OsFiles(), unfinished)
+        os.rename(unfinished, os.path.join(directory, f"part-00000{FINISHED}"))
     return SnapshotResult(out, keys, len({task.split.of for task in tasks}), len(tasks))

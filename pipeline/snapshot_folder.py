@@ -4,7 +4,7 @@
     <out>.<pid>.part      a new one while it is written; what is left of an old one while it is removed. Never a snapshot
     <out>.replaced        the old one, whole, while the new one takes its name
 
-    1. who writes a file syncs it, then gives it its name; the folder is synced
+    1. who writes a file syncs it, then it gets its name; the folder is synced
     2. <out> -> <out>.replaced      and its parent is synced, as after
     3. <out>.<pid>.part -> <out>
     4. <out>.replaced goes
@@ -78,14 +78,13 @@ def replacing(out: str, *, overwrite: bool, files: Files | None = None) -> Itera
             files.remove_dir(part)
 
 
-def finish_file(files: Files, unfinished: str, path: str) -> None:
-    """Give a file that is wholly written its name, once it is on disk."""
-    file = files.open(unfinished)
+def sync_file(files: Files, path: str) -> None:
+    """Have a file that is wholly written on disk: before it gets its name."""
+    file = files.open(path)
     try:
         file.sync()
     finally:
         file.close()
-    files.rename(unfinished, path)
 
 
 def _give_back(files: Files, out: str, old: str) -> None:

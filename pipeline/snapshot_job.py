@@ -29,8 +29,8 @@ Batches = Iterator[pa.RecordBatch]
 
 _BLOBS = pa.schema([("task", pa.int32()), ("data", pa.binary())])
 _BLOBS_DDL = "task int, data binary"
-_WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64())])
-_WRITTEN_DDL = "part int, chosen bigint"
+_WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64()), ("unfinished", pa.string())])
+_WRITTEN_DDL = "part int, chosen bigint, unfinished string"
 
 
 def snapshot(
@@ -57,6 +57,8 @@ def snapshot(
         SparkFailedError: The job failed for another reason; nothing is left.
     """
 
+    application_id = spark.sparkContext.applicationId  # executors of a job that died may still write
+
     def run(of: Round, directory: str) -> list[Written]:
         count = bucket_count(of, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
 
@@ -80,7 +82,7 @@ def snapshot(
             assert context is not None
             for number, found in sorted(offsets.items()):
                 own = np.sort(np.concatenate(found))
-                attempt = str(context.taskAttemptId())
+                attempt = f"{application_id}-{context.taskAttemptId()}"
                 done = write_part(of.tasks[number], of.first_part + number, own, directory, attempt=attempt)
                 yield pa.RecordBatch.from_pylist([done._asdict()], schema=_WRITTEN)
 

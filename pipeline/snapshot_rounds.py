@@ -94,10 +94,16 @@ class Written(NamedTuple):
 
     part: int
     chosen: int
+    unfinished: str
+    """The file of the attempt that counts."""
+
+    def finish(self, directory: str) -> None:
+        """Give that file its name."""
+        os.rename(self.unfinished, os.path.join(directory, f"part-{self.part:05}{FINISHED}"))
 
 
 RunRound = Callable[[Round, str], Iterable[Written]]
-"""Finds, chooses and writes: a round, and the folder to write into -> each part that has chosen records."""
+"""Finds, chooses and writes: a round, and the folder to write into -> each part that has chosen records, once."""
 
 
 def first_round(store: Store, topic: str, partition: int | None = None) -> Round:
@@ -182,10 +188,12 @@ def run_rounds(
     now = first_round(store, topic, partition)
     for number in range(ROUNDS_MAX):
         found = list(run(now, directory)) if now.tasks else []
+        for each in found:
+            each.finish(directory)
         tasks += now.tasks
         rows = rows_of_files(directory)
         if now.is_undisturbed() and (now.sees_all or number == 0):
-            for part, chosen in found:
+            for part, chosen, _ in found:
                 if rows.get(part, 0) != chosen:
                     split = now.tasks[part - now.first_part].split
                     raise CorruptSourceError.at(

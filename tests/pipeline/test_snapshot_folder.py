@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.pipeline.errors import UsageError
-from ottla.pipeline.snapshot_folder import finish_file, replacing
+from ottla.pipeline.snapshot_folder import replacing, sync_file
 from support.crash_files import CrashFiles, power_losses
 
 OUT = "/s/out"
@@ -21,7 +21,8 @@ def write(files: CrashFiles, content: dict[str, bytes]) -> None:
         for name, data in content.items():
             unfinished = f"{directory}/.part-{name}.7"
             files.open(unfinished, create=True).append(data)
-            finish_file(files, unfinished, f"{directory}/{name}")
+            sync_file(files, unfinished)
+            files.rename(unfinished, f"{directory}/{name}")
         files.open(f"{directory}/.part-00009.8", create=True).append(b"of an executor that died")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -273,6 +274,37 @@ def test_a_high_watermark_that_lags_behind_the_cleaner_is_waited_for(tmp_path: P
     check(server, rows)
     assert len(pauses) == 2
     assert latest_values(server.log)[b"k"] == b"new 1" == next(row["value"] for row in rows if row["key"] == b"k")
+
+
+def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
+    """Spark gives up attempts (speculative ones, those of executors that it lost), and they go on."""
+    server = Server(tmp_path / "data")
+    out = tmp_path / "out"
+    out.mkdir()
+    work = [supersede]
+    late: list[Callable[[], object]] = []
+
+    def run(of: snapshot_rounds.Round, directory: str) -> list[snapshot_rounds.Written]:
+        numbers = range(snapshot.work_count(of))
+        offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
+        for attempt in late:
+            attempt()
+        calls = [
+            partial(snapshot.write_part, of.tasks[part - of.first_part], part, found, directory)
+            for part, found in offsets.items()
+        ]
+        done = [call(attempt="first") for call in calls]
+        late.extend(partial(call, attempt="late") for call in calls)
+        while work:
+            work.pop()(server)
+        return done
+
+    keys, _ = snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, str(out), run)
+    for attempt in late:
+        attempt()
+    rows = ds.dataset(out, format="parquet").to_table().to_pylist()
+    assert len(rows) == keys
+    check(server, rows)
 
 
 def test_spark_does_the_same_in_rounds(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
