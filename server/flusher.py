@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import trio
 
-from ..protocol.errors import KafkaError
+from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.flush import Flush
 from ..storage.log import Log
 from .clock import Clock
@@ -38,7 +38,8 @@ class Flusher:
         """Return once everything in `logs` at this moment survives a power loss.
 
         Raises:
-            KafkaError: One of them is offline; the others are flushed. Everybody who waits for a sync that fails is told.
+            KafkaError: One of them is offline, or its sync was refused; the others are flushed. Everybody who waits for a
+                sync that fails is told.
         """
         failure: KafkaError | None = None
         for log, up_to in [(log, log.log_end_offset) for log in logs]:
@@ -89,6 +90,14 @@ class Flusher:
             failure = log.fail(error)
             logger.error("%s", failure.message)
             raise failure from error
+        except KafkaError:
+            raise
+        except Exception as error:
+            # No memory, no thread: nothing is vouched for, and those who wait are answered as by a disk that refuses.
+            logger.exception("%s could not be synced", log.topic_partition)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic_partition} could not be synced: {error!r}"
+            ) from error
         finally:
             self.timer.update(trio.current_time() - begun_s)
             del self._running[log]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.pipeline import reading
 from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, UsageError
 from ottla.pipeline.store import ReadingFiles, Store, StoredLog
 from ottla.storage import clean_stop, paths
@@ -17,6 +18,7 @@ from ottla.storage.checkpoints import (
     OffsetCheckpoint,
     write_meta_properties,
 )
+from ottla.storage.config import LogConfig
 from ottla.storage.dirtiness import measure
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
@@ -324,3 +326,35 @@ def test_aborted_transactions_of_segments_that_no_server_vouches_for_are_found_w
     files.remove(paths.txn_index_path(log.directory, 5))
     with opened(files) as found:
         assert found.aborted_transactions(0, 100) == expected
+
+
+def second_directory() -> CrashFiles:
+    """One of two data directories of a server at work: the other one has the catalog."""
+    files = stopped(catalog=False)
+    one, other = bytes(range(16)), bytes(range(1, 17))
+    write_meta_properties(
+        files, DATA_DIR, MetaProperties(cluster_id="c", node_id=1, directory_id=one, catalog_id=other)
+    )
+    put_checkpoint(files, paths.REPLICATION_CHECKPOINT, 2)  # of a minute ago
+    return files
+
+
+def test_what_is_whole_is_committed_in_each_data_directory_of_a_server_of_ours(tmp_path: Path) -> None:
+    """The checkpoint of high watermarks lags behind a server at work: acknowledged records would be missing."""
+    files = second_directory()
+    with Store(DATA_DIR, files).open_log(TP, now_ms=NOW_MS, config=LogConfig(cleanup_policy=("compact",))) as log:
+        assert measure(log, 0, NOW_MS).upper_offset == 3
+    for path, data in files.snapshot().items():
+        target = tmp_path / path.removeprefix("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    with reading.opened(Store(str(tmp_path / "data")), TP, committed=True) as read:
+        assert read.end_offset == 4
+
+
+def test_configs_that_are_in_another_data_directory_are_asked_for() -> None:
+    store = Store(DATA_DIR, second_directory())
+    with pytest.raises(UsageError, match=r"ottla\.json is in another one of the server's data directories"):
+        store.config_of(TP.topic, {"delete.retention.ms": "5"})
+    given = store.config_of(TP.topic, {"cleanup.policy": "compact", "delete.retention.ms": "5"})
+    assert (given.is_compact, given.delete_retention_ms) == (True, 5)
