@@ -140,8 +140,8 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
 
 def _check_is_compacted(plan: CompactionPlan, files: Files, overrides: Mapping[str, str] | None) -> None:
     store = Store(plan.data_dir, files)
-    catalog = store.catalog
-    if catalog is not None and not (config := store.config_of(plan.topic, overrides)).is_compact:
+    is_known = store.catalog is not None or store.catalog_is_elsewhere
+    if is_known and not (config := store.config_of(plan.topic, overrides)).is_compact:
         policy = ",".join(config.cleanup_policy)
         raise SourceChangedError(f"{plan.topic}: expected cleanup.policy compact as planned, found {policy}")
 

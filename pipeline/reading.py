@@ -110,8 +110,7 @@ def _has_high_watermarks(store: Store) -> bool:
 
     Whatever is whole in a log of ours is committed, and the checkpoint lags behind a live broker.
     """
-    is_ours = store.files.exists(paths.join(store.data_dir, paths.CATALOG_FILE))
-    return not is_ours and store.files.exists(paths.join(store.data_dir, paths.REPLICATION_CHECKPOINT))
+    return not store.is_ottlas and store.files.exists(paths.join(store.data_dir, paths.REPLICATION_CHECKPOINT))
 
 
 def offset_range(options: ReadOptions, log: OpenLog) -> tuple[int, int]:

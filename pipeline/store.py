@@ -26,7 +26,7 @@ from itertools import pairwise
 from ..protocol.errors import CorruptRecordError
 from ..storage import paths, producer_snapshots
 from ..storage.catalog import CLUSTER_DEFAULT, Catalog, CatalogError, CatalogState
-from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint, read_meta_properties
+from ..storage.checkpoints import CorruptCheckpointError, MetaProperties, OffsetCheckpoint, read_meta_properties
 from ..storage.cluster_metadata import read_cluster_metadata
 from ..storage.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..storage.files import Files
@@ -51,6 +51,7 @@ from .segment_files import (
 __all__ = ["ReadingFiles", "Store", "StoredLog"]
 
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
+_POLICY = "cleanup.policy"
 _INT_MAX = 2**31 - 1
 
 
@@ -113,8 +114,22 @@ class Store:
         return self.files.exists(paths.join(self.data_dir, paths.CLEAN_SHUTDOWN_FILE))
 
     @cached_property
-    def _is_ottlas(self) -> bool:
-        return self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE))
+    def is_ottlas(self) -> bool:
+        """Whether a server of ours was here last: what is whole in its logs is committed."""
+        return self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE)) or self.catalog_is_elsewhere
+
+    @cached_property
+    def catalog_is_elsewhere(self) -> bool:
+        """Whether this is one of several data directories of a server of ours, and not the one with the catalog."""
+        has_none = not self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE))
+        return has_none and self._identity is not None and self._identity.catalog_id is not None
+
+    @cached_property
+    def _identity(self) -> MetaProperties | None:
+        try:
+            return read_meta_properties(self.files, self.data_dir)
+        except CorruptCheckpointError as error:
+            raise CorruptSourceError(str(error)) from error
 
     @cached_property
     def catalog(self) -> CatalogState | None:
@@ -132,12 +147,18 @@ class Store:
     def config_of(self, topic: str, overrides: Mapping[str, str] | None = None) -> LogConfig:
         """The topic's configuration: broker defaults that were set while the broker ran, the topic's own, `overrides`.
 
-        What stands in a server's own properties file is not in the store; it must be among the overrides.
+        What stands in a server's own properties file is not in the store; it must be among the overrides. So must all
+        configs where the catalog is in another directory.
 
         Raises:
             UsageError: An override that is no topic config, or not a possible value of it. That of `producer_expiration_ms`
-                is passed over.
+                is passed over. Or the catalog is elsewhere, and no override names the policy.
         """
+        if self.catalog_is_elsewhere and _POLICY not in (overrides or {}):
+            raise UsageError(
+                f"{self.data_dir}: expected the configs of {topic}, found that {paths.CATALOG_FILE} is in another one of the"
+                f" server's data directories; give those that it says by --config, {_POLICY} at least"
+            )
         stored = _topic_defaults(self._broker_configs)
         if (catalog := self.catalog) is not None and (entry := catalog.topics.get(topic)) is not None:
             stored |= entry.configs
@@ -169,11 +190,7 @@ class Store:
         """What was set while the broker ran, for all nodes and for the first one, whose config logs go by."""
         if self.catalog is None:
             return {}
-        try:
-            identity = read_meta_properties(self.files, self.data_dir)
-        except CorruptCheckpointError as error:
-            raise CorruptSourceError(str(error)) from error
-        own = {} if identity is None else self.catalog.broker_configs.get(str(identity.node_id), {})
+        own = {} if self._identity is None else self.catalog.broker_configs.get(str(self._identity.node_id), {})
         return {**self.catalog.broker_configs.get(CLUSTER_DEFAULT, {}), **own}
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
@@ -316,7 +333,7 @@ class Store:
         end = paths.OFFSET_MAX
         if not self._is_clean:
             end = self.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp, 0)
-        if not self._is_ottlas:
+        if not self.is_ottlas:
             end = min(end, self.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0))
         return end
 

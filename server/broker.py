@@ -18,7 +18,7 @@ import trio
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import Catalog
-from ..storage.config import ConfigError, LogConfig
+from ..storage.config import LogConfig
 from ..storage.files import Files, OsFiles
 from ..storage.log import AppendInfo, Log
 from ..storage.manager import LogManager
@@ -27,7 +27,7 @@ from ..storage.validation import AppendOrigin
 from .acceptor import Connections
 from .cleaning import Cleaning
 from .clock import Clock
-from .config import BrokerConfig, StaticConfig, usable
+from .config import BrokerConfig, StaticConfig, resolve
 from .coordination.store import Flushed
 from .disk import on_disk
 from .features import Feature, finalized
@@ -61,9 +61,6 @@ DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
 FLUSH_RETRY_MS = 1_000
 # Produced batches that worker threads unpack at one time; each may take what a batch may unpack to.
 HEAVY_CHECKS_MAX = 2
-
-CLUSTER_DEFAULT = ""
-"""The catalog's name for dynamic configs of all nodes."""
 
 
 class Broker:
@@ -140,7 +137,6 @@ class Broker:
         self.cleaning = Cleaning(self)
         self.cleaning.manager.correct_checkpoints(self.logs.data_dirs)
         self.housekeeping = Housekeeping(self)
-        self._reconfigure_logs([topic.name for topic in self.topics])  # they were loaded without the dynamic configs
 
     # What the nodes are
 
@@ -384,23 +380,11 @@ class Broker:
         self.cleaning.reconfigure()
 
     def config_of(self, node_id: int) -> BrokerConfig:
-        """What the node with this id runs with; stored values that this version refuses do not count.
-
-        Nor do any where they are at odds with each other or with the static ones, which may be others than when the
-        dynamic ones were set.
-        """
+        """What the node with this id runs with; see `resolve`."""
         return self._resolve_config(node_id)[0]
 
     def _resolve_config(self, node_id: int) -> tuple[BrokerConfig, list[str]]:
-        """What the node runs with, and a line on each stored value that does not count."""
-        cluster, problems = usable(self.catalog.broker_configs(CLUSTER_DEFAULT))
-        own, own_problems = usable(self.catalog.broker_configs(str(node_id)))
-        problems = problems + own_problems
-        try:
-            return self.static.node(node_id, cluster_dynamic=cluster, node_dynamic=own), problems
-        except ConfigError as error:
-            at_odds = f"stored broker configs of node {node_id} ignored: {error}"
-            return self.static.node(node_id), [*problems, at_odds]
+        return resolve(self.static, self.catalog.state.broker_configs, node_id)
 
     def _apply_dynamic_configs(self) -> None:
         self.config = self.config_of(self.nodes[0].node_id)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 
+from ..storage.catalog import CLUSTER_DEFAULT
 from ..storage.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogConfig
 from ..storage.options import Option, Value, format_value
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
@@ -239,6 +240,24 @@ def usable(texts: Texts) -> tuple[dict[str, str], list[str]]:
         except ConfigError as error:
             problems.append(f"stored broker config ignored: {error}")
     return taken, problems
+
+
+def resolve(static: "StaticConfig", dynamic: Mapping[str, Texts], node_id: int) -> tuple[BrokerConfig, list[str]]:
+    """What a node runs with under the dynamic configs from disk, and a line on each of them that does not count.
+
+    Where they are at odds with each other or with the static ones, which may be others than when the dynamic ones were set,
+    none of them counts.
+
+    Args:
+        dynamic: By node id as a decimal, and those of all nodes under CLUSTER_DEFAULT.
+    """
+    cluster, problems = usable(dynamic.get(CLUSTER_DEFAULT, NO_TEXTS))
+    own, own_problems = usable(dynamic.get(str(node_id), NO_TEXTS))
+    problems = problems + own_problems
+    try:
+        return static.node(node_id, cluster_dynamic=cluster, node_dynamic=own), problems
+    except ConfigError as error:
+        return static.node(node_id), [*problems, f"stored broker configs of node {node_id} ignored: {error}"]
 
 
 def _log_defaults(values: Mapping[str, Value]) -> LogConfig:

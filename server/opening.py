@@ -30,7 +30,7 @@ from ..storage.files import Files
 from ..storage.manager import DataDirectoryError, LogManager
 from ..storage.partition_dirs import Assigned, assign, topics_of
 from ..storage.paths import TopicPartition
-from .config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, static_config
+from .config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, resolve, static_config
 from .properties import Properties
 from .topics import Partition, Topic
 
@@ -53,13 +53,15 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
         files,
         config.data_dirs,
         node_id=config.node_id,
-        producer_expiration_ms=config.producer_id_expiration_ms,
         rng=broker.rng,
         note=_warn,
     )
     try:
         survey = _survey(broker, logs.data_dirs)
         state, catalog = survey.state, survey.catalog
+        # With the dynamic ones: a load forgets producers by them, and syncs what `flush.messages` is for.
+        config, _ = resolve(broker.static, state.broker_configs, config.node_id)
+        logs.set_producer_expiration(config.producer_id_expiration_ms)
         log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
         survey.assigned.carry_out(files, broker.rng, _warn)
         logs.load(
@@ -183,7 +185,10 @@ def _first_state(broker: Broker, found: Sequence[FoundDirectory], note: Callable
                 state = replay.state(cluster_id)
                 log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
                 return state
-    return CatalogState(cluster_id, topics=_topics_of_directories(broker, topics_of(files, found, note)))
+    topics = _topics_of_directories(broker, topics_of(files, found, note))
+    # Their producers' ids count from 0, and which was the last one nobody knows: one that is given again would be taken for
+    # the producer that had it, and its first batch for one that lies there already.
+    return CatalogState(cluster_id, topics, next_producer_id=broker.clock.now_ms() if topics else 0)
 
 
 def _new_cluster_id(rng: random.Random) -> str:

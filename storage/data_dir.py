@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 from . import clean_stop, paths
 from .checkpoints import (
@@ -42,6 +43,8 @@ class DataDir:
         """Shared by the logs in it."""
         self._files = files
         self._written: dict[str, dict[TopicPartition, int]] = {}
+        self._may_name: dict[str, AbstractSet[TopicPartition]] = {}
+        """Whom each checkpoint file may name: as read at the start or written last, and by writes that failed since."""
         self._writing = threading.Lock()
         try:
             _make_dir_durably(files, path)
@@ -80,10 +83,31 @@ class DataDir:
     def read_offsets(self, name: str, note: Callable[[str], None]) -> dict[TopicPartition, int]:
         """What the checkpoint file `name` says. A broken one says nothing, as in Apache Kafka: more is scanned then."""
         try:
-            return self._checkpoint(name).read()
+            found = self._checkpoint(name).read()
         except CorruptCheckpointError as error:
             note(f"{error}; it is taken to be empty")
             return {}
+        self._may_name[name] = found.keys()
+        return found
+
+    def forget(self, topic_partition: TopicPartition, logs: Mapping[TopicPartition, Log]) -> None:
+        """See to it that no checkpoint vouches for an earlier log of this name, before one is made anew.
+
+        A directory that was put aside, or a deletion whose checkpoint the disk refused, leaves such entries. Below an old log
+        start a new log would be taken for deleted, whole.
+
+        Args:
+            logs: All logs of the broker, without this one.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        for name, write in (
+            (paths.RECOVERY_POINT_CHECKPOINT, self.checkpoint_recovery_points),
+            (paths.LOG_START_CHECKPOINT, self.checkpoint_log_starts),
+        ):
+            if topic_partition in self._may_name.get(name, ()):
+                write(logs)
 
     def checkpoint_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Write below which offsets the next start need not look, were it to come after a crash.
@@ -116,7 +140,12 @@ class DataDir:
             }
             if self._written.get(name) != offsets:
                 self._written.pop(name, None)
-                self._checkpoint(name).write(offsets)
+                try:
+                    self._checkpoint(name).write(offsets)
+                except BaseException:
+                    self._may_name[name] = self._may_name.get(name, frozenset()) | offsets.keys()
+                    raise
+                self._may_name[name] = offsets.keys()
                 self._written[name] = offsets
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:

@@ -259,7 +259,7 @@ class LogManager:
                 now_ms,
                 elapsed_ms,
                 recovery_point=recovery_points.get(found, 0),
-                log_start_offset=max(log_starts.get(found, 0), stop.log(name).log_start_offset),
+                log_start_offset=log_starts.get(found, 0),
                 clean_shutdown=bool(stop),
                 stopped=stop.log(name),
                 topic_id=topic_id_in(self._files, directory, self._note),
@@ -339,6 +339,7 @@ class LogManager:
             if self._files.exists(present):
                 aside = put_aside(self._files, topic_partition, present, self._rng)
                 self._note(f"{present} is in the way of a new partition; it is kept as {aside}")
+        data_dir.forget(topic_partition, self.logs)
         try:
             self._files.make_dir(directory)
             write_partition_metadata(self._files, directory, topic_id)

@@ -205,6 +205,9 @@ class _Loader:
     def _compare(self, names: Sequence[str]) -> set[str]:
         """Names of files that are not what a clean stop has left; snapshots among them are gone on return."""
         changed = self.stopped.changed(self.files, self.directory, names)
+        if not any(name.endswith(paths.LOG) for name in changed):
+            # Of the log that was stopped. In one that somebody has put in its place, older ones are wanted.
+            self.log_start_offset = max(self.log_start_offset, self.stopped.log_start_offset)
         if not changed:
             return changed
         self.note(f"{', '.join(sorted(changed))}: not what the last clean stop has left")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+import trio
 
 from ottla.protocol.messages.cluster_metadata import ConfigRecord, PartitionRecord, TopicRecord
 from ottla.storage.catalog import CatalogError
@@ -365,6 +366,19 @@ def test_without_catalog_and_identities_topics_are_made_of_the_directories(life:
             assert broker.values() == life.values
             life.append_everywhere(broker)
     assert files.list(f"{A}/backup-20251122") == files.list(f"{B}/x-2147483647") == []
+
+
+def test_producers_of_directories_alone_keep_their_ids_for_themselves(life: Life) -> None:
+    with life.start() as broker:
+        given = trio.run(broker.broker.new_producer_id)
+        log = broker.log("t", 0)
+        now_ms = broker.broker.clock.now_ms()
+        log.append(memoryview(batch(("k", "old"), producer_id=given, timestamp=now_ms)), now_ms=now_ms)
+    without(f"{A}/ottla.json", f"{A}/meta.properties", f"{B}/meta.properties")(life.files)
+    with life.start() as broker:
+        other = trio.run(broker.broker.new_producer_id)
+        first_batch = batch(("k", "new"), producer_id=other, timestamp=now_ms)
+        assert not broker.log("t", 0).append(memoryview(first_batch), now_ms=now_ms).duplicate
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,23 @@ async def test_a_log_that_goes_offline_while_its_sync_runs_is_not_vouched_for() 
     assert log.recovery_point == 0
 
 
+async def test_whoever_waits_for_a_sync_that_cannot_even_begin_is_told_and_may_ask_again() -> None:
+    files = CrashFiles()
+    log, flusher = make_log(files, flush_messages=1), Flusher(Clock(lambda: 0))
+    append(log, ("k", "v"))
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        raise MemoryError
+
+    files.refuse = refuse
+    assert await flusher.flush_each([log]) == [log]
+    with pytest.raises(KafkaError, match="MemoryError"):
+        await flusher.flush([log])
+    files.refuse = None
+    assert await flusher.flush_each([log]) == []
+    assert (log.failure, log.recovery_point) == (None, 1)
+
+
 async def test_a_log_that_cannot_be_flushed_does_not_keep_the_others_from_it() -> None:
     bad_disk = CrashFiles()
     bad, good = make_log(bad_disk), make_log()

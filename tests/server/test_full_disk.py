@@ -139,6 +139,20 @@ async def test_a_transaction_ends_once_there_is_room(tmp_path: Path, place: str,
         await until(lambda: log_of(served.broker, "t").last_stable_offset == 2)
 
 
+async def test_a_commit_whose_sync_finds_no_memory_is_refused_until_there_is_some(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    options = {"offsets_topic_num_partitions": "1", "log_flush_interval_messages": "1"}
+    async with serving(tmp_path, files, **options) as served:
+        await served.ask(create_topic, "t")
+        assert await commit(served, 7) == ErrorCode.NONE
+        files.trouble = trouble(MemoryError(), "sync", at="/__consumer_offsets-0/")
+        assert await commit(served, 8) == ErrorCode.NOT_COORDINATOR
+        files.trouble = nothing
+        served.broker.clock.advance(10_000)
+        await until(lambda: served.broker.groups.coordinator.shards[0].state is ShardState.ACTIVE)
+        assert await commit(served, 9) == ErrorCode.NONE
+
+
 async def test_a_pass_that_had_no_room_is_made_once_there_is_some(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:

@@ -18,9 +18,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.server.broker import CLUSTER_DEFAULT
 from ottla.server.config_resources import ResourceType
 from ottla.server.throttler import Throttler
+from ottla.storage.catalog import CLUSTER_DEFAULT
 from ottla.storage.paths import TopicPartition
 from support.admin import delete
 from support.compacting import (

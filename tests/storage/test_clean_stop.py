@@ -170,6 +170,22 @@ def test_a_log_start_that_the_checkpoint_has_lost_is_not_forgotten(stopped: Cras
     assert Started(again).log.log_start_offset == found.log.log_start_offset == 1
 
 
+def test_a_log_that_was_put_in_the_place_of_the_stopped_one_is_served_whole(stopped: CrashFiles) -> None:
+    older = batch(("a", "1"), ("a", "2"))
+    manager = LogManager(stopped, ["/d"])
+    manager.load(0, 0, config_for=lambda _: CONFIG)
+    manager.logs[TP].advance_log_start(5)
+    manager.logs[TP].delete_old_segments(0, 0)
+    manager.close(0)
+    for name in stopped.list(DIRECTORY):
+        if name != "partition.metadata":
+            stopped.remove(f"{DIRECTORY}/{name}")
+    write(stopped, f"{DIRECTORY}/{FIRST}.log", bytes(older))
+    stopped.remove("/d/log-start-offset-checkpoint")
+    found = Started(stopped).log
+    assert (found.log_start_offset, found.log_end_offset) == (0, 2)
+
+
 def test_a_log_file_that_was_cut_is_recovered_as_after_a_crash(stopped: CrashFiles) -> None:
     path = f"{DIRECTORY}/{SECOND}.log"
     write(stopped, path, read(stopped, path)[:-5])

@@ -3,7 +3,7 @@
 import errno
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -408,6 +408,51 @@ def test_a_partition_made_anew_inherits_nothing() -> None:
     (log,) = create(manager)
     assert append(log, ("new", "v")) == 0
     assert contents(killed(files).logs[A]) == [(0, b"new", b"v")]
+
+
+def with_old_offsets(files: CrashFiles) -> LogManager:
+    """A manager whose checkpoints have flushed records of A, and a log start that no segment tells."""
+    manager = opened(files)
+    (log,) = create(manager)
+    append(log, *[("old", "v")] * 9)
+    log.advance_log_start(9)
+    log.flush(0)
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_log_starts()
+    return manager
+
+
+def deleted_while_checkpoints_are_refused(files: CrashFiles) -> LogManager:
+    manager = with_old_offsets(files)
+    refuse(files, "append", "-offset-checkpoint")
+    with pytest.raises(OSError, match="tired"):
+        manager.delete_all([A], 0)
+    files.refuse = None
+    return manager
+
+
+def put_aside_between_a_stop_and_the_next_creation(files: CrashFiles) -> LogManager:
+    with_old_offsets(files).close(0)
+    files.rename(f"/d/{A}", f"/d/{paths.stray_dir_name(*A, '0' * 32)}")
+    return opened(files)
+
+
+@pytest.mark.parametrize(
+    "before", [deleted_while_checkpoints_are_refused, put_aside_between_a_stop_and_the_next_creation]
+)
+def test_no_checkpoint_of_an_earlier_log_vouches_for_one_made_anew(
+    before: Callable[[CrashFiles], LogManager],
+) -> None:
+    files = CrashFiles()
+    manager = before(files)
+    refuse(files, "append", "-offset-checkpoint")
+    with pytest.raises(OSError, match="tired"):
+        create(manager)
+    files.refuse = None
+    (log,) = create(manager)
+    append(log, ("new", "v"))
+    found = killed(files).logs[A]
+    assert (contents(found), found.recovery_point) == ([(0, b"new", b"v")], 0)
 
 
 @pytest.mark.scenario(181)
