@@ -22,7 +22,7 @@ from ...protocol.records import NO_PRODUCER_ID
 from ...storage.paths import TopicPartition
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.shard import ShardState
-from ..coordination.store import WhenFlushed
+from ..coordination.store import Flushed, WhenFlushed
 from ..internal_topics import TRANSACTIONS_TOPIC
 from .metadata import TransactionMetadata, TransactionState, bumps_epoch
 from .settings import MARKER_RETRY_MS, TransactionSettings
@@ -145,32 +145,64 @@ class Endings:
             else:
                 self.watch(shard, metadata, now_ms)
 
-    def _finish_decided(self, shard: TransactionShard, transactional_id: str, now_ms: int) -> None:
+    def _finish_decided(
+        self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool = True
+    ) -> None:
         """`_finish`, once the decision is on disk; a partition that cannot be flushed is given up by its coordinator."""
 
         def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
-            shard.waiting.discard(transactional_id)
-            if not failed and self._is_served(shard):
-                self._finish(shard, transactional_id, now_ms, is_first=True)
+            if not failed:
+                self._finish(shard, transactional_id, now_ms, is_first=is_first)
 
-        shard.waiting.add(transactional_id)
-        self._when_flushed([TopicPartition(TRANSACTIONS_TOPIC, shard.partition)], go_on, now_ms)
+        decided_in = [TopicPartition(TRANSACTIONS_TOPIC, shard.partition)]
+        self._take_step(shard, transactional_id, decided_in, go_on, now_ms)
 
-    def _finish(self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool = False) -> None:
+    def _finish(self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool) -> None:
         """Write the markers of a decided transaction that have not been written; once they are on disk, close it if none
         is left."""
         metadata = shard.transactions[transactional_id]
         refused = frozenset(one for one in sorted(metadata.partitions) if not self._mark(shard, metadata, one))
 
         def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
+            self._close(shard, transactional_id, refused.union(failed), now_ms)
+            if is_first:
+                self._tell_of_delay(shard, transactional_id)
+
+        self._take_step(shard, transactional_id, metadata.partitions - refused, go_on, now_ms)
+
+    def _take_step(
+        self,
+        shard: TransactionShard,
+        transactional_id: str,
+        flushed: Collection[TopicPartition],
+        step: Flushed,
+        now_ms: int,
+    ) -> None:
+        """Call `step` once `flushed` are on disk, if the shard is served by then.
+
+        What goes wrong as nobody expected is told, and the transaction taken up again later: it is decided, and whoever
+        waits for it would wait for ever.
+        """
+
+        def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
             shard.waiting.discard(transactional_id)
             if self._is_served(shard):
-                self._close(shard, transactional_id, refused.union(failed), now_ms)
-                if is_first:
-                    self._tell_of_delay(shard, transactional_id)
+                try:
+                    step(failed, now_ms)
+                except Exception:
+                    self._try_later(transactional_id)
 
         shard.waiting.add(transactional_id)
-        self._when_flushed(metadata.partitions - refused, go_on, now_ms)
+        try:
+            self._when_flushed(flushed, go_on, now_ms)
+        except Exception:
+            shard.waiting.discard(transactional_id)
+            self._try_later(transactional_id)
+
+    def _try_later(self, transactional_id: str) -> None:
+        """In the handler of an exception."""
+        log.exception("%s is decided and could not be closed now", transactional_id)
+        self._retry_later()
 
     def _close(
         self, shard: TransactionShard, transactional_id: str, unmarked: frozenset[TopicPartition], now_ms: int
@@ -208,6 +240,10 @@ class Endings:
                 return True
             log.debug("%s does not take the marker of %s: %s", topic_partition, metadata.transactional_id, error)
             return False
+        except Exception:
+            # Whatever it is, the other partitions get theirs.
+            log.exception("the marker of %s in %s failed", metadata.transactional_id, topic_partition)
+            return False
         return True
 
     @staticmethod
@@ -218,16 +254,10 @@ class Endings:
             partitions = [str(one) for one in sorted(metadata.partitions)[:PARTITIONS_IN_MESSAGE]]
             log.warning("%s is decided, its markers wait for %s", transactional_id, ", ".join(partitions) or "the log")
 
-    # Both looks are repeated even if they fail as nobody expected.
-
     def _try_again(self, now_ms: int) -> None:
-        try:
-            for shard, metadata in self._open():
-                if metadata.is_prepared and metadata.transactional_id not in shard.waiting:
-                    self._finish(shard, metadata.transactional_id, now_ms)
-        except Exception:
-            self._retry_later()
-            raise
+        for shard, metadata in self._open():
+            if metadata.is_prepared and metadata.transactional_id not in shard.waiting:
+                self._finish_decided(shard, metadata.transactional_id, now_ms, is_first=False)
 
     def _retry_later(self) -> None:
         if self._retry.due_ms is None:
@@ -235,20 +265,20 @@ class Endings:
 
     def _abort_timed_out(self, now_ms: int) -> None:
         elapsed_ms = self._deadlines.elapsed_ms()
-        try:
-            for shard in self._active_shards():
-                for transactional_id, due_ms in tuple(shard.time_outs.items()):
-                    if due_ms < elapsed_ms:
-                        self._abort(shard, shard.transactions[transactional_id], now_ms)
-        finally:
-            if any(shard.time_outs for shard in self._active_shards()):
-                self._look_again()
+        for shard in self._active_shards():
+            for transactional_id, due_ms in tuple(shard.time_outs.items()):
+                if due_ms < elapsed_ms:
+                    self._abort(shard, shard.transactions[transactional_id], now_ms)
+        if any(shard.time_outs for shard in self._active_shards()):
+            self._look_again()
 
     def _abort(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
         try:
             self.fence(shard, metadata, now_ms)
         except KafkaError as error:
             log.warning("%s timed out and cannot be aborted yet: %s", metadata.transactional_id, error)
+        except Exception:
+            log.exception("%s timed out and cannot be aborted yet", metadata.transactional_id)
         else:
             log.info("%s timed out after %d ms", metadata.transactional_id, metadata.timeout_ms)
 

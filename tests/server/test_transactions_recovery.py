@@ -92,6 +92,43 @@ def test_a_partition_that_is_away_gets_its_marker_when_it_is_back(commit: bool) 
     check_written(transactions, [ID])
 
 
+@pytest.mark.parametrize("flushes", [False, True])
+@pytest.mark.parametrize("first_at", ["the request", "a load"])
+@pytest.mark.parametrize("writes", range(3))
+def test_what_fails_as_nobody_expected_after_the_decision_is_tried_again(
+    writes: int, first_at: str, flushes: bool
+) -> None:
+    transactions = Transactions()
+    producer = transactions.init(ID)
+    transactions.add(ID, producer, A0, B0)
+    if first_at == "a load":
+        transactions.store.power = transactions.markers.power = Power(1)
+        with pytest.raises(PowerLossError):
+            transactions.end(ID, producer, commit=True)
+        transactions = Transactions(after=transactions, power=Power(writes, ZeroDivisionError))
+    else:
+        transactions.flushes.is_asked_for = flushes
+        transactions.store.power = transactions.markers.power = Power(1 + writes, ZeroDivisionError)
+        transactions.end(ID, producer, commit=True)
+        while transactions.flushes.waiting:
+            transactions.flushes.done(transactions.now_ms)
+    assert transactions.state(ID) is TransactionState.PREPARE_COMMIT
+    transactions.store.power = transactions.markers.power = Power()
+    transactions.flushes.is_asked_for = False
+    transactions.advance(MARKER_RETRY_MS)
+    assert transactions.state(ID) is TransactionState.COMPLETE_COMMIT
+    check_written(transactions, [ID])
+
+
+def test_a_partition_whose_marker_fails_as_nobody_expected_does_not_keep_the_others_from_theirs() -> None:
+    transactions = Transactions()
+    producer = transactions.init(ID)
+    transactions.add(ID, producer, A0, B0)
+    transactions.markers.broken = {A0}
+    transactions.end(ID, producer, commit=True)
+    assert [len(transactions.markers.of(one)) for one in (A0, B0)] == [0, 1]
+
+
 def test_a_partition_that_was_deleted_needs_no_marker() -> None:
     transactions = Transactions()
     producer = transactions.init(ID)

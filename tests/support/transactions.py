@@ -38,20 +38,21 @@ class Marker(NamedTuple):
     transaction_version: int = 2
 
 
-class PowerLossError(Exception):
+class PowerLossError(BaseException):
     """The process ended here."""
 
 
 class Power:
-    """Lets `steps` writes through and no more; None: all."""
+    """Lets `steps` writes through and no more; None: all. The next ones raise `error`."""
 
-    def __init__(self, steps: int | None = None) -> None:
+    def __init__(self, steps: int | None = None, error: type[BaseException] = PowerLossError) -> None:
         self.steps = steps
+        self.error = error
         self.used = 0
 
     def use(self) -> None:
         if self.steps == self.used:
-            raise PowerLossError
+            raise self.error
         self.used += 1
 
 
@@ -62,6 +63,8 @@ class Markers:
         self.written: list[tuple[TopicPartition, Marker]] = []
         self.refusing: set[TopicPartition] = set()
         """Partitions that no node leads."""
+        self.broken: set[TopicPartition] = set()
+        """Partitions whose log has a fault of ours."""
         self.deleted: set[TopicPartition] = set()
         self.power = power
 
@@ -80,6 +83,8 @@ class Markers:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted")
         if topic_partition in self.refusing:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no leader")
+        if topic_partition in self.broken:
+            raise ZeroDivisionError
         self.power.use()
         marker = Marker(producer_id, producer_epoch, commit, coordinator_epoch, transaction_version)
         self.written.append((topic_partition, marker))
