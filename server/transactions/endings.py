@@ -30,6 +30,8 @@ from .shard import TransactionShard
 
 log = logging.getLogger("ottla.transactions")
 
+UNEXPECTED = "%s is decided and could not be closed now"
+
 # A transaction may have written to thousands.
 PARTITIONS_IN_MESSAGE = 5
 
@@ -190,19 +192,16 @@ class Endings:
                 try:
                     step(failed, now_ms)
                 except Exception:
-                    self._try_later(transactional_id)
+                    log.exception(UNEXPECTED, transactional_id)
+                    self._retry_later()
 
         shard.waiting.add(transactional_id)
         try:
             self._when_flushed(flushed, go_on, now_ms)
         except Exception:
+            log.exception(UNEXPECTED, transactional_id)
             shard.waiting.discard(transactional_id)
-            self._try_later(transactional_id)
-
-    def _try_later(self, transactional_id: str) -> None:
-        """In the handler of an exception."""
-        log.exception("%s is decided and could not be closed now", transactional_id)
-        self._retry_later()
+            self._retry_later()
 
     def _close(
         self, shard: TransactionShard, transactional_id: str, unmarked: frozenset[TopicPartition], now_ms: int
