@@ -60,10 +60,16 @@ class Coordinator(ABC, Generic[S]):
         self.shards = [self._new_shard(partition) for partition in range(partition_count)]
 
     def activate(self, shard: S, now_ms: int) -> None:
-        """Serve the keys of a partition that has been replayed to its end."""
+        """Serve the keys of a partition that has been replayed to its end. Whatever it raises, the shard is given up and
+        LOADING as before, and is to be failed."""
         if self._is_open(shard):
             shard.state = ShardState.ACTIVE
-            self._activated(shard, now_ms)
+            try:
+                self._activated(shard, now_ms)
+            except BaseException:
+                self._give_up(shard, ErrorCode.NOT_COORDINATOR, now_ms)
+                shard.state = ShardState.LOADING
+                raise
 
     def fail(self, shard: S, reason: Exception) -> None:
         """Leave the keys of a partition without coordinator; all others are served."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from .store import Pair, Producer
 
 if TYPE_CHECKING:
     from ..broker import Broker
+
+logger = logging.getLogger("ottla.coordination")
 
 # One read while loading, and so the most that one step of replay works on.
 LOAD_BYTES = 1 << 20
@@ -49,6 +52,16 @@ class LogStore:
         self._base_sequence = base_sequence
 
     def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
+        try:
+            return self._append(partition, records, now_ms, producer)
+        except KafkaError as error:
+            raise as_told(error) from error
+        except Exception as error:
+            # Who builds on the append takes back what it has begun, whatever the append failed of.
+            logger.exception("cannot append to %s-%d", self._topic, partition)
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the append failed: {error!r}") from error
+
+    def _append(self, partition: int, records: Sequence[Pair], now_ms: int, producer: Producer | None) -> int:
         rows = ((at, now_ms, key, value, ()) for at, (key, value) in enumerate(records))
         if producer is None:
             batch = build_batch(rows, base_sequence=self._base_sequence)
@@ -60,10 +73,7 @@ class LogStore:
                 producer_epoch=producer.producer_epoch,
                 transactional=True,
             )
-        try:
-            return self._broker.append_internal(TopicPartition(self._topic, partition), batch).base_offset
-        except KafkaError as error:
-            raise as_told(error) from error
+        return self._broker.append_internal(TopicPartition(self._topic, partition), batch).base_offset
 
     async def settle(self, partition: int) -> None:
         """Return once as much of the partition is on disk as `flush.messages` asks for; KafkaError as for `append`."""

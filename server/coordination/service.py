@@ -216,10 +216,9 @@ class CoordinatorService(Generic[C]):
                     self._loads.send_nowait((shard, chunk))
                     return
                 shard.replay(chunk.read())
+            self.coordinator.activate(shard, self._broker.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - one partition's trouble is that partition's alone
             self._failed(shard, error)
-        else:
-            self.coordinator.activate(shard, self._broker.clock.now_ms())
 
     async def _load_large(self, shard: Shard, chunk: Chunk) -> None:
         """Read chunk by chunk on this thread, which owns the log, and replay each in a worker thread."""
@@ -227,10 +226,9 @@ class CoordinatorService(Generic[C]):
             while len(chunk):
                 await trio.to_thread.run_sync(_replay, shard, chunk)
                 chunk = self._store.read(shard.partition, shard.next_offset)
+            self.coordinator.activate(shard, self._broker.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - as above
             self._failed(shard, error)
-        else:
-            self.coordinator.activate(shard, self._broker.clock.now_ms())
 
     def _failed(self, shard: Shard, error: Exception) -> None:
         self.coordinator.fail(shard, error)

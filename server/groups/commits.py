@@ -20,7 +20,7 @@ from .group import ClassicGroup
 from .kinds import Group, PartitionCheck
 from .offsets import Place
 from .records import CommittedOffset, offset_key, offset_value
-from .settings import TOMBSTONES_PER_BATCH, GroupSettings
+from .settings import TOMBSTONE_BYTES_PER_BATCH, GroupSettings
 from .shard import Shard
 
 # From this version of OffsetCommit on a group that does not exist has an error of its own (KIP-848).
@@ -246,8 +246,7 @@ class Commits:
         keys: list[tuple[Place | None, bytes]] = [(place, offset_key(group_id, *place)) for place in places]
         if with_group:
             keys += [(None, key) for key in shard.groups[group_id].tombstone_keys()]
-        for at in range(0, len(keys), TOMBSTONES_PER_BATCH):
-            batch = keys[at : at + TOMBSTONES_PER_BATCH]
+        for batch in _batches(keys):
             self._store.append(shard.partition, [(key, None) for _, key in batch], now_ms)
             for place, _ in batch:
                 if place is not None:
@@ -266,9 +265,22 @@ class Commits:
         self.remove(shard, group_id, places, now_ms, with_group=is_unused)
         return is_unused
 
-    def forget(self, shard: Shard, is_gone: Callable[[str, bytes], bool], now_ms: int) -> None:
-        """Remove the offsets that were committed in topics of which `is_gone(name, topic id)`, but not those of a later
-        topic of the same name; errors as `remove`."""
-        for group_id in tuple(shard.offsets.groups()):
-            if places := shard.offsets.places_gone(group_id, is_gone):
-                self.remove(shard, group_id, places, now_ms)
+    def forget(self, shard: Shard, group_id: str, is_gone: Callable[[str, bytes], bool], now_ms: int) -> None:
+        """Remove the group's offsets that were committed in topics of which `is_gone(name, topic id)`, but not those of a
+        later topic of the same name; errors as `remove`."""
+        if places := shard.offsets.places_gone(group_id, is_gone):
+            self.remove(shard, group_id, places, now_ms)
+
+
+def _batches(keys: Iterable[tuple[Place | None, bytes]]) -> Iterator[list[tuple[Place | None, bytes]]]:
+    """The keys in their order, as many at once as one batch of tombstones may have."""
+    batch: list[tuple[Place | None, bytes]] = []
+    size_bytes = 0
+    for one in keys:
+        if batch and size_bytes + len(one[1]) > TOMBSTONE_BYTES_PER_BATCH:
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(one)
+        size_bytes += len(one[1])
+    if batch:
+        yield batch

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -47,6 +48,8 @@ from .shard import Shard
 from .txn_commits import TxnCommits
 
 log = logging.getLogger("ottla.groups")
+
+T = TypeVar("T")
 
 
 class GroupCoordinator(Coordinator[Shard]):
@@ -309,10 +312,14 @@ class GroupCoordinator(Coordinator[Shard]):
             self._forget(shard, lambda name, topic_id: (name, topic_id) in gone, now_ms)
 
     def _forget(self, shard: Shard, is_gone: Callable[[str, bytes], bool], now_ms: int) -> None:
-        try:
-            self._commits.forget(shard, is_gone, now_ms)
-        except KafkaError as error:
-            log.warning("offsets of deleted topics stay in %s-%d: %s", OFFSETS_TOPIC, shard.partition, error)
+        def forget(group_id: str) -> None:
+            self._commits.forget(shard, group_id, is_gone, now_ms)
+
+        _for_each(
+            tuple(shard.offsets.groups()),
+            forget,
+            f"offsets of deleted topics stay in {OFFSETS_TOPIC}-{shard.partition}",
+        )
 
     def _drop(self, shard: Shard, group: ClassicGroup | ConsumerGroup, now_ms: int) -> None:
         del shard.groups[group.group_id]
@@ -327,12 +334,26 @@ class GroupCoordinator(Coordinator[Shard]):
     def _expire(self, shard: Shard, now_ms: int) -> None:
         """Remove offsets that have passed their time, and groups that are left without members and offsets."""
         self._repeat_expiry(shard)
-        try:
-            for group in tuple(shard.groups.values()):
-                if self._commits.expire(shard, group, now_ms):
-                    self._drop(shard, group, now_ms)
-        except KafkaError as error:
-            log.warning("offsets in %s-%d do not expire: %s", OFFSETS_TOPIC, shard.partition, error)
+
+        def expire(group: ClassicGroup | ConsumerGroup) -> None:
+            if self._commits.expire(shard, group, now_ms):
+                self._drop(shard, group, now_ms)
+
+        _for_each(tuple(shard.groups.values()), expire, f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire")
 
     def _repeat_expiry(self, shard: Shard) -> None:
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
+
+
+def _for_each(groups: Collection[T], act: Callable[[T], None], failing: str) -> None:
+    """Do it for each group: one for which it fails keeps no other from it, and is told in one line with `failing`."""
+    failures = []
+    for group in groups:
+        try:
+            act(group)
+        except Exception as error:  # noqa: BLE001 - told below
+            failures.append(error)
+    if failures:
+        first = failures[0]
+        is_known = isinstance(first, KafkaError)
+        log.warning("%s, for %d groups: %s", failing, len(failures), first, exc_info=None if is_known else first)

@@ -13,8 +13,9 @@ REJOIN_RETRY_MS = 100
 # A member id is made from the instance id or the client id, which may be as long as a string can be; a longer member id
 # could not be sent.
 NAME_CHARS_IN_MEMBER_ID = 1024
-# Tombstones of one deletion are written in batches of this many, far below any `max.message.bytes` in use.
-TOMBSTONES_PER_BATCH = 500
+# Tombstones of one deletion are written in batches whose keys take no more than this, or one key alone: far below any
+# `max.message.bytes` in use, whatever the length of a group id (32 767 bytes at most).
+TOMBSTONE_BYTES_PER_BATCH = 32_768
 
 
 @dataclass(slots=True)

@@ -155,6 +155,15 @@ def test_a_group_is_upgraded_in_its_first_rebalance_too() -> None:
     assert all_partitions(groups, one, two) == ORDERS_4
 
 
+def test_a_classic_group_whose_members_left_in_its_first_rebalance_is_a_consumer_group_at_once() -> None:
+    groups = ConsumerGroups(orders=4, settings={"group_initial_rebalance_delay_ms": 3_000})
+    groups.join(protocols=[("range", subscription_of(["orders"]))])
+    groups.leave(*groups.members())
+    assert groups.state() == "PreparingRebalance"
+    assert groups.given(groups.enter("a")) == {"orders": {0, 1, 2, 3}}
+    assert groups.described().members == groups.restarted().described().members
+
+
 def test_a_failed_write_leaves_the_classic_group_as_it_was() -> None:
     groups = ConsumerGroups(orders=4)
     one = ClassicMember("one")
@@ -239,6 +248,24 @@ def test_some_groups_are_not_downgraded(settings: dict[str, Any]) -> None:
     settle(groups, one, two)
     assert kind(groups) == "consumer"
     assert all_partitions(groups, one, two) == ORDERS_4
+
+
+@pytest.mark.parametrize("how", ["leaves", "fails"])
+def test_the_last_member_of_the_consumer_protocol_goes_even_if_its_group_cannot_be_a_classic_one(how: str) -> None:
+    """Only the first of the protocols that a member offers is read when it joins."""
+    groups = ConsumerGroups(orders=4)
+    groups.enter("a")
+    readable = subscription_of(["orders"])
+    for protocols in ([("range", readable), ("sticky", readable)], [("sticky", readable), ("range", b"?")]):
+        assert not groups.join(protocols=protocols, session_ms=1_000_000).answer.error_code
+    if how == "leaves":
+        groups.beat("a", -1)
+    else:
+        groups.advance(50_000)
+    group = groups.table()
+    assert len(group.members) == 2
+    assert "a" not in group.members and "a" not in group.owners.values()
+    assert groups.restarted().table().members == group.members
 
 
 def test_a_failed_write_leaves_the_consumer_group_as_it_was() -> None:

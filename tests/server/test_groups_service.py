@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ottla.server.coordination.log_store import APPEND_ERRORS
@@ -20,6 +21,7 @@ from ottla.server.groups.classic import Caller
 from ottla.server.groups.commits import TopicCommit
 from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.service import GroupService
+from ottla.server.groups.shard import Shard
 from support.crash_files import CrashFiles
 from support.group_broker import CONSUMED_TOPIC_ID, OFFSETS_TOPIC, GroupBroker
 from support.steppable_wall import WALL_STEPS_MS
@@ -204,7 +206,71 @@ async def test_what_the_log_refuses_is_told_in_words_for_clients_of_groups(
         assert refused.value.code == told
 
 
+async def test_an_append_that_fails_as_nobody_expected_is_told_and_what_built_on_it_is_tried_again(
+    autojump_clock: AutojumpClock,
+) -> None:
+    broker = GroupBroker()
+    async with serving(broker) as service:
+        await commit(service, broker)
+        joins = ConsumerGroupHeartbeatRequest(
+            group_id="c",
+            member_id="a",
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=("none",),
+            topic_partitions=(),
+        )
+        service.coordinator.consumer_heartbeat(joins, Caller("c", "/host", 1), broker.clock.now_ms())
+        broker.append_failure = MemoryError()
+        with pytest.raises(KafkaError) as refused:
+            await commit(service, broker, 2)
+        assert refused.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await trio.sleep(60)
+        assert service.coordinator.describe_consumer_group("c").members
+        broker.append_failure = None
+        await trio.sleep(1)
+        assert not service.coordinator.describe_consumer_group("c").members
+        assert offsets(service) == {1}
+
+
 # Loading
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition_s_alone(
+    size: str, autojump_clock: AutojumpClock
+) -> None:
+    broker = GroupBroker()
+    async with serving(broker) as service:
+        await commit(service, broker, 7, "h")
+        await commit(service, broker, 7, "g")
+        bad = service.coordinator.partition_for("g")
+        while size == "large" and broker.log(bad).size_bytes < 2 * INLINE_LOAD_BYTES:
+            await commit(service, broker, 7, "g")
+    again = GroupBroker(broker.files)
+    again.create_topic()
+    service = GroupService(cast(Any, again))
+    take_up = service.coordinator._activated
+
+    def refuse_one(shard: Shard, now_ms: int) -> None:
+        take_up(shard, now_ms)
+        if shard.partition == bad and again.append_failure is not None:
+            raise MemoryError  # Of nothing that is known to fail: the last line of defence.
+
+    service.coordinator._activated = refuse_one  # type: ignore[method-assign]
+    again.append_failure = ErrorCode.NOT_COORDINATOR
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        while service.coordinator.shards[bad].state is ShardState.LOADING:
+            await trio.sleep(0.01)
+        assert service.coordinator.shards[bad].state is ShardState.FAILED
+        assert offsets(service, "h") == {7}
+        assert service.coordinator._deadlines._set_count == 1, "the other partition's expiry"
+        again.append_failure = None
+        await trio.sleep(11)
+        while service.coordinator.shards[bad].state is ShardState.LOADING:
+            await trio.sleep(0.01)
+        assert offsets(service) == {7}
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_small_partition_is_loaded_before_the_service_has_started(autojump_clock: AutojumpClock) -> None:

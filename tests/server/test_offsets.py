@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
 
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
 from ottla.protocol.wire import ZERO_UUID
+from ottla.server.coordination.store import Pair, Producer
 from ottla.server.groups.commits import TopicCommit
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
-from support.groups import TOPIC_IDS, Groups, MemoryStore, error_of, subscription
+from support.groups import TOPIC_IDS, FakeTopics, Groups, MemoryStore, error_of, subscription
 
 P0, P1, BILL = ("orders", 0), ("orders", 1), ("bills", 0)
 DAY_MS = 86_400_000
@@ -396,3 +398,68 @@ def test_expiry_goes_on_when_the_partition_can_be_written_again() -> None:
     groups.advance(600_000)
     assert groups.committed() == {}
     assert offset_key("g", "orders", 0) not in groups.store.table(groups.coordinator.partition_for("g"))
+
+
+# One group's trouble
+
+
+class NarrowStore(MemoryStore):
+    """A store that takes no batch of more than `max.message.bytes` as it is by default, and nothing of one group."""
+
+    def __init__(self) -> None:
+        super().__init__(partition_count=1)
+        self.refused_group = "none"
+
+    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
+        size_bytes = sum(len(key) + len(value or b"") for key, value in records)
+        if size_bytes > 1_048_588 or any(self.refused_group.encode() in key for key, _ in records):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{size_bytes} bytes")
+        return super().append(partition, records, now_ms, producer=producer)
+
+
+def group_with_a_long_name() -> tuple[Groups, str]:
+    """40 offsets of a group whose id is as long as a string can be nearly: their tombstones are more than a batch may have."""
+    groups, name = Groups(NarrowStore(), topics=FakeTopics(orders=40, bills=8)), "g" * 32_000
+    for partition in range(40):
+        groups.commit({("orders", partition): 1}, group=name)
+    return groups, name
+
+
+def test_a_group_with_a_long_name_can_be_deleted() -> None:
+    groups, name = group_with_a_long_name()
+    groups.coordinator.delete_group(name, groups.now_ms)
+    assert groups.restarted().coordinator.list_groups([0], (), ()) == []
+
+
+def test_offsets_of_a_group_with_a_long_name_expire() -> None:
+    groups, name = group_with_a_long_name()
+    groups.advance(WEEK_MS + 600_000)
+    assert groups.committed(group=name) == groups.restarted().committed(group=name) == {}
+
+
+def expiry(groups: Groups) -> None:
+    groups.advance(WEEK_MS + 600_000)
+
+
+def deletion_of_the_topic(groups: Groups) -> None:
+    groups.topics.delete("orders")
+    groups.coordinator.topic_deleted("orders", TOPIC_IDS["orders"], groups.now_ms)
+
+
+def load_after_the_deletion(groups: Groups) -> None:
+    groups.topics.delete("orders")
+    groups.load()
+
+
+@pytest.mark.parametrize("happens", [expiry, deletion_of_the_topic, load_after_the_deletion])
+@pytest.mark.parametrize("refused", GROUPS := ["one", "two", "three"])
+def test_a_group_whose_tombstones_are_refused_keeps_no_other_from_theirs(
+    happens: Callable[[Groups], None], refused: str
+) -> None:
+    store = NarrowStore()
+    groups = Groups(store)
+    for name in GROUPS:
+        groups.commit({P0: 1}, group=name)
+    store.refused_group = refused
+    happens(groups)
+    assert [name for name in GROUPS if groups.coordinator.shards[0].offsets.places(name)] == [refused]

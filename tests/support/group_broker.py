@@ -30,7 +30,7 @@ class GroupBroker:
     Attributes:
         wall: May be stepped.
         creation_failure: What creating an internal topic raises, if set.
-        append_failure: What appending raises, if set.
+        append_failure: What appending raises, if set: a KafkaError of this code, or something that nobody expects.
     """
 
     def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2, **settings: Any) -> None:
@@ -39,11 +39,12 @@ class GroupBroker:
         self.clock = Clock(self.wall, virtual_ms)
         self.config: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
         self.topics = Topics()
+        self.logs = SimpleNamespace(logs=dict[TopicPartition, Log]())
         self.topics.add(Topic("t", CONSUMED_TOPIC_ID))
         self.node = SimpleNamespace(node_id=0)
         self.partition_count = partition_count
         self.creation_failure: ErrorCode | None = None
-        self.append_failure: ErrorCode | None = None
+        self.append_failure: ErrorCode | Exception | None = None
 
     async def ensure_internal_topic(self, name: str) -> Topic:
         if self.creation_failure is not None:
@@ -55,7 +56,7 @@ class GroupBroker:
         """Make the topic, or find it again in `files`."""
         topic = Topic(name, b"\5" * 16)
         for index in range(self.partition_count):
-            log = make_log(self.files, tp=TopicPartition(name, index))
+            log = self.logs.logs[TopicPartition(name, index)] = make_log(self.files, tp=TopicPartition(name, index))
             topic.partitions.append(Partition(topic, index, PartitionEntry(replicas=(0,), leader=0), log))
         self.topics.add(topic)
         return topic
@@ -64,6 +65,8 @@ class GroupBroker:
         return self.topics.partition(OFFSETS_TOPIC, partition).log
 
     def append_internal(self, topic_partition: TopicPartition, records: bytearray) -> AppendInfo:
+        if isinstance(self.append_failure, Exception):
+            raise self.append_failure
         if self.append_failure is not None:
             raise KafkaError(self.append_failure, "told to fail")
         return self.topics.partition(*topic_partition).log.append(

@@ -176,7 +176,8 @@ class ConsumerProtocol:
             group = ConsumerGroup(group_id, shard.partition)
             if known is not None:
                 changes.append(records.classic_tombstone(group_id))
-                if not known.is_empty:
+                # Not `is_empty`: all may have left a rebalance that still waits for others.
+                if known.members:
                     group = self._migration.upgraded(known)
                     changes += records.whole_group(group)
         found = consumer_group(group_id, group)
@@ -231,9 +232,16 @@ class ConsumerProtocol:
         stay = [member for member in group.members.values() if member.member_id not in gone]
         if self._migration.may_downgrade(group, stay):
             staying = [(member, group.targets.get(member.member_id, {})) for member in stay]
-            self._migration.downgrade(shard, group, staying, now_ms, must_rebalance=True)
-            self.close(group)
-            return
+            try:
+                self._migration.downgrade(shard, group, staying, now_ms, must_rebalance=True)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+                    raise
+                # It cannot be one, or is too large for one record, and never will: who leaves must not stay for that.
+                log.warning("group %s: cannot be downgraded: %s", group.group_id, error)
+            else:
+                self.close(group)
+                return
         dropped = {member.topic_regex for member in leaving} - {member.topic_regex for member in stay}
         changes = [change for member_id in gone for change in records.member_tombstones(group.group_id, member_id)]
         changes += [records.regex(group.group_id, pattern, None) for pattern in dropped if pattern]
