@@ -12,6 +12,7 @@ errors.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 
 from crc32c import crc32c
@@ -28,6 +29,11 @@ RECOVERY_CHUNK_BYTES = 1 << 20
 
 # base offset, length, magic, last offset delta: what it takes to step from batch to batch.
 _STEP = struct.Struct(">qi4xb6xi")
+
+# Of a message of format v0 or v1: offset, length of what follows, CRC-32 of what follows that, magic.
+_OLD_HEAD = struct.Struct(">qiIb")
+OLD_LENGTH_MIN = 14
+"""CRC, magic, attributes, and two lengths."""
 
 
 def batch_steps(file: File, position: int, where: str) -> Iterator[tuple[int, int, int]]:
@@ -105,6 +111,20 @@ def computed_crc(file: File, position: int, batch: RecordBatch) -> int:
         crc = crc32c(piece, crc)
         at += len(piece)
     return crc
+
+
+def old_format_at(file: File, position: int) -> int | None:
+    """The magic (0 or 1) if a whole message of that format lies at `position`, as its CRC says; else None."""
+    head = file.read_at(position, _OLD_HEAD.size)
+    if len(head) < _OLD_HEAD.size:
+        return None
+    _, length, crc, magic = _OLD_HEAD.unpack(head)
+    if magic not in (0, 1) or not OLD_LENGTH_MIN <= length <= file.size() - position - LOG_OVERHEAD_BYTES:
+        return None
+    computed, at, end = 0, position + LOG_OVERHEAD_BYTES + 4, position + LOG_OVERHEAD_BYTES + length
+    while at < end and (piece := file.read_at(at, min(RECOVERY_CHUNK_BYTES, end - at))):
+        computed, at = zlib.crc32(piece, computed), at + len(piece)
+    return int(magic) if computed == crc else None
 
 
 def _no_header(where: str, position: int, left_bytes: int) -> CorruptRecordError:

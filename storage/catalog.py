@@ -246,7 +246,7 @@ class Catalog:
             return state
 
     def _put_back(self, refusal: BaseException) -> None:
-        with suppress(OSError):
+        with suppress(Exception):  # whatever it is, the doubt is to be told
             self._save(self._state)
         if not self._is_on_disk:
             self.on_doubt(f"{self._path} may hold a change that was refused: {refusal}")

@@ -14,14 +14,15 @@ One thread owns a segment. Others may `flush` it while the owner appends, and re
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ..protocol.errors import CorruptRecordError
+from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ..protocol.records import LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
 from . import paths
-from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc
+from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc, old_format_at
 from .config import LogConfig
 from .files import Buffer, Files, FileSlice
 from .index import RELATIVE_OFFSET_MAX, AbortedTxn, CorruptIndexError, InvalidOffsetError
@@ -181,7 +182,10 @@ class LogSegment:
                 position += batch.size_bytes
         except BaseException:
             # Without memory, say. The caller does not know of these batches, and will give their offsets again.
-            self.log_file.truncate(start)
+            try:
+                self.log_file.truncate(start)
+            except OSError as error:
+                raise OSError(errno.EIO, f"batches of a refused append stay in the file: {error.strerror}") from error
             self._first_batch_timestamp_ms = None
             self._indexes.truncate_to(base_offset)
             raise
@@ -425,6 +429,10 @@ class LogSegment:
         Returns:
             The bytes cut off.
 
+        Raises:
+            KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT: whole records of format v0 or v1, which Apache Kafka reads. Nothing is
+                cut off.
+
         Nothing is synced; `flush` makes it last.
         """
         self._first_batch_timestamp_ms = None
@@ -458,6 +466,12 @@ class LogSegment:
             pass  # The bytes from here on are no batch: what a torn write leaves.
         cut_bytes = self.size_bytes - valid_bytes
         if cut_bytes:
+            if (magic := old_format_at(self.log_file, valid_bytes)) is not None:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                    f"{self._log_path}, byte {valid_bytes}: records of format v{magic}; this broker reads v2 alone, and leaves"
+                    " the file as it is. Move the partition's directory away",
+                )
             if before_cut is not None:
                 before_cut()
             self.log_file.truncate(valid_bytes)

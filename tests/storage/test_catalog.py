@@ -172,6 +172,26 @@ def test_a_change_that_the_disk_refuses_has_not_happened() -> None:
     assert reloaded(files) == EXAMPLE
 
 
+def test_a_change_that_cannot_be_taken_back_for_whatever_reason_is_told() -> None:
+    files, catalog = made()
+    told: list[str] = []
+    catalog.on_doubt = told.append
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        if told_at:
+            raise MemoryError
+        if operation == "sync_dir":
+            told_at.append(path)
+            raise OSError(errno.EIO, "Input/output error")
+
+    told_at: list[str] = []
+    files.refuse = refuse
+    with pytest.raises(OSError, match="Input/output error"):
+        catalog.remove_topics(["a"])
+    assert "may hold a change that was refused" in told[0]
+    assert catalog.state == EXAMPLE
+
+
 @pytest.mark.parametrize("call", ["set_topic_configs", "add_partitions"])
 def test_an_unknown_topic_is_a_key_error_and_writes_nothing(call: str) -> None:
     files, catalog = made()

@@ -294,3 +294,23 @@ def test_an_append_whose_index_entry_finds_no_memory_has_not_happened(index: str
     for clean in (True, False):
         log = reopen(log, clean=clean)
         assert [offset for offset, _, _ in contents(log)] == [0, 1, 2, 3]
+
+
+def test_an_append_that_cannot_be_taken_back_is_the_last_one() -> None:
+    """The next batch would get the same offsets, and a start would end the log before it."""
+    files = CrashFiles()
+    log = make_log(files, index_interval_bytes=0)
+    append(log, ("a", "1"), timestamp=1_000)
+    entries = log.segments.active.offset_index
+    entries._values = Short(entries._values.typecode, entries._values)
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        if operation == "truncate":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    files.refuse = refuse
+    with pytest.raises(KafkaError, match="stay in the file"):
+        append(log, ("lost", "1"), timestamp=2_000)
+    files.refuse = None
+    with pytest.raises(KafkaError, match="stay in the file"):
+        append(log, ("b", "1"), timestamp=3_000)

@@ -1,11 +1,13 @@
 """Opening a partition's directory after a clean stop, a crash, a half-done swap, and damage."""
 
 import random
+import struct
+import zlib
 from collections.abc import Callable
 
 import pytest
 
-from ottla.protocol.errors import CorruptRecordError
+from ottla.protocol.errors import CorruptRecordError, KafkaError
 from ottla.storage import paths
 from ottla.storage.config import LogConfig
 from ottla.storage.index import AbortedTxn
@@ -243,6 +245,38 @@ def test_after_a_crash_the_log_ends_before_the_first_damaged_byte() -> None:
         assert names(files, ".log") == [log_name(0), log_name(3)]
         assert len(notes) == 1 and "2 segments behind them are deleted" in notes[0]
         assert append(log, ("new", "v")) == whole
+
+
+def old_message(magic: int, offset: int) -> bytes:
+    """A message as brokers before Apache Kafka 0.11 wrote it."""
+    timestamp = struct.pack(">q", 1_000) if magic == 1 else b""
+    body = struct.pack(">bb", magic, 0) + timestamp + struct.pack(">i1si1s", 1, b"k", 1, b"v")
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("clean", [True, False], ids=["an index is missing", "after a crash"])
+def test_records_of_an_old_format_are_refused_and_neither_they_nor_what_follows_is_deleted(
+    magic: int, clean: bool
+) -> None:
+    files = written(every=3, count=6)
+    log_file = f"{0:020}.log"
+    change(files, log_file, lambda data: data.extend(old_message(magic, 3)))
+    files.remove(f"{DIRECTORY}/{0:020}.index")
+    logs = {path: data for path, data in files.snapshot().items() if path.endswith(".log")}
+    with pytest.raises(KafkaError, match=f"records of format v{magic}"):
+        load(files, clean=clean)
+    assert {path: data for path, data in files.snapshot().items() if path.endswith(".log")} == logs
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_torn_message_of_an_old_format_is_a_torn_tail(magic: int) -> None:
+    files = written(every=9)
+    whole = bytearray(files.snapshot()[f"{DIRECTORY}/{0:020}.log"])
+    for cut in range(1, len(old_message(magic, 9))):
+        change(files, f"{0:020}.log", lambda data: data.extend(old_message(magic, 9)[:-cut]))  # noqa: B023
+        load(files)
+        assert files.snapshot()[f"{DIRECTORY}/{0:020}.log"] == whole
 
 
 def test_a_torn_tail_is_cut_off_wherever_it_ends() -> None:
