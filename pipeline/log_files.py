@@ -23,11 +23,11 @@ from ..storage.index import AbortedTxn
 from ..storage.paths import OFFSET_MAX, TopicPartition
 from ..storage.producer_state import ProducerState
 from ..storage.producers import ProducerStates
-from ..storage.replay import update_producers
 from ..storage.segment import LogSegment
 from .segment_files import (
     LogFile,
     LogFiles,
+    complete_txn_indexes,
     may_be_torn,
     open_segments,
     pause_between_looks,
@@ -74,7 +74,7 @@ class PartitionLog:
         *,
         log_start_offset: int = 0,
         high_watermark: int | None = None,
-        durable_end_offset: int = 0,
+        durable_end_offset: int | None = None,
         files: LogFiles | None = None,
         pause: Callable[[], None] = pause_between_looks,
     ) -> None:
@@ -83,7 +83,8 @@ class PartitionLog:
         Args:
             log_start_offset: From the checkpoint; the first segment's base if that is higher.
             high_watermark: What lies above must not be read yet; None where whatever is whole is committed.
-            durable_end_offset: Known to have been whole: a last segment that breaks off before it is damaged, not torn.
+            durable_end_offset: Known to have been whole, with its indexes: a last segment that breaks off before it is
+                damaged, not torn. None if nothing is known.
             pause: As of `open_segments`, as are the errors.
         """
         self.directory = directory
@@ -91,10 +92,11 @@ class PartitionLog:
         self._files = files or LogFiles()
         self.topic_id = topic_id_in(self._files, directory)
         self.segments = open_segments(self._files, directory, pause=pause)
+        self._durable_end_offset = durable_end_offset
         self.torn_bytes = 0
         """At the end of the last segment, of a batch that was never wholly written."""
         try:
-            self.log_end_offset = self._find_end(durable_end_offset)
+            self.log_end_offset = self._find_end(durable_end_offset or 0)
         except BaseException:
             self.close()
             raise
@@ -126,8 +128,8 @@ class PartitionLog:
     def transactions(self) -> tuple[int, list[AbortedTxn]]:
         """The last stable offset, and every aborted transaction of which records may be left.
 
-        Index entries of the last segment may be in a broker's memory only, so what follows the newest producer snapshot
-        is found out from the batches' headers.
+        Index entries of the last segment may be in a broker's memory only, and those above the recovery point may not have
+        survived a power loss, so what follows the newest producer snapshot below that is found out from the batches' headers.
 
         Raises:
             CorruptSourceError: Behind that snapshot there is something that is no batch, or an index is damaged.
@@ -136,22 +138,11 @@ class PartitionLog:
             return self._transactions()
 
     def _transactions(self) -> tuple[int, list[AbortedTxn]]:
-        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
         producers = ProducerStates()
         producers.reset(*self._newest_snapshot())
-        known_up_to = producers.end_offset
-        for segment, following in pairwise((*self.segments, None)):
-            assert segment is not None
-            if following is not None and following.base_offset <= known_up_to:
-                continue
-            for position, header in segment.headers(segment.floor_position(known_up_to)):
-                if header.last_offset < known_up_to or not header.has_producer:
-                    continue
-                batch = header
-                if header.is_control and not header.is_whole:
-                    batch = RecordBatch(segment.log_file.read_at(position, header.size_bytes))
-                if (txn := update_producers(producers, batch)) is not None:
-                    aborted[txn.last_offset] = txn
+        # A marker above the high watermark decides nothing yet.
+        complete_txn_indexes(producers, self.segments, self.readable_end_offset)
+        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
         unstable = producers.first_unstable_offset
         stable_end = self.readable_end_offset if unstable is None else min(unstable, self.readable_end_offset)
         return max(stable_end, self.log_start_offset), [aborted[offset] for offset in sorted(aborted)]
@@ -224,8 +215,11 @@ class PartitionLog:
         return last_offset + 1
 
     def _newest_snapshot(self) -> tuple[int, list[ProducerState]]:
+        end = self.readable_end_offset
+        if self._durable_end_offset is not None:
+            end = min(end, self._durable_end_offset)
         for offset in reversed(producer_snapshots.offsets(self._files, self.directory)):
-            if self.log_start_offset < offset <= self.log_end_offset:
+            if self.log_start_offset < offset <= end:
                 with suppress(producer_snapshots.CorruptSnapshotError, FileNotFoundError):
                     file = self._files.open(paths.snapshot_path(self.directory, offset))
                     return offset, producer_snapshots.decode(file.read_at(0, file.size()))

@@ -96,7 +96,7 @@ def opened(store: Store, tp: TopicPartition, *, committed: bool) -> Iterator[Ope
         tp,
         log_start_offset=store.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0),
         high_watermark=high_watermark,
-        durable_end_offset=store.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp, 0),
+        durable_end_offset=store.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp),
     )
     try:
         end_offset, aborted = log.transactions() if committed else (log.readable_end_offset, [])

@@ -20,6 +20,7 @@ from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.log_files import PartitionLog, Split
 from ottla.pipeline.split_reader import Wanted, damage_in, read_split
 from ottla.protocol.records import Record, RecordBatch
+from ottla.storage import paths
 from ottla.storage.checkpoints import write_partition_metadata
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
@@ -445,3 +446,36 @@ def test_offsets_far_above_the_base(tmp_path: Path) -> None:
     log = log_with_holes((base, [batch(("a", "1"), base_offset=base), batch(("b", "2"), base_offset=base + 2**31 - 1)]))
     found = opened(on_disk(log, tmp_path))
     assert [row[0] for row in rows(found, 0, 2**63 - 1, 1)] == [base, base + 2**31 - 1]
+
+
+def test_aborted_transactions_whose_index_a_power_loss_took(tmp_path: Path) -> None:
+    """Above the recovery point nothing was synced: the producers' snapshot may be there all the same, and the index not."""
+    log = make_log()
+    append(log, ("k", "1"), roll=True)
+    producer = Producer(log, 7, transactional=True)
+    producer.write("k")
+    producer.abort()
+    log.roll(0)
+    append(log, ("z", "1"))
+    directory = on_disk(log, tmp_path)
+    expected = opened(directory).transactions()
+    assert len(expected[1]) == 1
+    index = Path(paths.txn_index_path(str(directory), 1))
+    for left in (None, b"", index.read_bytes()[:20]):
+        index.unlink() if left is None else index.write_bytes(left)
+        assert opened(directory, durable_end_offset=1).transactions() == expected
+
+
+@pytest.mark.parametrize("marks", [Producer.abort, Producer.commit])
+def test_a_marker_above_the_high_watermark_decides_nothing(tmp_path: Path, marks: Callable[[Producer], int]) -> None:
+    log = make_log()
+    append(log, ("k", "1"))
+    producer = Producer(log, 7, transactional=True)
+    producer.write("k")
+    log.roll(0)
+    marks(producer)
+    log.roll(0)
+    append(log, ("z", "1"))
+    directory = on_disk(log, tmp_path)
+    assert opened(directory, high_watermark=2).transactions()[0] == 1
+    assert opened(directory, high_watermark=3).transactions()[0] == 3
