@@ -434,9 +434,10 @@ class LogManager:
             *((each, each.checkpoint_high_watermarks) for each in self._working_dirs()),
         )
 
-    def checkpoint_log_starts(self) -> None:
-        """Write the log start offsets, as `checkpoint_recovery_points` does."""
-        self._checkpoint(*((each, each.checkpoint_log_starts) for each in self._working_dirs()))
+    def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
+        """Write the log start offsets, of one directory or all, as `checkpoint_recovery_points` does."""
+        asked = [each for each in self._working_dirs() if data_dir in (None, each.path)]
+        self._checkpoint(*((each, each.checkpoint_log_starts) for each in asked))
 
     def _checkpoint(self, *writes: tuple[DataDir, Callable[[LogTable], None]]) -> None:
         refused: list[OSError] = []

@@ -4,20 +4,27 @@ Behaviour
 - Moves the log start offset up; −1 means the high watermark. Answers the new low watermark.
 - A topic that is compacted and nothing else refuses with POLICY_VIOLATION, one of the broker's own with
   INVALID_TOPIC_EXCEPTION. With neither policy, what is deleted here is all that ever is.
+- Answered once the offset is on disk. Apache Kafka writes it within the next minute, and a kill before that brings the
+  records back; in a compacted topic also those whose tombstones the cleaner then takes for done with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_records import (
-    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ...storage.cleaner_checkpoints import data_dir_of
+from ...storage.log import Log
+from ...storage.paths import TopicPartition
 from ..connection import Context
+from ..disk import on_disk
 from ..routing import led_partition
 
 HIGH_WATERMARK = -1
@@ -25,39 +32,64 @@ HIGH_WATERMARK = -1
 
 async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
     body: DeleteRecordsRequest = request.body
+    moved: dict[TopicPartition, int] = {}
+    refused: dict[TopicPartition, ErrorCode] = {}
+    asked = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+    wanted = [each.offset for topic in body.topics for each in topic.partitions]
+    data_dirs: dict[str, list[TopicPartition]] = {}
+    for each, offset in zip(asked, wanted, strict=True):
+        try:
+            log = _move(ctx, each, offset)
+        except KafkaError as error:
+            refused[each] = error.code
+        else:
+            moved[each] = log.log_start_offset
+            data_dirs.setdefault(data_dir_of(log), []).append(each)
+    for data_dir, partitions in data_dirs.items():
+        try:
+            await on_disk(ctx.broker.logs.checkpoint_log_starts, data_dir)
+        except KafkaError as error:
+            refused |= dict.fromkeys(partitions, error.code)
     return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=tuple(
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=tuple(_partition(ctx, topic.name, wanted) for wanted in topic.partitions),
+                partitions=tuple(
+                    _result(TopicPartition(topic.name, each.partition_index), moved, refused)
+                    for each in topic.partitions
+                ),
             )
             for topic in body.topics
         ),
     )
 
 
-def _partition(ctx: Context, name: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    try:
-        partition = led_partition(ctx, name, wanted.partition_index)
-        if partition.topic.is_internal:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot delete records of internal topic {name}")
-        log = partition.log
-        if log.config.is_compact and not log.config.is_delete:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{name} is compacted and its cleanup.policy does not include delete"
-            )
-        offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
-        if not 0 <= offset <= log.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted.offset} is outside 0..{log.high_watermark} of {name}"
-            )
-        log.advance_log_start(offset)
-        ctx.broker.waits.changed(partition.topic_partition)
-    except KafkaError as error:
-        return DeleteRecordsPartitionResult(
-            partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
+def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:
+    """Move one log start offset, in memory; returns the log."""
+    name = topic_partition.topic
+    partition = led_partition(ctx, name, topic_partition.partition)
+    if partition.topic.is_internal:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot delete records of internal topic {name}")
+    log = partition.log
+    if log.config.is_compact and not log.config.is_delete:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"{name} is compacted and its cleanup.policy does not include delete"
         )
+    offset = log.high_watermark if wanted == HIGH_WATERMARK else wanted
+    if not 0 <= offset <= log.high_watermark:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted} is outside 0..{log.high_watermark} of {name}")
+    log.advance_log_start(offset)
+    ctx.broker.waits.changed(topic_partition)
+    return log
+
+
+def _result(
+    topic_partition: TopicPartition, moved: Mapping[TopicPartition, int], refused: Mapping[TopicPartition, ErrorCode]
+) -> DeleteRecordsPartitionResult:
+    code = refused.get(topic_partition, ErrorCode.NONE)
     return DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=log.log_start_offset, error_code=ErrorCode.NONE
+        partition_index=topic_partition.partition,
+        low_watermark=moved[topic_partition] if code is ErrorCode.NONE else -1,
+        error_code=code,
     )

@@ -117,6 +117,19 @@ async def test_a_start_of_a_log_that_could_not_be_moved_is_moved_by_the_next_req
         assert await served.ask(delete_records, "t", 1) == (ErrorCode.NONE, 1)
 
 
+async def test_records_are_deleted_when_the_disk_has_taken_note_of_it(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, **QUIET) as served:
+        await served.ask(create_topic, "t", **SMALL)
+        await served.ask(produce, "t", ("k", "v"))
+        for _ in range(2):
+            files.trouble = full("log-start-offset-checkpoint")
+            assert await served.ask(delete_records, "t", 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        files.trouble = nothing
+        assert await served.ask(delete_records, "t", 1) == (ErrorCode.NONE, 1)
+        assert "t 0 1\n" in (tmp_path / "log-start-offset-checkpoint").read_text()
+
+
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("place", ["everywhere", "of the records", "of the coordinator"])
 async def test_a_transaction_ends_once_there_is_room(tmp_path: Path, place: str, version: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,18 @@ def test_a_topic_made_anew_has_nothing_of_the_old_one(tmp_path: Path) -> None:
 
 
 # Deleted records
+
+
+def test_deleted_records_do_not_come_back_after_a_kill(tmp_path: Path) -> None:
+    running, killed = tmp_path / "running", tmp_path / "killed"
+    with ottla.Broker(str(running)) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t", cleanup_policy="compact,delete", retention_ms=-1)
+        produce(client, "t", ("k", "v"))
+        produce(client, "t", ("m", "v"))
+        assert delete_records(client, "t", 1) == (ErrorCode.NONE, 1)
+        shutil.copytree(running, killed, ignore=shutil.ignore_patterns("*.tmp"))  # what a kill would leave
+    with ottla.Broker(str(killed)) as broker, RawClient(*address(broker)) as client:
+        assert list_offset(client, "t", EARLIEST) == (ErrorCode.NONE, 1)
 
 
 @pytest.mark.scenario(159)
