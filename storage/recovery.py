@@ -71,8 +71,8 @@ def load_log(
         recovery_point: From the checkpoint: everything below is known to be on disk.
         log_start_offset: From the checkpoint; the first segment's base if that is higher.
         clean_shutdown: The directory was closed properly, and nothing has touched it since.
-        stopped: What it was like then, if that is known. What differs is made anew from the log; where a log file does, all
-            from there on is scanned as after a crash.
+        stopped: What it was like then, if that is known. What differs is made anew from the log; a log file that does is
+            scanned, and ends at the first byte that is no batch. What is behind it stays.
         rng: For `segment.jitter.ms`.
         health: Shared by the logs of a data directory; see `Health`.
         note: Is told, in one line each, what was found broken and what was done about it.
@@ -215,10 +215,16 @@ class _Loader:
         for name, file in parsed.items():
             if file.kind == paths.SNAPSHOT:
                 self.files.remove(paths.join(self.directory, name))
-        changed_logs = [parsed[name].base_offset for name in names if name in parsed and parsed[name].kind == paths.LOG]
-        if changed_logs:
-            self.clean_shutdown = False
-            self.recovery_point = min(self.recovery_point, *changed_logs)
+        logs = [
+            file.base_offset for name in names if (file := paths.parse_segment_name(name)) and file.kind == paths.LOG
+        ]
+        for file in parsed.values():
+            if file.kind == paths.LOG and file.base_offset in logs:
+                # What lies behind it was whole at the stop, and is not to go for what has happened to this one.
+                changed.add(paths.segment_file_name(file.base_offset, paths.INDEX))
+                if file.base_offset == max(logs):
+                    self.clean_shutdown = False
+                    self.recovery_point = file.base_offset
         return changed
 
     def _find_epochs(self, epochs: LeaderEpochs, segments: Sequence[LogSegment]) -> None:
@@ -272,7 +278,8 @@ class _Loader:
             # others are touched, and comes back after them.
             self.files.remove(segment.offset_index.path)
             self.files.sync_dir(self.directory)
-            self._load_producers_up_to(segment, segments)
+            # Snapshots behind it stay: they know producers whose batches retention has deleted since.
+            self._load_producers_up_to(segment, segments, tidies=False)
             cut_bytes = segment.recover(Replay(self.producers))
             if cut_bytes:
                 self.note(
@@ -333,7 +340,9 @@ class _Loader:
             found += new
         return found
 
-    def _load_producers_up_to(self, segment: LogSegment, segments: Sequence[LogSegment]) -> None:
+    def _load_producers_up_to(
+        self, segment: LogSegment, segments: Sequence[LogSegment], *, tidies: bool = True
+    ) -> None:
         load_producers(
             self.files,
             self.directory,
@@ -342,6 +351,7 @@ class _Loader:
             log_start_offset=min(self.log_start_offset, segment.base_offset),
             log_end_offset=segment.base_offset,
             now_ms=self.now_ms,
+            tidies=tidies,
         )
 
     def _delete(self, segments: Sequence[LogSegment]) -> None:

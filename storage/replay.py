@@ -53,10 +53,11 @@ def load_producers(
     log_start_offset: int,
     log_end_offset: int,
     now_ms: int,
+    tidies: bool = True,
 ) -> None:
     """Bring `producers` to the state as of `log_end_offset`: newest usable snapshot, then the log from there on.
 
-    Snapshots that are damaged, beyond `log_end_offset` or not above `log_start_offset` are removed.
+    Snapshots that are damaged, beyond `log_end_offset` or not above `log_start_offset` are removed if it `tidies`.
     Batches are not checked again, and their transaction index entries are taken to be there.
 
     Args:
@@ -69,6 +70,7 @@ def load_producers(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         now_ms=now_ms,
+        tidies=tidies,
     )
     if producers.end_offset >= log_end_offset:
         return

@@ -15,6 +15,7 @@ from ottla.storage.manager import LogManager
 from ottla.storage.paths import TopicPartition
 from support.batches import ABORT, batch, marker
 from support.crash_files import CrashFiles, PowerLoss
+from support.make_log import contents
 
 TP = TopicPartition("t", 0)
 DIRECTORY = "/d/t-0"
@@ -168,6 +169,18 @@ def test_a_log_start_that_the_checkpoint_has_lost_is_not_forgotten(stopped: Cras
     again = stopped.copy()
     again.remove(MARK)
     assert Started(again).log.log_start_offset == found.log.log_start_offset == 1
+
+
+@pytest.mark.parametrize("name", ["a checkpoint", "no checkpoint"])
+def test_a_log_file_that_was_cut_costs_none_of_those_behind_it(stopped: CrashFiles, name: str) -> None:
+    if name == "no checkpoint":
+        stopped.remove("/d/recovery-point-offset-checkpoint")
+    path = f"{DIRECTORY}/{FIRST}.log"
+    write(stopped, path, read(stopped, path)[:-5])
+    found = Started(stopped)
+    assert [offset for offset, _, _ in contents(found.log)] == [0, 1, 3, 4]
+    assert [each.producer_id for each in found.log.producers] == [7, 8]
+    assert [line for line in found.notes if "are no batches and are cut off" in line]
 
 
 def test_a_log_that_was_put_in_the_place_of_the_stopped_one_is_served_whole(stopped: CrashFiles) -> None:

@@ -254,6 +254,19 @@ def old_message(magic: int, offset: int) -> bytes:
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
+def test_an_index_made_anew_costs_no_producer_whose_batches_are_deleted() -> None:
+    files = CrashFiles()
+    log = make_log(files)
+    append(log, ("p", "1"), producer_id=7, roll=True)
+    append(log, ("k", "1"), roll=True)
+    append(log, ("k", "2"))
+    log.advance_log_start(1)
+    log.delete_old_segments(0, 0)
+    log.close(0)
+    files.remove(f"{DIRECTORY}/{1:020}.index")
+    assert append(load(files, clean=True, now_ms=1_000), ("p", "1"), producer_id=7) == 0  # where it was
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("clean", [True, False], ids=["an index is missing", "after a crash"])
 def test_records_of_an_old_format_are_refused_and_neither_they_nor_what_follows_is_deleted(
