@@ -6,13 +6,15 @@ ids left over at a crash are lost, which costs nothing of a range of 2^63.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
 
 import trio
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import Catalog
 from .disk import on_disk
+
+log = logging.getLogger("ottla.producer_ids")
 
 
 class ProducerIds:
@@ -32,8 +34,13 @@ class ProducerIds:
         while True:
             await self._missed.wait()
             self._missed = trio.Event()
-            with suppress(KafkaError):  # The operator was told, and who is refused again has it tried again.
+            # Who is refused again has it tried again.
+            try:
                 await self.have_some()
+            except KafkaError:
+                pass  # The operator was told.
+            except Exception:
+                log.exception("the next block of producer ids cannot be had now")
 
     async def take(self) -> int:
         """A producer id that was never given before. KafkaError KAFKA_STORAGE_ERROR if none can be recorded."""

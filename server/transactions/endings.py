@@ -263,13 +263,13 @@ class Endings:
             self._deadlines.start(self._retry, MARKER_RETRY_MS)
 
     def _abort_timed_out(self, now_ms: int) -> None:
+        if any(shard.time_outs for shard in self._active_shards()):
+            self._look_again()
         elapsed_ms = self._deadlines.elapsed_ms()
         for shard in self._active_shards():
             for transactional_id, due_ms in tuple(shard.time_outs.items()):
                 if due_ms < elapsed_ms:
                     self._abort(shard, shard.transactions[transactional_id], now_ms)
-        if any(shard.time_outs for shard in self._active_shards()):
-            self._look_again()
 
     def _abort(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
         try:

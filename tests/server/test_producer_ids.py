@@ -18,12 +18,13 @@ class Blocks:
     def __init__(self) -> None:
         self.taken = 0
         self.refusals = 0
-        """How many takes the disk refuses yet."""
+        """How many takes fail yet."""
+        self.failure: Exception = OSError(28, "No space left on device")
 
     def take_producer_ids(self) -> range:
         if self.refusals:
             self.refusals -= 1
-            raise OSError(28, "No space left on device")
+            raise self.failure
         self.taken += 1
         return range(2 * self.taken - 2, 2 * self.taken)
 
@@ -74,10 +75,11 @@ class Watched(ProducerIds):
             self._over.send_nowait(None)
 
 
-async def test_who_cannot_wait_finds_an_id_when_he_comes_again() -> None:
-    """As timers do. A block that the disk refused is asked for again with the next miss."""
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), MemoryError()], ids=repr)
+async def test_who_cannot_wait_finds_an_id_when_he_comes_again(failure: Exception) -> None:
+    """As timers do. A block that could not be had is asked for again with the next miss."""
     blocks = Blocks()
-    blocks.refusals = 1
+    blocks.refusals, blocks.failure = 1, failure
     ids = Watched(cast(Any, blocks))
     taken: list[int] = []
     misses = 0
