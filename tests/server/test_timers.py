@@ -155,6 +155,7 @@ async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays
 # None is forgotten
 
 HANDED_ON = {
+    "broker.py _flush_then": "tests of flushes that are refused for a while",
     "cleaning.py _choose": "for the metric",
     "cleaning_leases.py _expire": "as `pause`",
     "cleaning_leases.py _swap": "as `clean` of clean_pass",
