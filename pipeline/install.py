@@ -36,6 +36,7 @@ from ..storage.swap import discard, finish_swaps, is_begun, swap_files
 from .errors import SourceChangedError, StoreLockedError
 from .install_steps import (
     GroupState,
+    check_age,
     checked_stage,
     choose,
     give_to_server,
@@ -88,7 +89,8 @@ def install(
 
     Raises:
         StoreLockedError: A server holds the data directory.
-        SourceChangedError: A segment is not the planned one, or the topic is no longer compacted. Groups before stay in.
+        SourceChangedError: A segment is not the planned one, the topic is no longer compacted, or the plan is
+            stale. Groups before stay in.
         UsageError: A group is not staged, or what is staged is damaged, or cannot be given to the owner of the log.
         CorruptSourceError: A segment cannot be read.
         OSError: The disk refused. Nothing is lost; call again.
@@ -100,6 +102,7 @@ def install(
         _check_is_compacted(plan, files, overrides)
         _recover(plan, files, now_ms)
         chosen = choose(pending, max_groups, plan, files)
+        check_age(plan, to_swap(chosen), now_ms)
         give_to_server(plan, to_swap(chosen), files)
         for group, state in chosen.items():
             staged = None if state is GroupState.IN_PLACE else checked_stage(plan, group, files)

@@ -21,6 +21,7 @@ from .errors import UsageError
 from .install import InstallResult, OnGroup
 from .install_steps import (
     GroupState,
+    check_age,
     choose,
     give_to_server,
     is_plan_installed,
@@ -57,7 +58,8 @@ def install_online(
 
     Raises:
         StoreLockedError: Somebody else installs there.
-        SourceChangedError: A segment is not the planned one, or the topic is no longer compacted. Groups before stay in.
+        SourceChangedError: A segment is not the planned one, the topic is no longer compacted, or the plan is
+            stale. Groups before stay in.
         UsageError: No server answers, or it is another directory's; a group is not staged, or damaged, or cannot be
             given to the owner of the log.
         ServerFailedError: The server has failed, or is gone. Call again.
@@ -73,6 +75,7 @@ def install_online(
     with calls.paused(tp, lease_ms) as held:
         pending = pending_groups(plan, files)
         chosen = choose(pending, max_groups, plan, files)
+        check_age(plan, to_swap(chosen), now_ms)
         give_to_server(plan, to_swap(chosen), files)
         for group, state in chosen.items():
             calls.post("pause", held | {"lease_ms": lease_ms})

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 
@@ -24,6 +24,7 @@ from .segment_files import topic_id_in
 from .staging import INSTALLED_FILE, PLAN_FILE, check_sources, group_directory, is_installed, other_file_system
 
 ORIGINALS = "originals"
+STALE_MS_MIN = 86_400_000
 
 
 class GroupState(Enum):
@@ -65,6 +66,28 @@ def is_overtaken(plan: CompactionPlan, files: Files) -> bool:
     except SourceChangedError:
         return True
     return False
+
+
+def is_stale(plan: CompactionPlan, now_ms: int) -> bool:
+    """Whether what is left of a plan must not come into the log any more: the horizons that it gives tombstones are over.
+
+    The next pass would take these away at once, and who reads the log slowly, and has seen the values that the install
+    replaces, would never hear that they are deleted. Where `delete.retention.ms` is shorter than a day, a day: a compaction
+    may take as long as that.
+    """
+    return now_ms - plan.now_ms >= max(plan.log_config.delete_retention_ms, STALE_MS_MIN)
+
+
+def check_age(plan: CompactionPlan, groups: Collection[int], now_ms: int) -> None:
+    """
+    Raises:
+        SourceChangedError: There are groups still to be swapped in, and the plan is stale.
+    """
+    if groups and is_stale(plan, now_ms):
+        raise SourceChangedError(
+            f"plan {plan.plan_id}: expected one made less than {max(plan.log_config.delete_retention_ms, STALE_MS_MIN)} ms"
+            f" ago, found {now_ms - plan.now_ms} ms: its tombstones could go before all have seen them; run compact again"
+        )
 
 
 def mark_plan_installed(plan: CompactionPlan, files: Files, now_ms: int) -> None:

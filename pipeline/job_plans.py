@@ -17,7 +17,15 @@ from ..storage.files import OsFiles
 from ..storage.paths import TopicPartition
 from .engine import Engine
 from .errors import CorruptSourceError, SourceChangedError, UsageError
-from .install_steps import discard, is_begun, is_overtaken, is_plan_installed, originals_directory
+from .install_steps import (
+    discard,
+    is_begun,
+    is_overtaken,
+    is_plan_installed,
+    is_stale,
+    originals_directory,
+    pending_groups,
+)
 from .plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan, staging_root
 from .rewrite import finished_group
 from .staging import check_sources, is_installed, pending_plans, save_plan
@@ -52,7 +60,8 @@ class Job:
 def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discards: bool = True) -> CompactionPlan:
     """The pending plan, if it can be gone on with and the topic's configs are still the same; else one that is not saved.
 
-    A pending plan that is passed over is discarded, unless its installation has begun.
+    One that is stale (see `is_stale`) cannot. A pending plan that is passed over is discarded, unless its installation has
+    begun.
 
     Args:
         resume: The pending plan will do, whatever the configs, and no other; a new one only where there is none.
@@ -69,11 +78,17 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
         if resume:
             return pending
         if is_begun(pending, files):
-            if not is_overtaken(pending, files):
+            has_rest = bool(pending_groups(pending, files))
+            if not is_overtaken(pending, files) and not (has_rest and is_stale(pending, job.now_ms())):
                 return pending
-            job.say(f"{tp}: plan {pending.plan_id} is partly installed, and the rest has changed since: planned anew")
+            job.say(
+                f"{tp}: plan {pending.plan_id} is partly installed, and the rest has changed or is stale: planned anew"
+            )
             continue
-        if pending.key_hash == KEY_HASH and all(pending.config[name] == getattr(config, name) for name in CONFIGS):
+        is_same = pending.key_hash == KEY_HASH and all(
+            pending.config[name] == getattr(config, name) for name in CONFIGS
+        )
+        if is_same and not is_stale(pending, job.now_ms()):
             with suppress(SourceChangedError):
                 check_sources(files, pending)
                 return pending

@@ -20,6 +20,7 @@ from ottla.pipeline.install_steps import (
     discard,
     group_state,
     is_overtaken,
+    is_stale,
     originals_directory,
     pending_groups,
 )
@@ -37,6 +38,7 @@ from support.compacted_life import DATA_DIR, TP, Broker, check
 from support.crash_files import CrashFiles
 from support.crash_lives import SECOND_MS
 from support.install_lives import INSTALLS, Staged, search, staged
+from support.make_log import DAY_MS
 
 
 @pytest.fixture(scope="module")
@@ -329,6 +331,36 @@ def test_a_topic_that_was_made_anew_gets_no_checkpoint_of_the_old_one(life: Stag
         run(life, files)
     assert checkpoint_of(files) == before
     assert is_overtaken(life.plan, files)
+
+
+@pytest.mark.parametrize("retention_ms", [1_000, 3 * DAY_MS])
+def test_a_plan_whose_delete_horizons_are_over_comes_in_no_more(life: Staged, retention_ms: int) -> None:
+    """The next pass would take the tombstones, and who has just read the values that they delete never heard of it."""
+    config = {**life.plan.config, "delete_retention_ms": retention_ms}
+    over_ms = life.plan.now_ms + max(retention_ms, DAY_MS)
+    plan = replace(life.plan, config=config)
+    assert not is_stale(plan, over_ms - 1) and is_stale(plan, over_ms)
+    files = life.copy()
+    late_ms = life.plan.now_ms + DAY_MS
+    with pytest.raises(SourceChangedError, match=r"found 86400000 ms: .* run compact again"):
+        install(life.plan, files, now_ms=late_ms)
+    assert life.segments(files) == life.segments(life.copy())
+    assert install(life.plan, files, now_ms=late_ms - 1).is_complete
+
+
+def test_what_is_in_the_log_already_is_noted_however_late(life: Staged) -> None:
+    files = life.copy()
+
+    def refuse(operation: str, path: str, _added_bytes: int) -> None:
+        if path.startswith(f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}"):
+            raise OSError(errno.EIO, "refused", path)
+
+    files.refuse = refuse
+    with pytest.raises(OSError, match="refused"):
+        run(life, files)
+    files.refuse = None
+    assert install(life.plan, files, now_ms=life.plan.now_ms + 9 * DAY_MS).is_complete
+    assert checkpoint_of(files) == life.plan.upper_offset
 
 
 def test_what_the_servers_cleaner_has_done_meanwhile_stays(life: Staged) -> None:
