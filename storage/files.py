@@ -397,14 +397,18 @@ class OsFiles:
     def list(self, directory: str) -> list[str]:
         return sorted(os.listdir(directory))
 
+    # Not os.path's: those say "no" to whatever the system says, and what is there would be made anew, or taken for empty.
+
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return _mode(os.stat, path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return os.path.isdir(path)
+        mode = _mode(os.stat, path)
+        return mode is not None and stat.S_ISDIR(mode)
 
     def is_file(self, path: str) -> bool:
-        return os.path.isfile(path) and not os.path.islink(path)
+        mode = _mode(os.lstat, path)
+        return mode is not None and stat.S_ISREG(mode)
 
     def make_dir(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -453,6 +457,13 @@ class OsFiles:
     def disk_total_and_free(self, path: str) -> tuple[int, int]:
         usage = shutil.disk_usage(path)
         return usage.total, usage.free
+
+
+def _mode(ask: Callable[[str], os.stat_result], path: str) -> int | None:
+    try:
+        return ask(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 
 from ottla.storage import files as files_module
 from ottla.storage.files import DirectoryLockedError, FileSlice, OsFile, OsFiles, SyncError, sync_by
+from ottla.storage.index import TransactionIndex
 from support.crash_files import CrashFiles
 
 FILES = OsFiles()
@@ -248,6 +249,28 @@ def test_a_missing_file_is_made_only_when_asked(path: str) -> None:
     FILES.open(path, create=True).append(b"abc")
     assert FILES.open(path, create=True).size() == 3
     assert FILES.open(path, truncate=True).size() == 0
+
+
+@pytest.mark.parametrize("ask", [FILES.exists, FILES.is_dir, FILES.is_file, FILES.make_dir])
+def test_what_cannot_be_looked_up_is_not_taken_for_missing(ask: Callable[[str], object], path: str) -> None:
+    os.symlink(path, path)  # round and round
+    with pytest.raises(OSError):
+        ask(f"{path}/name")
+
+
+def test_an_index_that_cannot_be_looked_up_is_not_taken_for_empty(path: str) -> None:
+    os.symlink(path, path)
+    index = TransactionIndex(FILES, path, 0)
+    for _ in range(2):
+        with pytest.raises(OSError):
+            index.collect_aborted(0, 1)
+
+
+def test_of_what_is_missing_the_answer_is_no(path: str) -> None:
+    FILES.open(path, create=True).close()
+    os.symlink(f"{path}-gone", f"{path}-link")
+    for missing in (f"{path}-gone", f"{path}-link", f"{path}/below-a-file"):
+        assert not (FILES.exists(missing) or FILES.is_dir(missing) or FILES.is_file(missing))
 
 
 def test_modification_times_are_milliseconds(path: str) -> None:
