@@ -102,6 +102,8 @@ class PartitionLog:
             raise
         """Behind the last whole batch."""
         self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
+        self.undecided_offset = self.log_end_offset
+        """Where the first transaction begins that is open at the log's end, once `transactions` has been asked."""
         self.readable_end_offset = self.log_end_offset
         """How far `read_uncommitted` goes (exclusive)."""
         if high_watermark is not None:
@@ -142,8 +144,11 @@ class PartitionLog:
         producers.reset(*self._newest_snapshot())
         # A marker above the high watermark decides nothing yet.
         complete_txn_indexes(producers, self.segments, self.readable_end_offset)
-        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
         unstable = producers.first_unstable_offset
+        complete_txn_indexes(producers, self.segments)
+        if producers.first_unstable_offset is not None:
+            self.undecided_offset = producers.first_unstable_offset
+        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
         stable_end = self.readable_end_offset if unstable is None else min(unstable, self.readable_end_offset)
         return max(stable_end, self.log_start_offset), [aborted[offset] for offset in sorted(aborted)]
 

@@ -8,7 +8,8 @@ value that its key had while the job ran, and each key that had one all the time
     round 1                                       [end 0 ... end 1)   without the keys that have a row already
     round 2                                                 [end 1 . end 2)   ...
 
-Rounds end with the first one whose segments are all the same when it ends as when it began. For what a cleaner takes away
+Rounds end with the first one whose segments are all the same when it ends as when it began, and which reads as far as any
+cleaner may have read (see `_sees_all`). For what a cleaner takes away
 in one round is superseded by something below the end of the next; in the last one nothing went, so everything was seen.
 Of that round each chosen record must have been written, part by part, or the job fails.
 """
@@ -35,6 +36,8 @@ from .store import Store
 MAX_PART_BYTES = MAX_PARTITION_BYTES_DEFAULT
 ROUNDS_MAX = 20
 """A cleaner that takes something away in each of so many rounds is faster than this job."""
+WAITS_MAX = 500
+"""So often is waited for a high watermark, 10 s: a living Apache Kafka writes it every 5 s."""
 
 
 class Seal(NamedTuple):
@@ -164,9 +167,9 @@ def _sees_all(log: OpenLog) -> bool:
     """Whether no cleaner has used records above the end that may be read.
 
     None goes beyond the last stable offset, nor into the active segment. But of a high watermark a reader knows only the
-    checkpoint, which lags behind a living Apache Kafka.
+    checkpoint, which lags behind a living Apache Kafka, and so does what is decided below it.
     """
-    return log.log.readable_end_offset >= log.log.segments[-1].base_offset
+    return log.end_offset >= min(log.log.undecided_offset, log.log.segments[-1].base_offset)
 
 
 def run_rounds(
@@ -185,14 +188,15 @@ def run_rounds(
         SourceChangedError: Records went away otherwise than by a cleaner, or it was faster each time.
     """
     tasks: list[Task] = []
+    disturbed = waits = 0
     now = first_round(store, topic, partition)
-    for number in range(ROUNDS_MAX):
+    while disturbed < ROUNDS_MAX and waits < WAITS_MAX:
         found = list(run(now, directory)) if now.tasks else []
         for each in found:
             each.finish(directory)
         tasks += now.tasks
         rows = rows_of_files(directory)
-        if now.is_undisturbed() and (now.sees_all or number == 0):
+        if now.is_undisturbed():
             for part, chosen, _ in found:
                 if rows.get(part, 0) != chosen:
                     split = now.tasks[part - now.first_part].split
@@ -203,10 +207,19 @@ def run_rounds(
                         expected=f"the {chosen} records that were chosen up to offset {split.up_to_offset}",
                         actual=f"{rows.get(part, 0)} of them",
                     )
-            return sum(rows.values()), tasks
+            if now.sees_all:
+                return sum(rows.values()), tasks
+            waits += 1
+        else:
+            disturbed += 1
         if not now.sees_all:
             pause()
         now = next_round(store, now, directory)
+    if waits == WAITS_MAX:
+        raise SourceChangedError(
+            f"{store.data_dir}: the high watermarks of {topic} in {paths.REPLICATION_CHECKPOINT} lie below segments that its"
+            " cleaner may have gone by: what it has taken away for newer values cannot be read yet; start its server"
+        )
     raise SourceChangedError(
         f"{store.data_dir}: segments of {topic} were replaced in each of {ROUNDS_MAX} rounds: its cleaner is faster"
     )

@@ -307,6 +307,40 @@ def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
     check(server, rows)
 
 
+def test_a_marker_above_the_high_watermark_that_the_cleaner_has_gone_by_is_waited_for(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    producer = Producer(server.log, 8, transactional=True)
+    producer.write(("k", "2"))
+    server.log.roll(0)
+    append(server.log, ("z", "1"))
+    (tmp_path / "data" / paths.CATALOG_FILE).unlink()
+    watermark = OffsetCheckpoint(OsFiles(), str(tmp_path / "data" / paths.REPLICATION_CHECKPOINT))
+    watermark.write({TP: server.log.log_end_offset})
+    producer.commit()
+    server.states = [server.keys()]
+    clean(server.log, now_ms=0)  # the older value of `k` is gone before the snapshot begins
+    server.log.delete_due_files(10**15)
+    pauses = []
+
+    def pause() -> None:
+        pauses.append(1)
+        watermark.write({TP: server.log.log_end_offset})
+
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def run(of: snapshot_rounds.Round, directory: str) -> Iterator[snapshot_rounds.Written]:
+        numbers = range(snapshot.work_count(of))
+        offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
+        for part, found in offsets.items():
+            yield snapshot.write_part(of.tasks[part - of.first_part], part, found, directory, attempt="x")
+
+    snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, str(out), run, pause=pause)
+    check(server, ds.dataset(out, format="parquet").to_table().to_pylist())
+    assert pauses
+    server.log.release_files()
+
+
 def test_spark_does_the_same_in_rounds(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.pipeline.snapshot_job import snapshot as snapshot_on
 
