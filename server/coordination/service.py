@@ -31,7 +31,7 @@ log = logging.getLogger("ottla.coordination")
 # Partitions with no more than this to replay are loaded before the broker serves; others meanwhile, in a thread.
 INLINE_LOAD_BYTES = 64 << 10
 
-# When to try again what could not be loaded for want of memory, descriptors and the like.
+# When to try again what could not be loaded for want of memory, descriptors, threads and the like.
 RELOAD_MS = 10_000
 
 Answer = TypeVar("Answer")
@@ -233,7 +233,8 @@ class CoordinatorService(Generic[C]):
     def _failed(self, shard: Shard, error: Exception) -> None:
         self.coordinator.fail(shard, error)
         was_refused = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
-        if was_refused or isinstance(error, OSError | MemoryError):
+        # No more threads can be had: that is a RuntimeError.
+        if was_refused or isinstance(error, OSError | MemoryError | RuntimeError):
             self._to_reload.add(shard.partition)
 
     async def _reload(self) -> None:

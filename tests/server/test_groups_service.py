@@ -235,9 +235,10 @@ async def test_an_append_that_fails_as_nobody_expected_is_told_and_what_built_on
 # Loading
 
 
+@pytest.mark.parametrize("error", [MemoryError(), OSError(), RuntimeError("can't start new thread")], ids=repr)
 @pytest.mark.parametrize("size", ["small", "large"])
-async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition_s_alone(
-    size: str, autojump_clock: AutojumpClock
+async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition_s_alone_and_tried_again(
+    size: str, error: Exception, autojump_clock: AutojumpClock
 ) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
@@ -254,7 +255,7 @@ async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition
     def refuse_one(shard: Shard, now_ms: int) -> None:
         take_up(shard, now_ms)
         if shard.partition == bad and again.append_failure is not None:
-            raise MemoryError  # Of nothing that is known to fail: the last line of defence.
+            raise error
 
     service.coordinator._activated = refuse_one  # type: ignore[method-assign]
     again.append_failure = ErrorCode.NOT_COORDINATOR
