@@ -6,6 +6,7 @@ administrators. All nodes share one process, so a marker is written at once, whi
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -15,6 +16,42 @@ from ..internal_topics import OFFSETS_TOPIC, TAKE_NO_TRANSACTIONS
 
 if TYPE_CHECKING:
     from ..broker import Broker
+
+log = logging.getLogger("ottla.transactions")
+
+SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""Answers of a partition that has seen more than the marker knows of; they do not pass."""
+
+
+def write_own_marker(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    commit: bool,
+    transaction_version: int,
+) -> None:
+    """`write_marker`, for a transaction of ours. What has been superseded in a partition where the producer has no
+    transaction open is not needed there: the transactional id would wait for ever."""
+    try:
+        write_marker(
+            broker,
+            topic_partition,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            commit=commit,
+            transaction_version=transaction_version,
+        )
+    except KafkaError as error:
+        if error.code not in SUPERSEDED:
+            raise
+        state = broker.topics.partition(*topic_partition).log.producers.get(producer_id)
+        if state is None or state.current_txn_first_offset is not None:
+            raise
+        log.warning("%s has no transaction of producer %d open, and no marker: %s", topic_partition, producer_id, error)
 
 
 def write_marker(

@@ -17,7 +17,7 @@ from ..coordination.service import CoordinatorService
 from ..coordination.store import Producer
 from ..internal_topics import TRANSACTIONS_TOPIC
 from .coordinator import TransactionCoordinator, check_id
-from .markers import write_marker
+from .markers import write_own_marker
 from .metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 from .settings import TransactionSettings
 
@@ -41,7 +41,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
             lambda store, on_earlier: TransactionCoordinator(
                 settings,
                 store,
-                write_marker=partial(write_marker, broker),
+                write_marker=partial(write_own_marker, broker),
                 when_flushed=broker.when_flushed,
                 take_producer_id=broker.producer_ids.take_now,
                 transaction_version=self.transaction_version,

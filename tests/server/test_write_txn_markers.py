@@ -25,6 +25,7 @@ from support.batches import batch, read_batches
 from support.conversation import create_topic, fetch, list_offset
 from support.raw_client import RawClient
 from support.served import Served, serving
+from support.transactional_client import TransactionalClient
 
 TP = TopicPartition("t", 0)
 LATEST = -1
@@ -211,3 +212,23 @@ async def test_a_transaction_that_hangs_among_the_offsets_is_ended(tmp_path: Pat
         await served.broker.groups.ensure_topic()
         answer = await served.ask(write, marker(0, topic="__consumer_offsets"))
         assert codes(answer) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize(
+    "supersedes", [marker(0, producer_id=0, epoch=9), marker(0, producer_id=0, epoch=0, coordinator_epoch=9)]
+)
+async def test_a_partition_that_has_seen_more_does_not_hold_the_transactional_id_for_ever(
+    tmp_path: Path, supersedes: WritableTxnMarker
+) -> None:
+    async with broker_with_topic(tmp_path) as served:
+        producer = TransactionalClient(served.client, "x", version=0)
+        await served.ask(lambda _: producer.begin())
+        assert (producer.producer_id, producer.epoch) == (0, 0)
+        await served.ask(lambda _: producer.add("t", 0, 1))
+        await served.ask(lambda _: producer.send("t", ("k", "v"), partition=1))
+        assert codes(await served.ask(write, supersedes)) == [ErrorCode.NONE]
+        await served.ask(lambda _: producer.end(commit=True))
+        assert served.broker.transactions.coordinator.describe("x").transaction_state == "CompleteCommit"
+        await served.ask(lambda _: producer.begin())
+        log = served.broker.topics.partition("t", 1).log
+        assert log.last_stable_offset == log.log_end_offset == 2
