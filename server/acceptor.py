@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import socket
 from collections import Counter
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.acceptor")
 
-# Out of descriptors or memory: the kernel keeps the connection queued, so try again a little later.
-SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
-SCARCE_WAIT_S = 0.1
+# Out of descriptors or memory the kernel keeps the connection queued. All other errors are those of one connection, that of
+# the network it came by for example, and none is a reason to end the broker.
+REFUSED_WAIT_S = 0.1
 
 
 class Connections:
@@ -56,14 +55,17 @@ class Connections:
             except trio.ClosedResourceError:
                 return
             except OSError as error:
-                if error.errno in SCARCE:
-                    log.warning("cannot accept on %s:%d: %s", listener.host, listener.port, error)
-                    await trio.sleep(SCARCE_WAIT_S)
-                    continue
                 if listener.socket is not listening:
                     return  # Closed after a client had been announced.
-                raise
-            self._admit(sock, address, node, listener, nursery)
+                log.warning("cannot accept on %s:%d: %s", listener.host, listener.port, error)
+                await trio.sleep(REFUSED_WAIT_S)
+                continue
+            try:
+                self._admit(sock, address, node, listener, nursery)
+            except Exception:
+                # Some systems refuse options of a socket whose peer has gone.
+                log.exception("cannot serve a connection from %s", address[0])
+                sock.close()
 
     def _admit(
         self, sock: socket.socket, address: tuple[str, int], node: Node, listener: Listener, nursery: trio.Nursery

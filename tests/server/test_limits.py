@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from pathlib import Path
+
+import trio
 
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.server.nodes import Listener
+from ottla.storage.files import OsFiles
 from support.conversation import address, create_topic, fetch, produce
 from support.housekeeping import eventually
 from support.raw_client import RawClient
+from support.served import serving
 
 
 def works(client: RawClient) -> bool:
@@ -90,3 +97,45 @@ def test_one_answer_holds_no_more_records_than_fetch_max_bytes(tmp_path: Path) -
         for _ in range(10):
             produce(client, "t", ("k", "v" * 1000))
         assert len(fetch(client, "t", 0).records or b"") < 3000
+
+
+class WithoutOptions(socket.socket):
+    """Whose peer has gone, on a system that then takes no options."""
+
+    def setsockopt(self, *_: object) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+
+class Troubled(socket.socket):
+    """A listening socket with what the network has done to the first connections."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        super().__init__(listening.family, listening.type, listening.proto, listening.detach())
+        self.setblocking(False)
+        self.errors = [errno.EPROTO, errno.ENETUNREACH, errno.EMFILE]
+        self.is_left_alone = False
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.errors:
+            raise OSError(self.errors.pop(), "")
+        taken, peer = super().accept()
+        if self.is_left_alone:
+            return taken, peer
+        self.is_left_alone = True
+        return WithoutOptions(fileno=taken.detach()), peer
+
+
+async def test_a_connection_that_cannot_be_taken_is_nobody_elses_affair(tmp_path: Path) -> None:
+    async with serving(tmp_path, OsFiles()) as served, trio.open_nursery() as nursery:
+        broker = served.broker
+        listener = Listener.of(broker.config.listener_configs[0])
+        listener.bind(10)
+        assert listener.socket is not None
+        listener.socket = Troubled(listener.socket)
+        nursery.start_soon(broker.connections.accept_on, broker.nodes[0], listener, nursery)
+        with await trio.to_thread.run_sync(RawClient, "127.0.0.1", listener.port) as gone:
+            assert await trio.to_thread.run_sync(gone.is_closed_by_peer)
+        with await trio.to_thread.run_sync(RawClient, "127.0.0.1", listener.port) as client:
+            assert await trio.to_thread.run_sync(works, client)
+        listener.close()
+        nursery.cancel_scope.cancel()
