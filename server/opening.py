@@ -79,6 +79,9 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
 
         logs.claim(survey.home, state.cluster_id, record)
         assert catalog is not None
+        if catalog.state.next_producer_id <= _highest_producer_id(logs):
+            # A catalog from a backup; or a client invents ids, so that they are no bound for ours.
+            catalog.skip_producer_ids(now_ms)
         catalog.on_doubt = logs.take_offline
         for entry in state.topics.values():
             broker.topics.add(_topic(broker, logs, entry, log_configs[entry.name]))
@@ -189,6 +192,10 @@ def _first_state(broker: Broker, found: Sequence[FoundDirectory], note: Callable
     # Their producers' ids count from 0, and which was the last one nobody knows: one that is given again would be taken for
     # the producer that had it, and its first batch for one that lies there already.
     return CatalogState(cluster_id, topics, next_producer_id=broker.clock.now_ms() if topics else 0)
+
+
+def _highest_producer_id(logs: LogManager) -> int:
+    return max((state.producer_id for each in logs.logs.values() for state in each.producers), default=-1)
 
 
 def _new_cluster_id(rng: random.Random) -> str:

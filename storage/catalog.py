@@ -225,6 +225,11 @@ class Catalog:
         end = self._change(lambda state: {"next_producer_id": state.next_producer_id + PRODUCER_ID_BLOCK})
         return range(end.next_producer_id - PRODUCER_ID_BLOCK, end.next_producer_id)
 
+    def skip_producer_ids(self, up_to: int) -> None:
+        """Hand out no producer id below `up_to` any more; no write if that is so."""
+        if self._state.next_producer_id < up_to:
+            self._change(lambda state: {"next_producer_id": max(state.next_producer_id, up_to)})
+
     def _change_topic(self, name: str, change: Callable[[TopicEntry], dict[str, Any]]) -> None:
         def changed(state: CatalogState) -> dict[str, Any]:
             topic = state.topics[name]

@@ -368,13 +368,24 @@ def test_without_catalog_and_identities_topics_are_made_of_the_directories(life:
     assert files.list(f"{A}/backup-20251122") == files.list(f"{B}/x-2147483647") == []
 
 
-def test_producers_of_directories_alone_keep_their_ids_for_themselves(life: Life) -> None:
+def catalog_restored(life: Life) -> Callable[[], None]:
+    before = read(life.files, f"{A}/ottla.json")
+    return lambda: write(life.files, f"{A}/ottla.json", before)
+
+
+def catalog_and_identities_lost(life: Life) -> Callable[[], None]:
+    return lambda: without(f"{A}/ottla.json", f"{A}/meta.properties", f"{B}/meta.properties")(life.files)
+
+
+@pytest.mark.parametrize("happens", [catalog_restored, catalog_and_identities_lost])
+def test_no_producer_gets_an_id_that_a_log_knows(life: Life, happens: Callable[[Life], Callable[[], None]]) -> None:
+    happen = happens(life)
     with life.start() as broker:
         given = trio.run(broker.broker.new_producer_id)
         log = broker.log("t", 0)
         now_ms = broker.broker.clock.now_ms()
         log.append(memoryview(batch(("k", "old"), producer_id=given, timestamp=now_ms)), now_ms=now_ms)
-    without(f"{A}/ottla.json", f"{A}/meta.properties", f"{B}/meta.properties")(life.files)
+    happen()
     with life.start() as broker:
         other = trio.run(broker.broker.new_producer_id)
         first_batch = batch(("k", "new"), producer_id=other, timestamp=now_ms)
