@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..storage import clean_stop, paths
+from ..storage import clean_stop, paths, producer_snapshots
 from ..storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
 from ..storage.files import DirectoryLockedError, Files, Ownership
 from ..storage.segment import LogSegment
@@ -171,6 +171,7 @@ def _swap(plan: CompactionPlan, staged: StagedSegment, numbers: Sequence[int], f
     try:
         with on_one_file_system(plan):
             new.append(staged.link_into(files, plan.directory, plan.log_config, now_ms))
+        producer_snapshots.remove_undecided(files, plan.directory, plan.upper_offset)
         swap_files(files, plan.directory, new, old)
     except BaseException:
         if not is_begun(new):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from . import paths
+from . import paths, producer_snapshots
 from .batch_chunks import ChunkReader
 from .clean_output import CleanOutput
 from .clean_rules import BatchFilter, RemovedRecords
@@ -176,6 +176,7 @@ class _Pass:
         if unsynced := self._log.begin_flush():
             unsynced.sync()
         self._split_overflowing()
+        producer_snapshots.remove_undecided(self._log.files, self._log.directory, self._to_clean.upper_offset)
         dirty = self._build_map()
         self._on_map_built()
         rules = BatchFilter(

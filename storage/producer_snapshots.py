@@ -7,7 +7,8 @@
 
 Written at roll and at clean stop, read at start: recovery takes the newest one that is whole and replays the log from
 there. Of a producer's batches only the newest is kept. A snapshot is a cache of the log, told whole by its CRC, so it
-is written in place; what a power loss makes of it is at worst damaged, removed, and made up for by replaying more.
+is written in place; what a power loss makes of it is at worst damaged, removed, and made up for by replaying more. For
+that the cleaner, which takes markers out of what is replayed, removes those with transactions that these end.
 """
 
 import struct
@@ -182,6 +183,29 @@ def remove_stray(files: Files, directory: str, segment_base_offsets: Container[i
         stray.pop()
     for offset in stray:
         _remove(files, directory, offset)
+
+
+def remove_undecided(files: Files, directory: str, below: int) -> None:
+    """Remove the snapshots below the offset `below` that know of an open transaction: its marker may go now.
+
+    For who takes markers without data out of the log. A replay from such a snapshot would find the transaction open for
+    ever; one from further back finds neither the transaction nor its marker. Durable on return.
+
+    Raises:
+        OSError: The disk refused; some may be gone, which does no harm.
+    """
+    removed = False
+    for offset in offsets(files, directory):
+        if offset < below:
+            try:
+                states = decode(_read(files, paths.snapshot_path(directory, offset)))
+            except CorruptSnapshotError:
+                continue  # nobody will believe it
+            if any(state.current_txn_first_offset is not None for state in states):
+                _remove(files, directory, offset)
+                removed = True
+    if removed:
+        files.sync_dir(directory)
 
 
 def remove_all(files: Files, directory: str) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from . import paths
+from . import paths, producer_snapshots
 from .config import LogConfig
 from .files import Files
 from .flush import Flush
@@ -179,6 +179,7 @@ def bring_in(
     # An old value must not go for a newer one that a power loss could still take.
     if unsynced is not None:
         unsynced.sync()
+    producer_snapshots.remove_undecided(log.files, log.directory, end_offset)
     discard_cleaned(log.files, log.directory)
     try:
         return _linked(log, staged, end_offset, now_ms)

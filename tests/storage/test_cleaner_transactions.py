@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.protocol.errors import CorruptRecordError
+from ottla.storage import paths
 from ottla.storage.index import AbortedTxn
 from ottla.storage.log import Log
 from ottla.storage.transaction_state import TransactionState
@@ -401,3 +404,21 @@ def test_a_pass_whose_halves_disagree_changes_nothing() -> None:
 def test_a_control_record_of_another_kind_stays() -> None:
     state = TransactionState()
     assert not state.on_control(read_batches(marker(2, producer_id=7))[0])
+
+
+def test_a_transaction_that_is_gone_with_its_marker_is_not_found_open_by_a_replay_from_an_older_snapshot() -> None:
+    """The newest snapshot is not synced when it is written: a power loss may take it."""
+    log = make_log()
+    append(log, ("x", "1"), roll=True)
+    (one,) = transactional(log, 1)
+    one.write("a")
+    log.roll(NOW_MS)
+    one.commit()
+    append(log, ("a", "newer"), roll=True)
+    assert log.producers.expire(NOW_MS) == 1
+    log.config = replace(log.config, segment_bytes=1)  # each segment is a group by itself, so its snapshot stays
+    clean_at(log, clean_twice(log, 0), 2 * LATER_MS)
+    assert offsets(log) == [0, 3]
+    log.files.remove(paths.snapshot_path(log.directory, 4))
+    again = reopen(log, clean=False, recovery_point=4)
+    assert (again.last_stable_offset, again.log_end_offset) == (4, 4)
