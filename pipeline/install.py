@@ -33,7 +33,7 @@ from ..storage.files import DirectoryLockedError, Files, Ownership
 from ..storage.segment import LogSegment
 from ..storage.staged_segment import StagedSegment
 from ..storage.swap import discard, finish_swaps, is_begun, swap_files
-from .errors import SourceChangedError, StoreLockedError
+from .errors import SourceChangedError, StoreLockedError, UsageError
 from .install_steps import (
     GroupState,
     check_age,
@@ -126,6 +126,7 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
 
     Raises:
         StoreLockedError: A server holds it; says what is known of that.
+        UsageError: There is no lock file, and this process cannot make one that the server could open. None is left.
     """
     path = paths.join(data_dir, paths.LOCK_FILE)
     is_new = not files.exists(path)
@@ -135,7 +136,11 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
         raise StoreLockedError(f"{error}: stop that server, or install through it") from error
     try:
         if is_new:
-            _give(files, path, _ownership_in(files, data_dir))
+            try:
+                _give(files, path, _ownership_in(files, data_dir))
+            except PermissionError as error:
+                files.remove(path)  # one that only this user may open would keep the server from starting
+                raise UsageError(f"{path} cannot be made for the owner of {data_dir}: install as that owner") from error
         yield
     finally:
         lock.release()

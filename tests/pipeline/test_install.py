@@ -191,6 +191,24 @@ def test_where_owners_cannot_be_set_nothing_is_changed(life: Staged) -> None:
     assert not files.exists(originals_directory(life.plan))
 
 
+class AnotherUsersFiles(OsFiles):
+    """As who works in a group's directory, and may give nothing away."""
+
+    def set_ownership(self, path: str, ownership: Ownership) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+
+def test_a_lock_file_that_the_server_could_not_open_is_not_left(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o770)
+    for _ in range(2):
+        with (
+            pytest.raises(UsageError, match="install as that owner"),
+            locked(AnotherUsersFiles(), str(tmp_path)),
+        ):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
 # What it refuses
 
 FIRST, SECOND, LAST = (0, 2, 12)
