@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
-from support.cleaner_history import random_history
+from support.cleaner_history import History, Step, random_history
 from support.verified_pair import VerifiedPair
 
 HISTORIES = 30
@@ -18,3 +18,19 @@ def test_what_server_and_pipeline_make_passes() -> None:
     for number in range(HISTORIES):
         verified += random_history(f"verify {number}").run(VerifiedPair).met["a pass verified"]
     assert verified > HISTORIES
+
+
+def test_aborted_data_that_delete_records_hides_need_not_be_gone() -> None:
+    """The log start takes the cleaner's checkpoint with it, past records that no pass has seen."""
+    hidden = History(
+        [
+            Step("write", [(b"a", None)], producer=3, transactional=True),
+            Step("end_txn", 3, 0),
+            Step("clean", seal=True),
+            Step("delete_records", 0.9),
+            Step("lose_power", 1),
+            Step("clean"),
+        ],
+        min_compaction_lag_ms=300,
+    )
+    assert hidden.run(VerifiedPair).met["a pass verified"]
