@@ -1,7 +1,8 @@
 """The admin listener: HTTP/1.1 for programs on this machine that work beside the broker. Off unless asked for.
 
 It has no authentication, so it listens on loopback addresses only, and a web page in somebody's browser cannot use it:
-requests with an `Origin`, or with a body that does not call itself JSON, are refused. What it can do stands in
+requests with an `Origin`, with a body that does not call itself JSON, or with a `Host` that is no name of this machine (to
+which a page's own name may have been made to lead, "DNS rebinding") are refused. What it can do stands in
 `admin_calls`. h11 parses; what that refuses ends the connection, after an answer that says why, and nothing else.
 
     requests up to 16 KiB of head, 4 MiB of body; 30 s for one to come; 32 connections
@@ -47,13 +48,16 @@ def parse_address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise ConfigError(f"Invalid value {text} for --admin: must be [HOST:]PORT, port up to 65535")
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    if not _is_loopback(host):
         raise ConfigError(f"Invalid value {text} for --admin: must be a loopback address, as it asks nobody who he is")
     return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class AdminHttp:
@@ -101,6 +105,13 @@ class AdminHttp:
             self._connections -= 1
 
 
+def _without_port(host: str) -> str:
+    """The host of a `Host` header, an IPv6 address without its brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
 class _Conversation:
     """The requests of one connection, one after the other."""
 
@@ -108,6 +119,7 @@ class _Conversation:
         self._stream = stream
         self._calls = calls
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._wants_no_body = False
 
     async def run(self) -> None:
         while True:
@@ -138,8 +150,12 @@ class _Conversation:
             return None
         headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
         method = request.method.decode()
+        self._wants_no_body = method == "HEAD"
         if "origin" in headers:
             raise CallError(403, "requests of web pages are not answered")
+        host = headers.get("host")
+        if host is not None and not _is_loopback(_without_port(host)):  # HTTP/1.0 needs none, and no browser speaks it
+            raise CallError(403, f"Host: expected localhost or a loopback address, found {host[:100]!r}")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if method not in _WITHOUT_BODY and kind != "application/json":
             raise CallError(415, f"Content-Type: expected application/json, found {kind[:60]!r}")
@@ -168,7 +184,8 @@ class _Conversation:
             headers.append(("connection", "close"))  # nobody reads the rest of what is coming
         with trio.move_on_after(REQUEST_TIMEOUT_S):
             await self._send(h11.Response(status_code=status, headers=headers))
-            await self._send(h11.Data(data=body))
+            if not self._wants_no_body:
+                await self._send(h11.Data(data=body))
             await self._send(h11.EndOfMessage())
 
     async def _send(self, event: h11.Event) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +237,65 @@ def test_requests_follow_each_other_on_a_connection(served: Served) -> None:
         connection.request("GET", "/v1/cleaning/status?topic=t&partition=0")
         assert connection.getresponse().read().startswith(b"{")
     connection.close()
+
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "NONE"]
+PATHS = ["/v1/cleaning/status?topic=t&partition=0", "/v1/cleaning/status", "/v1/cleaning/pause", "/", "*"]
+
+
+HEADERS: list[dict[str, str]] = [
+    {},
+    {"Content-Type": "application/json"},
+    {"Upgrade": "h2c", "Connection": "Upgrade"},
+]
+
+
+def test_every_method_is_answered(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    for method, path, headers in product(METHODS, PATHS, HEADERS):
+        connection = http.client.HTTPConnection(served.address, timeout=60)
+        for _ in range(2):  # whatever came before, the connection goes on, or ends
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            body = response.read()
+            assert 200 <= response.status < 500, (method, path, headers)
+            assert body.startswith(b"{") != (method == "HEAD"), (method, path, headers)
+        connection.close()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_head_is_get_without_the_body(served: Served) -> None:
+    found = []
+    for method in ("GET", "HEAD"):
+        connection = http.client.HTTPConnection(served.address, timeout=60)
+        connection.request(method, PATHS[0])
+        response = connection.getresponse()
+        found.append((response.status, response.getheader("content-length"), len(response.read())))
+        connection.close()
+    (status, length, body_bytes), head = found
+    assert (status, str(body_bytes)) == (200, length) and head == (200, length, 0)
+
+
+HOSTS = {
+    "localhost": 200,
+    "LOCALHOST:1": 200,
+    "127.0.0.1": 200,
+    "127.0.0.1:9644": 200,
+    "127.9.9.9": 200,
+    "[::1]:9644": 200,
+    "[::1]": 200,
+    "evil.example": 403,
+    "evil.example:9644": 403,
+    "localhost.evil.example": 403,
+    "127.0.0.1.evil.example": 403,
+    "192.168.1.1": 403,
+    "[::2]": 403,
+    "": 403,
+}
+
+
+def test_only_names_of_this_machine_are_answered(served: Served) -> None:
+    """A web page may have its own name lead to 127.0.0.1; its browser sends that name, and no `Origin`."""
+    assert {host: served.ask("GET", PATHS[0], Host=host)[0] for host in HOSTS} == HOSTS
 
 
 # Leases
