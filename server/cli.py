@@ -31,7 +31,7 @@ An option has the value of the strongest source that gives one:
 --override, then the flags here, then --config, then --profile, then Apache Kafka's default.
 
 One line `ready HOST:PORT[,HOST:PORT...]` on standard output says that all nodes serve.
-SIGTERM and SIGINT stop the broker cleanly, with exit code 0.
+SIGTERM, SIGINT and SIGHUP stop the broker cleanly, with exit code 0; further ones change nothing.
 
 Lines on standard input stop and start single nodes, and are answered on standard output:
   stop ID      hand over what node ID leads, end its connections: stopped ID

@@ -7,7 +7,9 @@ import logging
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 
 import trio
@@ -30,6 +32,9 @@ SWITCH_INTERVAL_S = 0.0005
 
 WARM_UP_AFTER_S = 0.2
 
+SIGHUP = getattr(signal, "SIGHUP", None)
+STOP_SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, SIGHUP) if number is not None]
+
 
 HELLO = """
 Ottla serves Kafka clients at {address}. With `pip install kafka-python`:
@@ -48,20 +53,71 @@ class StartError(Exception):
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code 0.
+    """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 after a clean stop, 1 after an error.
 
     Raises:
         StartError: Bad options, an address or a data directory that cannot be used. Nothing was written.
     """
+    stop = StopSignals()
     try:
         static = _configuration(options)
         for line in static.warnings:
             log.warning("%s", line)
         _prepare_process()
-        trio.run(_run, static, options.hello, options.admin)
+        stop.listen()
+        trio.run(_run, static, options.hello, options.admin, stop)
     except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
+        if stop.may_end:
+            log.exception("the broker has ended")
+            return 1
         raise StartError(str(error)) from error
+    finally:
+        stop.ignore()
     return 0
+
+
+class StopSignals:
+    """The signals that ask for a clean stop, as Apache Kafka takes them: the first one counts, whatever comes behind it.
+
+    From `listen` to the end of the process none of them ends it: Python and Trio would each give a signal back to the
+    system at some moment between the stop and the end. Under `nohup` SIGHUP stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.may_end = False
+        """Whether the broker serves, or did: what ends it from now on is no failed start."""
+        self._listening: list[int] = []
+        self._first: int | None = None
+        self._wake: Callable[[], None] | None = None
+
+    def listen(self) -> None:
+        """Note signals from now on. To be called in the main thread."""
+        for number in STOP_SIGNALS:
+            if number == SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            self._listening.append(number)
+            signal.signal(number, self._note)
+
+    def ignore(self) -> None:
+        """Ignore what comes after this, even when Python itself has ended."""
+        for number in self._listening:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _note(self, number: int, _frame: object) -> None:
+        if self._first is None:
+            self._first = number
+        if self._wake is not None:
+            with suppress(trio.RunFinishedError):
+                self._wake()
+
+    async def wait(self) -> None:
+        """Return once one has come, however long ago."""
+        come = trio.Event()
+        self._wake = partial(trio.lowlevel.current_trio_token().run_sync_soon, come.set)
+        if self._first is None:
+            await come.wait()
+        assert self._first is not None
+        log.info("%s: stopping", signal.Signals(self._first).name)
 
 
 def _configuration(options: argparse.Namespace) -> StaticConfig:
@@ -112,25 +168,29 @@ def _prepare_process() -> None:
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 
 
-async def _run(static: StaticConfig, hello: bool, admin: str | None) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with run_broker(static, admin=admin) as broker, open_plain_nursery() as nursery:
-            if not COMPILED:
-                log.warning(
-                    "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
-                )
-            print(f"ready {broker.bootstrap}", flush=True)
-            if hello:
-                print(HELLO.format(address=broker.nodes[0].listeners[0].address), flush=True)
-            nursery.start_soon(obey, broker)
-            nursery.start_soon(warm_up)
-            async for number in signals:
-                log.info("%s: stopping", signal.Signals(number).name)
-                break
-            nursery.cancel_scope.cancel()
+async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopSignals) -> None:
+    async with run_broker(static, admin=admin) as broker, open_plain_nursery() as nursery:
+        if not COMPILED:
+            log.warning(
+                "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
+            )
+        stop.may_end = True
+        print(f"ready {broker.bootstrap}", flush=True)
+        if hello:
+            print(HELLO.format(address=broker.nodes[0].listeners[0].address), flush=True)
+        nursery.start_soon(obey, broker)
+        nursery.start_soon(warm_up)
+        await stop.wait()
+        nursery.cancel_scope.cancel()
 
 
 async def warm_up() -> None:
-    """Load what the first group needs before one comes: a tenth of a second, in which every client would wait."""
+    """Load what the first group needs before one comes: a tenth of a second, in which every client would wait.
+
+    If that is not possible now, for want of descriptors or memory, the first group tries again.
+    """
     await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start come first
-    await trio.to_thread.run_sync(import_module, ".groups.service", __package__, abandon_on_cancel=True)
+    try:
+        await trio.to_thread.run_sync(import_module, ".groups.service", __package__, abandon_on_cancel=True)
+    except (OSError, ImportError, MemoryError) as error:
+        log.warning("the group coordinator could not be loaded ahead of the first group: %s", error)

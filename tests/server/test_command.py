@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.server.cli import main
 from ottla.server.config_resources import ResourceType
+from ottla.server.serve import StopSignals
 from ottla.storage.kernel import COMPILED
 from support.admin import metadata, topic_names
 from support.conversation import address, create_topic, fetch, produce, records_of
@@ -162,6 +164,104 @@ def test_what_groups_need_is_loaded_before_the_first_one_comes() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
+    done = run_python(
+        "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server import serve\n"
+        "class NoDescriptors:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.startswith('ottla.server.groups'): raise OSError(errno.EMFILE, 'Too many open files')\n"
+        "sys.meta_path.insert(0, NoDescriptors())\n"
+        "logging.basicConfig()\n"
+        "trio.run(serve.warm_up, clock=MockClock(autojump_threshold=0))"
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "ahead of the first group: [Errno 24] Too many open files" in done.stderr
+
+
+def test_an_error_after_the_start_is_no_failed_start(tmp_path: Path) -> None:
+    done = run_python(
+        "import sys; from ottla.server import serve; from ottla.server.cli import main\n"
+        "async def fail(): raise OSError('no reason at all')\n"
+        "serve.warm_up = fail\n"
+        f"sys.exit(main(['serve', '--data', {str(tmp_path)!r}, '--listener', '127.0.0.1:0']))"
+    )
+    assert done.returncode == 1 and done.stdout.startswith("ready ")
+    assert "ERROR ottla: the broker has ended\nTraceback" in done.stderr
+    assert not [line for line in done.stderr.splitlines() if line.startswith("ottla: ")]
+
+
+FEW_DESCRIPTORS = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))
+import logging, ottla
+logging.basicConfig()
+from support.conversation import address, create_topic, produce
+from support.raw_client import RawClient
+with ottla.Broker(sys.argv[1]) as broker, RawClient(*address(broker)) as client, RawClient(*address(broker)) as other:
+    create_topic(client, "t", partitions=3)
+    assert produce(client, "t", ("k", "v")).base_offset == 0
+    taken = []
+    try:
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        print(error.strerror)
+    # DescribeGroups v0, by hand: whoever loads the API first, it is the broker.
+    other.send_bytes(bytes([0, 0, 0, 17, 0, 15, 0, 0, 0, 0, 0, 1, 255, 255, 0, 0, 0, 1, 0, 1]) + b"g")
+    print("closed" if other.is_closed_by_peer() else "answered")
+    assert produce(client, "t", ("k", "v")).base_offset == 1
+    for descriptor in taken:
+        os.close(descriptor)
+    assert produce(client, "t", ("k", "v")).base_offset == 2
+    from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+    with RawClient(*address(broker)) as third:
+        assert third.ask(DescribeGroupsRequest(groups=("g",))).groups[0].group_id == "g"
+    print("served")
+"""
+
+
+def test_without_descriptors_a_broker_goes_on_with_what_it_has(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", FEW_DESCRIPTORS, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+    assert done.stdout.split("\n") == ["Too many open files", "closed", "served", ""], done.stderr
+    assert "Traceback" not in done.stderr
+
+
+STOP_SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_signals_that_come_while_it_stops_change_nothing(tmp_path: Path, number: int) -> None:
+    with ServeProcess("--data", tmp_path, *ANYWHERE) as process:
+        process.signal_until_the_end(number, *STOP_SIGNALS)
+        assert process.stop() == (0, "")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert process.stderr.count(": stopping") == 1
+
+
+def test_under_nohup_a_hangup_stays_ignored() -> None:
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        StopSignals().listen()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # serve: what it refuses

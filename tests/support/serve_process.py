@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -78,6 +80,15 @@ class ServeProcess:
         """The next line of its standard output."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
+
+    def signal_until_the_end(self, *numbers: int) -> None:
+        """Send signals, one after the other and again and again, as fast as it goes, until the process has ended."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        for number in cycle(numbers):
+            if self._process.poll() is not None:
+                return
+            assert time.monotonic() < deadline_s
+            self._process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; returns the exit code and what else was printed. `stderr` is complete then."""
