@@ -97,17 +97,12 @@ class Connections:
                 del self._per_host[host]
             self._draining.unpark_all()
 
-    def shrink_idle(self) -> None:
-        """Make idle connections give back large receive buffers."""
-        for connection in self._open:
-            connection.shrink()
-
     def close_idle(self, max_idle_ms: int) -> None:
-        """Close connections that have waited for a request for longer than `max_idle_ms`."""
-        idle_before_s = trio.current_time() - max_idle_ms / 1000
+        """Close connections on which no byte has moved, in either direction, for `max_idle_ms`."""
+        now_s = trio.current_time()
         for connection in tuple(self._open):
-            if not connection.busy and connection.idle_since_s < idle_before_s:
-                log.info("closing %s: idle longer than connections.max.idle.ms", connection.peer)
+            if connection.idle_s(now_s) > max_idle_ms / 1000:
+                log.info("closing %s: idle longer than connections.max.idle.ms (%d)", connection.peer, max_idle_ms)
                 connection.close()
 
     async def drain(self, deadline_s: float, nodes: Collection[Node]) -> None:

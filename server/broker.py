@@ -33,7 +33,6 @@ from .disk import on_disk
 from .features import Feature, finalized
 from .fetch_sessions import FetchSessions
 from .flusher import Flusher
-from .frames import MemoryBudget
 from .handlers import Handlers
 from .housekeeping import Housekeeping
 from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -43,6 +42,7 @@ from .nodes import Listener, Node, close_all
 from .nursery import open_plain_nursery
 from .opening import open_store
 from .producer_ids import ProducerIds
+from .request_memory import RequestMemory
 from .topic_admin import TopicAdmin
 from .topics import NO_LEADER, Partition, Topic, Topics
 from .waits import Waits
@@ -85,8 +85,7 @@ class Broker:
         """Records without a key that compacted topics did not take."""
         self.connections = Connections(self)
         limit = self.config.queued_max_request_bytes
-        self.request_memory = MemoryBudget(limit if limit > 0 else DEFAULT_REQUEST_MEMORY_BYTES)
-        self.request_memory.reclaim = self.connections.shrink_idle
+        self.request_memory = RequestMemory(limit if limit > 0 else DEFAULT_REQUEST_MEMORY_BYTES)
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
         self.node_life = NodeLife(self)
         self.admin_http: AdminHttp | None = None
@@ -468,6 +467,7 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
             # Transactions decided before the last stop are finished now.
             await nursery.start(broker._make_transactions().run)
         nursery.start_soon(broker.producer_ids.run)
+        nursery.start_soon(broker.request_memory.run)
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)
         if broker.admin_http is not None:

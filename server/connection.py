@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.connection")
 
+# Its records stay views into the frame; all else of a request is copied out of it.
+PRODUCE_KEY = 0
 # A client whose requests are always already there must not starve the others or dodge cancellation.
 REQUESTS_PER_CHECKPOINT = 16
 # A parked request looks this often whether its client is still there.
@@ -48,13 +50,20 @@ class Connection:
     def __init__(self, broker: Broker, node: Node, listener: Listener, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
         self.node = node
-        self.idle_since_s = trio.current_time()
-        """Trio's time, not the broker's: moving that must not cost clients their connections."""
         self.busy = False
+        self._moved_s = trio.current_time()
+        """When it was last seen that bytes had moved. Trio's time, not the broker's: moving that must not cost clients
+        their connections."""
         self._broker = broker
         self._transport = transport
         self._context = Context(broker, node, listener, peer.rpartition(":")[0], self)
-        self._frames = FrameReader(transport, broker.config.socket_request_max_bytes, broker.request_memory)
+        self._frames = FrameReader(
+            transport,
+            broker.config.socket_request_max_bytes,
+            broker.request_memory,
+            self._context.client_host,
+            self._give_up,
+        )
 
     async def serve(self) -> None:
         """Answer requests until the peer closes, does not speak Kafka, or the node stops.
@@ -77,24 +86,31 @@ class Connection:
             self._transport.close()
 
     async def _serve(self) -> None:
-        broker, context = self._broker, self._context
+        broker, context, frames = self._broker, self._context, self._frames
         handlers = broker.handlers
         served = 0
         while self.node.is_alive and not broker.stopping:
-            frame = await self._frames.next_frame()
+            frame = await frames.next_frame()
             if frame is None:
                 return
             self.busy = True
             request = parse_request(frame)
+            # Whatever still names the frame here while we wait would keep its memory.
+            del frame
+            if request.api.key != PRODUCE_KEY:
+                frames.let_go()
             try:
                 handle = handlers[request.api.key]
             except KeyError:
                 raise ProtocolError(f"{request.api.name} (API key {request.api.key}) is not served") from None
             body = await handle(context, request)
-            if body is not None:
-                await self._transport.send(encode_response(request, body))
+            parts = None if body is None else encode_response(request, body)
+            del request, body
+            frames.let_go()
+            if parts is not None:
+                await self._transport.send(parts)
+                del parts
             self.busy = False
-            self.idle_since_s = trio.current_time()
             served += 1
             if served % REQUESTS_PER_CHECKPOINT == 0:
                 await trio.lowlevel.checkpoint()
@@ -107,11 +123,22 @@ class Connection:
         if self._transport.is_closed_by_peer():
             raise PeerGoneError("closed while its request was parked")
 
-    def shrink(self) -> None:
-        """Give back a large receive buffer if the connection is idle."""
-        if not self.busy:
-            self._frames.shrink()
+    def idle_s(self, now_s: float) -> float:
+        """How long no byte has moved in either direction, as far as the calls of this have seen it.
+
+        A request that is being worked on does not count, as in Apache Kafka: a client whose wait is longer than
+        `connections.max.idle.ms` loses its connection there, too.
+        """
+        if self._transport.has_moved:
+            self._transport.has_moved = False
+            self._moved_s = now_s
+        return now_s - self._moved_s
 
     def close(self) -> None:
-        """Close at once; a task inside `serve` ends."""
+        """Close at once; a task inside `serve` ends, in the midst of a request as soon as it would go on without one."""
         self._transport.close()
+        self._frames.stop_waiting()
+
+    def _give_up(self, reason: str) -> None:
+        log.warning("closing %s: %s", self.peer, reason)
+        self.close()

@@ -2,17 +2,21 @@
 
 A frame is four size bytes and that many bytes. Frames that fit the connection's buffer are handed
 out as views into it, so a produced batch is validated and written to the log where `recv` put it.
+
+The buffer of a larger frame is address space of the whole frame, of which the kernel makes memory as bytes are written
+to it: what is announced costs nothing, nothing is copied as the frame grows, and no turn fills it with zeros.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
-from collections import deque
 from collections.abc import Callable
 
 import trio
 
 from ..protocol.errors import ProtocolError
+from .request_memory import RequestMemory
 from .transport import PeerGoneError, PlainTransport
 
 # What an idle connection costs. Requests other than Produce are far smaller.
@@ -20,57 +24,12 @@ INITIAL_BUFFER_BYTES = 16 << 10
 # A producer's buffer is kept between requests up to this size (Kafka's largest batch by default
 # is 1 MiB, and a frame adds a little), so that a steady stream never allocates.
 RETAINED_BUFFER_BYTES = (1 << 20) + (128 << 10)
+# A connection is given room for as much as it has brought, within these. Behind the larger one the others have their turn.
+STEP_BYTES_MIN = 64 << 10
+STEP_BYTES_MAX = 1 << 20
 
 _SIZE = struct.Struct(">i")
-
-
-class MemoryBudget:
-    """Bytes that all connections together may hold for frames larger than their first buffer.
-
-    `queued.max.request.bytes` of Kafka. A connection that finds no room waits, unread, so the
-    limit reaches the client as TCP back-pressure; waiters are served in order.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.used_bytes = 0
-        self.reclaim: Callable[[], None] = lambda: None
-        """Called when room is short: makes idle connections give back what they keep."""
-        self._waiting: deque[tuple[int, trio.Event]] = deque()
-
-    async def acquire(self, size_bytes: int) -> None:
-        """Take `size_bytes`, waiting for room. One request may exceed the whole limit when nothing else is held."""
-        if not self._fits(size_bytes):
-            self.reclaim()
-        if not self._waiting and self._fits(size_bytes):
-            self.used_bytes += size_bytes
-            return
-        turn = trio.Event()
-        entry = (size_bytes, turn)
-        self._waiting.append(entry)
-        try:
-            await turn.wait()
-        except trio.Cancelled:
-            if turn.is_set():
-                self.release(size_bytes)
-            else:
-                self._waiting.remove(entry)
-                self._wake()
-            raise
-
-    def release(self, size_bytes: int) -> None:
-        """Give `size_bytes` back and let waiters in."""
-        self.used_bytes -= size_bytes
-        self._wake()
-
-    def _fits(self, size_bytes: int) -> bool:
-        return self.used_bytes == 0 or self.used_bytes + size_bytes <= self.limit_bytes
-
-    def _wake(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size_bytes, turn = self._waiting.popleft()
-            self.used_bytes += size_bytes
-            turn.set()
+_NOTHING = memoryview(b"")
 
 
 class FrameReader:
@@ -80,30 +39,51 @@ class FrameReader:
         transport: Where bytes come from.
         max_frame_bytes: `socket.request.max.bytes`; a larger declared size is refused before any
             memory is spent on it.
-        budget: Shared by all connections of the broker.
+        memory: Shared by all connections of the broker.
+        address: Whose share of it this connection uses.
+        give_up: Ends the connection, for the reason given.
     """
 
-    def __init__(self, transport: PlainTransport, max_frame_bytes: int, budget: MemoryBudget) -> None:
+    def __init__(
+        self,
+        transport: PlainTransport,
+        max_frame_bytes: int,
+        memory: RequestMemory,
+        address: str,
+        give_up: Callable[[str], None],
+    ) -> None:
+        self.address = address
+        self.held_bytes = 0
+        self.give_up = give_up
         self._transport = transport
         self._max_frame_bytes = max_frame_bytes
-        self._budget = budget
-        self._held_bytes = 0
+        self._memory = memory
         self._view = memoryview(bytearray(INITIAL_BUFFER_BYTES))
         self._start = 0
         self._end = 0
+        self._room = INITIAL_BUFFER_BYTES
+        """Up to where the buffer may be filled: all of it but while a large frame grows."""
+        self._is_in_use = False
+        """Whether the frame given last may still be looked at."""
+        self._is_taking = False
+
+    @property
+    def is_receiving(self) -> bool:
+        return not (self._is_in_use or self._is_taking)
 
     async def next_frame(self) -> memoryview | None:
         """The next frame without its size bytes, or None when the peer closed between frames.
 
-        The view is writable and stays valid only until the next call.
+        The view is writable and stays valid only until the next call, or until `let_go`.
 
         Raises:
             ProtocolError: A negative or too large size.
             PeerGoneError: The connection ended inside a frame.
         """
+        self._is_in_use = False
         if self._start == self._end:
             self._start = self._end = 0
-            if len(self._view) > RETAINED_BUFFER_BYTES:
+            if self._room > INITIAL_BUFFER_BYTES and (self._room > RETAINED_BUFFER_BYTES or self._memory.is_short):
                 self.shrink()
         while True:
             have = self._end - self._start
@@ -118,56 +98,84 @@ class FrameReader:
                 if have >= need:
                     frame = self._view[self._start + 4 : self._start + need]
                     self._start += need
+                    self._is_in_use = True
                     return frame
-            if self._start + need > len(self._view):
+            if self._start + need > self._room:
                 await self._make_room(need)
-            received = self._transport.receive_now(self._view[self._end :])
+            received = self._transport.receive_now(self._view[self._end : self._room])
             while received is None:
                 await self._transport.readable()
                 # Sliced anew: `shrink` may have taken the buffer while nothing was in it.
-                received = self._transport.receive_now(self._view[self._end :])
+                received = self._transport.receive_now(self._view[self._end : self._room])
             if not received:
                 if have:
                     raise PeerGoneError(f"closed inside a frame, {have} bytes in")
                 return None
             self._end += received
 
+    def let_go(self) -> None:
+        """Nobody looks at the frame given last any more."""
+        self._is_in_use = False
+        if self.held_bytes and self._memory.is_short:
+            self.shrink()
+
     def shrink(self) -> None:
-        """Fall back to the first buffer if nothing unread is in the larger one."""
-        if self._start == self._end and len(self._view) > INITIAL_BUFFER_BYTES:
-            self._start = self._end = 0
-            self._replace_buffer(INITIAL_BUFFER_BYTES)
-            self._give_back()
+        """Fall back to the first buffer, unless a frame in use or what is unread needs the larger one."""
+        if self._is_in_use or self._is_taking or not self.held_bytes:
+            return
+        if self._end - self._start < INITIAL_BUFFER_BYTES:
+            self._move_to(memoryview(bytearray(INITIAL_BUFFER_BYTES)))
+            self._room = INITIAL_BUFFER_BYTES
+            self._memory.give_back(self, self.held_bytes)
+
+    def stop_waiting(self) -> None:
+        """Wait for memory no more: `next_frame` raises PeerGoneError if it does."""
+        self._memory.stop_waiting(self)
 
     def close(self) -> None:
-        """Give the budget back. The reader is not used again."""
-        self._give_back()
+        """Give all memory back. Neither the reader nor the frame it gave last is used again."""
+        self._view = _NOTHING
+        self._start = self._end = self._room = 0
+        self._memory.give_back(self, self.held_bytes)
 
     async def _make_room(self, need_bytes: int) -> None:
-        """Move the unread bytes to the front of a buffer that holds `need_bytes`."""
-        if need_bytes <= len(self._view):
-            self._replace_buffer(len(self._view))
-            return
-        # Steps of 64 KiB, so that frames of slightly different size do not each bring a new buffer.
-        size_bytes = -(-need_bytes >> 16) << 16
-        # The old buffer's share goes back first: two growing connections that waited for each other
-        # while holding theirs could wait for ever.
-        self._give_back()
-        await self._budget.acquire(size_bytes)
-        self._held_bytes = size_bytes
-        self._replace_buffer(size_bytes)
+        """Let more bytes in for a frame of `need_bytes`, which may take several calls."""
+        size_bytes = len(self._view)
+        if need_bytes > size_bytes:
+            # Steps of 64 KiB, so that frames of slightly different size do not each bring a new buffer.
+            self._move_to(_untouched(-(-need_bytes >> 16) << 16))
+            self._room = self.held_bytes
+        elif self._start + need_bytes > size_bytes:
+            self._move_to(self._view)
+        if self._end >= self._room:
+            await self._take(min(max(self.held_bytes, STEP_BYTES_MIN), STEP_BYTES_MAX))
 
-    def _replace_buffer(self, size_bytes: int) -> None:
-        unread = self._view[self._start : self._end]
-        if size_bytes == len(self._view) and len(unread) <= self._start:
-            self._view[: len(unread)] = unread  # Apart, so a plain copy to the front is safe.
-        else:
-            target = memoryview(bytearray(size_bytes))
-            target[: len(unread)] = unread
-            self._view = target
-        self._start, self._end = 0, len(unread)
+    async def _take(self, step_bytes: int) -> None:
+        step_bytes = min(step_bytes, len(self._view) - self.held_bytes)
+        self._is_taking = True
+        try:
+            if not self._memory.take_now(self, step_bytes):
+                await self._memory.take(self, step_bytes)
+        finally:
+            self._is_taking = False
+        self._room = self.held_bytes
+        if self._room > STEP_BYTES_MAX:
+            await trio.lowlevel.checkpoint()
 
-    def _give_back(self) -> None:
-        if self._held_bytes:
-            self._budget.release(self._held_bytes)
-            self._held_bytes = 0
+    def _move_to(self, target: memoryview) -> None:
+        """Put what is unread to the front of `target`, which may be the buffer itself."""
+        unread_bytes = self._end - self._start
+        target[:unread_bytes] = self._view[self._start : self._end]  # as memmove, where they overlap
+        self._view, self._start, self._end = target, 0, unread_bytes
+
+
+def _untouched(size_bytes: int) -> memoryview:
+    """A buffer of zeros that takes no memory before it is written to, and gives all back when its last view goes.
+
+    Raises:
+        ProtocolError: The system has no address space for it.
+    """
+    try:
+        return memoryview(mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    except (OSError, ValueError) as error:
+        raise ProtocolError(f"no room for a frame of up to {size_bytes} bytes: {error}") from error

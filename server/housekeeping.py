@@ -62,6 +62,9 @@ class Housekeeping:
     async def tick(self) -> None:
         """The jobs of every second. What fails in one of them, or for one log, keeps none of the others from its turn."""
         broker, elapsed_ms = self._broker, self._broker.clock.elapsed_ms()
+        idle_ms = broker.config.connections_max_idle_ms
+        if idle_ms >= 0:
+            broker.connections.close_idle(idle_ms)
         for removal in broker.logs.due_deletions(elapsed_ms):
             if not await _attempt(f"removing {removal.path}", partial(trio.to_thread.run_sync, removal)):
                 removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
@@ -69,9 +72,6 @@ class Housekeeping:
             await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush, [each]))
         for each in [each for each in broker.logs.logs.values() if each.has_unflushed_segments]:
             await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush_sealed, [each]))
-        idle_ms = broker.config.connections_max_idle_ms
-        if idle_ms >= 0:
-            broker.connections.close_idle(idle_ms)
 
     async def retain(self) -> None:
         """Retention by size, time and log start of every log without compaction that nobody holds."""

@@ -42,6 +42,8 @@ class PlainTransport:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
+        self.has_moved = False
+        """Set whenever bytes have moved, either way; whoever looks whether any do takes it back."""
 
     def receive_now(self, buffer: memoryview) -> int | None:
         """Fill `buffer` with what is there, without waiting.
@@ -53,14 +55,18 @@ class PlainTransport:
             PeerGoneError: The connection was reset.
         """
         try:
-            return self._sock.recv_into(buffer)
+            received = self._sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError as error:
             raise PeerGoneError(str(error)) from error
+        self.has_moved = True
+        return received
 
     def is_closed_by_peer(self) -> bool:
-        """Whether the peer has closed its side, even if bytes it sent before are still unread."""
+        """Whether the peer has closed its side, even if bytes it sent before are still unread; or `close` was called."""
+        if self._sock.fileno() < 0:
+            return True
         poll = select.poll()
         poll.register(self._sock, POLLRDHUP)
         return bool(poll.poll(0))
@@ -99,6 +105,7 @@ class PlainTransport:
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._sock)
                 continue
+            self.has_moved = True
             while buffers and sent >= len(buffers[0]):
                 sent -= len(buffers.pop(0))
             if sent:
@@ -114,6 +121,7 @@ class PlainTransport:
                 continue
             if sent == 0:  # The file is shorter than promised: the frame cannot be completed.
                 raise PeerGoneError(f"file ended {left} bytes before the promised end")
+            self.has_moved = True
             position += sent
             left -= sent
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -11,18 +13,26 @@ import trio
 import trio.testing
 
 from ottla.protocol.errors import ProtocolError
-from ottla.server.frames import INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, FrameReader, MemoryBudget
+from ottla.server.frames import (
+    INITIAL_BUFFER_BYTES,
+    RETAINED_BUFFER_BYTES,
+    STEP_BYTES_MAX,
+    STEP_BYTES_MIN,
+    FrameReader,
+)
+from ottla.server.request_memory import RequestMemory
 from ottla.server.transport import PeerGoneError, PlainTransport
 
 
 class Wire:
     """A frame reader and the client's end of its socket."""
 
-    def __init__(self, max_frame_bytes: int, budget: MemoryBudget) -> None:
+    def __init__(self, max_frame_bytes: int, memory: RequestMemory, address: str = "somewhere") -> None:
         self.client, self.server = socket.socketpair()
         self.client.setblocking(False)
         self.transport = PlainTransport(self.server)
-        self.reader = FrameReader(self.transport, max_frame_bytes, budget)
+        self.given_up: list[str] = []
+        self.reader = FrameReader(self.transport, max_frame_bytes, memory, address, self.given_up.append)
 
     async def send(self, data: bytes, chunk_bytes: int = 1 << 20) -> None:
         stream = trio.socket.from_stdlib_socket(self.client)
@@ -34,13 +44,13 @@ class Wire:
 
 
 @pytest.fixture
-def budget() -> MemoryBudget:
-    return MemoryBudget(8 << 20)
+def memory() -> RequestMemory:
+    return RequestMemory(8 << 20)
 
 
 @pytest.fixture
-def wire(budget: MemoryBudget) -> Iterator[Wire]:
-    wire = Wire(4 << 20, budget)
+def wire(memory: RequestMemory) -> Iterator[Wire]:
+    wire = Wire(4 << 20, memory)
     yield wire
     wire.client.close()
     wire.server.close()
@@ -80,35 +90,36 @@ async def test_the_end_inside_a_frame_is_one(wire: Wire, cut: int) -> None:
 
 @pytest.mark.parametrize("size", [-1, (4 << 20) + 1, 2**31 - 1, -(2**31)])
 async def test_an_impossible_size_is_refused_before_memory_is_spent(
-    wire: Wire, budget: MemoryBudget, size: int
+    wire: Wire, memory: RequestMemory, size: int
 ) -> None:
     await wire.send(struct.pack(">i", size))
     with pytest.raises(ProtocolError, match=str(size)):
         await wire.reader.next_frame()
-    assert budget.used_bytes == 0
+    assert memory.used_bytes == 0
 
 
-async def test_a_large_buffer_is_given_back_after_its_frame(wire: Wire, budget: MemoryBudget) -> None:
+async def test_a_large_buffer_is_given_back_after_its_frame(wire: Wire, memory: RequestMemory) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.send, frame(bytes(RETAINED_BUFFER_BYTES + 1)) + frame(b"small"))
         await wire.reader.next_frame()
-        assert budget.used_bytes > RETAINED_BUFFER_BYTES
+        assert memory.used_bytes > RETAINED_BUFFER_BYTES
         second = await wire.reader.next_frame()
     assert second is not None and bytes(second) == b"small"
     await wire.send(frame(b""))
     await wire.reader.next_frame()
-    assert budget.used_bytes == 0
+    assert memory.used_bytes == 0
 
 
-async def test_a_buffer_of_usual_size_is_kept_until_room_is_short(wire: Wire, budget: MemoryBudget) -> None:
-    budget.reclaim = wire.reader.shrink
+async def test_a_buffer_of_usual_size_is_kept_until_room_is_short(wire: Wire, memory: RequestMemory) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.send, frame(bytes(1 << 20)))
         await wire.reader.next_frame()
-    assert budget.used_bytes > 1 << 20
-    await budget.acquire(budget.limit_bytes)
-    assert budget.used_bytes == budget.limit_bytes
-    budget.release(budget.limit_bytes)
+    assert memory.used_bytes > 1 << 20
+    wire.reader.shrink()
+    assert memory.used_bytes > 1 << 20  # the frame is in use
+    wire.reader.let_go()
+    wire.reader.shrink()
+    assert memory.used_bytes == 0
     await wire.send(frame(b"goes on"))
     got = await wire.reader.next_frame()
     assert got is not None and bytes(got) == b"goes on"
@@ -132,31 +143,100 @@ async def test_a_shrunk_buffer_is_not_written_to_by_a_waiting_receive(wire: Wire
     assert got == [b"1111", b"2222"]
 
 
-async def test_the_budget_lets_waiters_in_by_turns_and_one_giant_alone() -> None:
-    budget, order = MemoryBudget(10), []
-
-    async def take(name: str, size_bytes: int) -> None:
-        await budget.acquire(size_bytes)
-        order.append(name)
-
-    await budget.acquire(6)
+@pytest.mark.parametrize("come_bytes", [0, 1, INITIAL_BUFFER_BYTES - 5, INITIAL_BUFFER_BYTES - 4, 60_000, 200_000])
+async def test_a_frame_that_has_begun_may_lose_what_it_was_given_too_much(
+    wire: Wire, memory: RequestMemory, come_bytes: int
+) -> None:
+    body = bytes(range(250)) * 1200
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(take, "giant", 50)
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(take, "small", 1)
-        await trio.testing.wait_all_tasks_blocked()
-        assert order == []
-        budget.release(6)
-        await trio.testing.wait_all_tasks_blocked()
-        assert order == ["giant"]
-        budget.release(50)
-    assert order == ["giant", "small"] and budget.used_bytes == 1
+        got: list[bytes] = []
+
+        async def receive() -> None:
+            view = await wire.reader.next_frame()
+            assert view is not None
+            got.append(bytes(view))
+
+        nursery.start_soon(receive)
+        await wire.send(frame(body)[: 4 + come_bytes])
+        wire.reader.shrink()
+        assert memory.used_bytes <= max(0, 2 * come_bytes, STEP_BYTES_MIN * (come_bytes >= INITIAL_BUFFER_BYTES - 4))
+        await wire.send(frame(body)[4 + come_bytes :])
+    assert got == [body]
 
 
-async def test_a_cancelled_waiter_leaves_the_queue() -> None:
-    budget = MemoryBudget(10)
-    await budget.acquire(10)
-    with trio.move_on_after(0):
-        await budget.acquire(5)
-    budget.release(10)
-    assert budget.used_bytes == 0
+# Memory
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def receive_all(wire: Wire) -> None:
+    """Take frames until the connection ends, and close it, as a connection does."""
+    try:
+        while await wire.reader.next_frame() is not None:
+            pass
+    except PeerGoneError:
+        pass
+    finally:
+        wire.reader.close()
+
+
+@pytest.mark.parametrize("come_bytes", [0, 8, 100, 20_000, 70_000, 3_000_000])
+async def test_what_is_announced_costs_nothing_before_it_comes(come_bytes: int) -> None:
+    memory = RequestMemory(512 << 20)
+    wire = Wire(100 << 20, memory)
+    with wire.client, wire.server:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive_all, wire)
+            await wire.send(struct.pack(">i", 100 << 20) + bytes(come_bytes))
+            await trio.testing.wait_all_tasks_blocked()
+            assert memory.used_bytes <= max(STEP_BYTES_MIN, min(2 * come_bytes, come_bytes + STEP_BYTES_MAX))
+            wire.client.shutdown(socket.SHUT_WR)
+    assert memory.used_bytes == 0
+
+
+async def test_connections_that_announce_and_leave_take_no_memory_along() -> None:
+    """Nothing waits for the cycle collector, which counts objects, not bytes."""
+    memory, kept = RequestMemory(512 << 20), []
+    gc.disable()
+    try:
+        before_bytes = resident_bytes()
+        for _ in range(20):
+            wire = Wire(100 << 20, memory)
+            kept.append(wire.reader)
+            with wire.client, wire.server:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(receive_all, wire)
+                    await wire.send(struct.pack(">i", 100 << 20) + bytes(4_000_000))
+                    wire.client.shutdown(socket.SHUT_WR)
+        assert resident_bytes() - before_bytes < 16 << 20
+    finally:
+        gc.enable()
+    assert memory.used_bytes == 0
+
+
+async def test_a_large_frame_lets_others_have_their_turn() -> None:
+    """A client that sends as fast as we read never makes a read wait."""
+    memory = RequestMemory(512 << 20)
+    wire = Wire(100 << 20, memory)
+    turns = 0
+
+    def send_blocking() -> None:
+        wire.client.setblocking(True)
+        wire.client.sendall(frame(bytes(32 << 20)))
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    with wire.client, wire.server:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, send_blocking)
+            nursery.start_soon(count_turns)
+            assert await wire.reader.next_frame() is not None
+            nursery.cancel_scope.cancel()
+    assert turns > 25
