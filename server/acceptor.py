@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import math
 import socket
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -19,9 +21,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.acceptor")
 
-# Out of descriptors or memory the kernel keeps the connection queued. All other errors are those of one connection, that of
-# the network it came by for example, and none is a reason to end the broker.
-REFUSED_WAIT_S = 0.1
+# What is wrong with one connection that was waiting, or with the way to its client (accept(2): errors of the new socket
+# are passed on, a firewall says EPERM): that one is gone, and there may be others behind it.
+OF_ONE_CONNECTION = frozenset(
+    number
+    for name in (
+        "EAGAIN",
+        "ECONNABORTED",
+        "EHOSTDOWN",
+        "EHOSTUNREACH",
+        "EINTR",
+        "ENETDOWN",
+        "ENETUNREACH",
+        "ENONET",
+        "ENOPROTOOPT",
+        "EOPNOTSUPP",
+        "EPERM",
+        "EPROTO",
+    )
+    if (number := getattr(errno, name, None)) is not None
+)
+# Anything else, out of descriptors or memory first of all, leaves the connection queued: try again a little later.
+ACCEPT_RETRY_S = 0.1
+# How often to say so.
+TELL_EVERY_S = 10.0
 
 
 class Connections:
@@ -44,21 +67,25 @@ class Connections:
         return iter(tuple(self._open))
 
     async def accept_on(self, node: Node, listener: Listener, nursery: trio.Nursery) -> None:
-        """Accept on `listener` until it is closed; connections run in `nursery`."""
+        """Accept on `listener` until it is closed, whatever errors come; connections run in `nursery`."""
         listening = listener.socket
+        tell_at_s = -math.inf
         while listening is not None and listening is listener.socket:
             try:
                 await trio.lowlevel.wait_readable(listening)
                 sock, address = listening.accept()
-            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-                continue
             except trio.ClosedResourceError:
                 return
             except OSError as error:
                 if listener.socket is not listening:
                     return  # Closed after a client had been announced.
-                log.warning("cannot accept on %s:%d: %s", listener.host, listener.port, error)
-                await trio.sleep(REFUSED_WAIT_S)
+                if error.errno in OF_ONE_CONNECTION:
+                    log.debug("a connection to %s was not accepted: %s", listener.address, error)
+                    continue
+                if trio.current_time() >= tell_at_s:
+                    log.warning("cannot accept on %s: %s", listener.address, error)
+                    tell_at_s = trio.current_time() + TELL_EVERY_S
+                await trio.sleep(ACCEPT_RETRY_S)
                 continue
             try:
                 self._admit(sock, address, node, listener, nursery)

@@ -7,6 +7,7 @@ back what is pipelined behind it, as in Apache Kafka).
 
 from __future__ import annotations
 
+import errno
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ log = logging.getLogger("ottla.connection")
 PRODUCE_KEY = 0
 # A client whose requests are always already there must not starve the others or dodge cancellation.
 REQUESTS_PER_CHECKPOINT = 16
+# What the process or the machine is short of for a while.
+SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 # A parked request looks this often whether its client is still there.
 PEER_CHECK_MS = 5_000
 
@@ -79,8 +82,12 @@ class Connection:
             log.debug("%s is gone: %s", self.peer, error)
         except trio.ClosedResourceError:
             log.debug("%s was closed by us", self.peer)
-        except Exception:
-            log.exception("closing %s after an error of the broker", self.peer)
+        except Exception as error:
+            if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno in SCARCE):
+                # An API is loaded when it is first spoken, which is tried again with the next request of its kind.
+                log.error("closing %s: %s", self.peer, error)
+            else:
+                log.exception("closing %s after an error of the broker", self.peer)
         finally:
             self._frames.close()
             self._transport.close()
