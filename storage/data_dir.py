@@ -118,18 +118,30 @@ class DataDir:
         self._write(paths.RECOVERY_POINT_CHECKPOINT, logs, lambda log: log.recovery_point)
 
     def checkpoint_log_starts(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Write the log start offsets that no segment's name tells. `logs` as above."""
+        """Write the log start offsets that no segment's name tells. `logs` as above.
+
+        An entry goes once it is on disk that the segments below are gone: a power loss would bring them back, and what
+        DeleteRecords has taken with them. Apache Kafka drops it at once.
+        """
         self._write(
             paths.LOG_START_CHECKPOINT,
             logs,
             lambda log: start if (start := log.log_start_offset) > log.segments.first.base_offset else None,
+            before_drop=lambda log: self._files.sync_dir(log.directory),
         )
 
     def checkpoint_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Write how far consumers may read; only Apache Kafka asks, should it open the directory. `logs` as above."""
         self._write(paths.REPLICATION_CHECKPOINT, logs, lambda log: log.high_watermark)
 
-    def _write(self, name: str, logs: Mapping[TopicPartition, Log], offset_of: Callable[[Log], int | None]) -> None:
+    def _write(
+        self,
+        name: str,
+        logs: Mapping[TopicPartition, Log],
+        offset_of: Callable[[Log], int | None],
+        *,
+        before_drop: Callable[[Log], None] = lambda _: None,
+    ) -> None:
         # A worker thread may write a checkpoint while the owner deletes a partition and writes it, too. Whoever comes
         # second must know of the deletion: a new partition of the name would inherit the old one's offset.
         with self._writing:
@@ -140,6 +152,10 @@ class DataDir:
             }
             if self._written.get(name) != offsets:
                 self._written.pop(name, None)
+                for topic_partition in self._may_name.get(name, frozenset()) - offsets.keys():
+                    log = logs.get(topic_partition)
+                    if log is not None and paths.parent(log.directory) == self.path:
+                        before_drop(log)
                 try:
                     self._checkpoint(name).write(offsets)
                 except BaseException:

@@ -549,6 +549,23 @@ def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
     assert {tp: log.log_start_offset for tp, log in killed(files).logs.items()} == {A: 0, B: 1, C: 2}
 
 
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
+def test_no_power_loss_brings_back_what_was_deleted_before_retention_took_its_segment(ordered: bool) -> None:
+    files = CrashFiles()
+    manager = opened(files)
+    (log,) = create(manager)
+    append(log, ("k", "deleted"), roll=True)
+    append(log, ("k", "kept"))
+    log.flush(0)
+    log.advance_log_start(1)
+    manager.checkpoint_log_starts()  # DeleteRecords is answered
+    log.delete_old_segments(0, 0)
+    manager.checkpoint_log_starts()
+    assert checkpoint(files, paths.LOG_START_CHECKPOINT) == {}
+    starts = {opened(disk).logs[A].log_start_offset for disk in files.after_crash(ordered=ordered)}
+    assert starts == {1}
+
+
 @pytest.mark.scenario(166)
 def test_idle_producers_are_forgotten() -> None:
     manager = opened(CrashFiles())

@@ -163,12 +163,13 @@ class Life:
         return await self.do(request, {topic(name): None, **gone})
 
     async def delete_records(self, name: str, up_to: int, gone: Mapping[Key, Hashable]) -> bool:
-        """What was in front may be back after a crash, as in Apache Kafka, which writes log starts once a minute."""
-        partition = DeleteRecordsPartition(partition_index=0, offset=up_to)
-        wanted = DeleteRecordsTopic(name=name, partitions=(partition,))
-        self.ledger.ask(gone)
-        answer = await self.client.ask(DeleteRecordsRequest(topics=(wanted,), timeout_ms=1), 2)
-        return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
+        async def request() -> bool:
+            partition = DeleteRecordsPartition(partition_index=0, offset=up_to)
+            wanted = DeleteRecordsTopic(name=name, partitions=(partition,))
+            answer = await self.client.ask(DeleteRecordsRequest(topics=(wanted,), timeout_ms=1), 2)
+            return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
+
+        return await self.do(request, gone)
 
     # Records
 
