@@ -3,8 +3,8 @@
 A frame is four size bytes and that many bytes. Frames that fit the connection's buffer are handed
 out as views into it, so a produced batch is validated and written to the log where `recv` put it.
 
-The buffer of a larger frame is address space of the whole frame, of which the kernel makes memory as bytes are written
-to it: what is announced costs nothing, nothing is copied as the frame grows, and no turn fills it with zeros.
+What is announced costs nothing. Up to 1 MiB a buffer doubles when it is full. Then it is address space of the whole frame,
+of which the kernel makes memory as bytes are written to it: nothing more is copied, and no turn fills much with zeros.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 
@@ -24,9 +25,11 @@ INITIAL_BUFFER_BYTES = 16 << 10
 # A producer's buffer is kept between requests up to this size (Kafka's largest batch by default
 # is 1 MiB, and a frame adds a little), so that a steady stream never allocates.
 RETAINED_BUFFER_BYTES = (1 << 20) + (128 << 10)
-# A connection is given room for as much as it has brought, within these. Behind the larger one the others have their turn.
+# A connection is given room for as much as it has brought, within these.
 STEP_BYTES_MIN = 64 << 10
 STEP_BYTES_MAX = 1 << 20
+# Behind that by pages of this size: small ones would take the kernel six times as long. The others have their turn between.
+HUGE_PAGE_BYTES = 2 << 20
 
 _SIZE = struct.Struct(">i")
 _NOTHING = memoryview(b"")
@@ -63,6 +66,8 @@ class FrameReader:
         self._end = 0
         self._room = INITIAL_BUFFER_BYTES
         """Up to where the buffer may be filled: all of it but while a large frame grows."""
+        self._has_brought_much = False
+        """Whether it has brought a frame that was too large to keep its buffer: the next such one need not begin small."""
         self._is_in_use = False
         """Whether the frame given last may still be looked at."""
         self._is_taking = False
@@ -83,7 +88,10 @@ class FrameReader:
         self._is_in_use = False
         if self._start == self._end:
             self._start = self._end = 0
-            if self._room > INITIAL_BUFFER_BYTES and (self._room > RETAINED_BUFFER_BYTES or self._memory.is_short):
+            if self._room > RETAINED_BUFFER_BYTES:
+                self._has_brought_much = True
+                self.shrink()
+            elif self._room > INITIAL_BUFFER_BYTES and self._memory.is_short:
                 self.shrink()
         while True:
             have = self._end - self._start
@@ -141,32 +149,46 @@ class FrameReader:
     async def _make_room(self, need_bytes: int) -> None:
         """Let more bytes in for a frame of `need_bytes`, which may take several calls."""
         size_bytes = len(self._view)
-        if need_bytes > size_bytes:
-            # Steps of 64 KiB, so that frames of slightly different size do not each bring a new buffer.
-            self._move_to(_untouched(-(-need_bytes >> 16) << 16))
-            self._room = self.held_bytes
+        if need_bytes > size_bytes and self._end - self._start == size_bytes:
+            if need_bytes > RETAINED_BUFFER_BYTES and (size_bytes >= STEP_BYTES_MAX or self._has_brought_much):
+                self._move_to(_untouched(_in_steps(need_bytes, HUGE_PAGE_BYTES)))
+                self._room = self.held_bytes
+            else:
+                await self._double(need_bytes)
         elif self._start + need_bytes > size_bytes:
             self._move_to(self._view)
         if self._end >= self._room:
-            await self._take(min(max(self.held_bytes, STEP_BYTES_MIN), STEP_BYTES_MAX))
+            await self._take(min(HUGE_PAGE_BYTES, len(self._view) - self.held_bytes))
+            self._room = self.held_bytes
+            await trio.lowlevel.checkpoint()
 
-    async def _take(self, step_bytes: int) -> None:
-        step_bytes = min(step_bytes, len(self._view) - self.held_bytes)
+    async def _double(self, need_bytes: int) -> None:
+        """Move to a buffer of twice the size, or of what the frame needs or one may keep, if that is less."""
+        most_bytes = _in_steps(need_bytes, STEP_BYTES_MIN) if need_bytes <= RETAINED_BUFFER_BYTES else STEP_BYTES_MAX
+        size_bytes = min(max(2 * self.held_bytes, STEP_BYTES_MIN), most_bytes)
+        await self._take(size_bytes - self.held_bytes)
+        # Not from the heap, which keeps what is freed between small things: thousands of these must leave nothing.
+        self._move_to(_untouched(size_bytes))
+        self._room = size_bytes
+
+    async def _take(self, size_bytes: int) -> None:
         self._is_taking = True
         try:
-            if not self._memory.take_now(self, step_bytes):
-                await self._memory.take(self, step_bytes)
+            if not self._memory.take_now(self, size_bytes):
+                await self._memory.take(self, size_bytes)
         finally:
             self._is_taking = False
-        self._room = self.held_bytes
-        if self._room > STEP_BYTES_MAX:
-            await trio.lowlevel.checkpoint()
 
     def _move_to(self, target: memoryview) -> None:
         """Put what is unread to the front of `target`, which may be the buffer itself."""
         unread_bytes = self._end - self._start
         target[:unread_bytes] = self._view[self._start : self._end]  # as memmove, where they overlap
         self._view, self._start, self._end = target, 0, unread_bytes
+
+
+def _in_steps(size_bytes: int, step_bytes: int) -> int:
+    """Rounded up, so that frames of slightly different size do not each bring a new buffer."""
+    return -(-size_bytes // step_bytes) * step_bytes
 
 
 def _untouched(size_bytes: int) -> memoryview:
@@ -176,6 +198,10 @@ def _untouched(size_bytes: int) -> memoryview:
         ProtocolError: The system has no address space for it.
     """
     try:
-        return memoryview(mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        memory = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, ValueError) as error:
         raise ProtocolError(f"no room for a frame of up to {size_bytes} bytes: {error}") from error
+    if size_bytes >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # not every kernel has huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)

@@ -21,7 +21,7 @@ import trio
 from .transport import PeerGoneError
 
 STANDS_STILL_S = 10.0
-"""In which a connection has to bring what it was given room for (64 KiB to 1 MiB), while others wait. Who goes beyond the
+"""In which a connection has to bring what it was given room for (64 KiB to 2 MiB), while others wait. Who goes beyond the
 limit has to bring its whole frame in it."""
 LOOK_EVERY_S = 1.0
 
