@@ -89,6 +89,7 @@ def interrupted(call: Callable[[], None], line: int, then_call: int | None = Non
 def is_free(directory: Path) -> bool:
     if (directory / ".lock").exists():
         OsFiles().lock(str(directory / ".lock")).release()
+    broker_threads_end()  # all is done, but the last steps of a thread are Python's
     return not [thread for thread in threading.enumerate() if thread.name == "ottla-broker" and thread.is_alive()]
 
 

@@ -33,7 +33,7 @@ LATEST = -1
 
 @asynccontextmanager
 async def broker_with_topic(tmp_path: Path) -> AsyncIterator[Served]:
-    async with serving(tmp_path, OsFiles(), log_retention_check_interval_ms="3600000") as served:
+    async with serving(tmp_path, OsFiles(), log_retention_ms="-1") as served:
         await served.ask(create_topic, "t", partitions=2)
         yield served
 
