@@ -82,13 +82,19 @@ class ServeProcess:
         return self._process.stdout.readline()
 
     def signal_until_the_end(self, *numbers: int) -> None:
-        """Send signals, one after the other and again and again, as fast as it goes, until the process has ended."""
+        """Send signals, one after the other and again and again, until the process has ended.
+
+        Some hundred a second: it has to get on between them on a busy machine, too.
+        """
         deadline_s = time.monotonic() + PATIENCE_S
         for number in cycle(numbers):
-            if self._process.poll() is not None:
-                return
             assert time.monotonic() < deadline_s
             self._process.send_signal(number)
+            try:
+                self._process.wait(0.002)
+            except subprocess.TimeoutExpired:
+                continue
+            return
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; returns the exit code and what else was printed. `stderr` is complete then."""
