@@ -37,10 +37,10 @@ def test_a_life_that_nothing_happens_to_is_found_as_it_was_answered(whole_life: 
 
 
 def test_with_flush_messages_everything_answered_survives_power_losses_and_kills() -> None:
-    counts = power_losses(thinned_to=80, moments_thinned_to=11, killed_thinned_to=16)
+    counts = power_losses(thinned_to=80, moments_thinned_to=5, killed_thinned_to=16)
     print(counts)
     assert not counts.failures
-    assert counts.after_one_loss > 30 and counts.settled > 10
+    assert counts.after_one_loss > 80 and counts.settled > 20
 
 
 @pytest.mark.parametrize("code, for_good", [(errno.ENOSPC, False), (errno.EIO, True)], ids=["once", "for good"])
