@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
 from . import clean_stop, paths
 from .checkpoints import (
@@ -127,8 +128,12 @@ class DataDir:
             paths.LOG_START_CHECKPOINT,
             logs,
             lambda log: start if (start := log.log_start_offset) > log.segments.first.base_offset else None,
-            before_drop=lambda log: self._files.sync_dir(log.directory),
+            before_drop=self._sync_names_of,
         )
+
+    def _sync_names_of(self, log: Log) -> None:
+        with suppress(FileNotFoundError):  # the owner is deleting the partition, whose entry may go in any case
+            self._files.sync_dir(log.directory)
 
     def checkpoint_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Write how far consumers may read; only Apache Kafka asks, should it open the directory. `logs` as above."""

@@ -566,6 +566,22 @@ def test_no_power_loss_brings_back_what_was_deleted_before_retention_took_its_se
     assert starts == {1}
 
 
+def test_a_partition_that_is_being_deleted_keeps_no_other_log_start_from_the_checkpoint() -> None:
+    files = CrashFiles()
+    manager = opened(files)
+    going, staying = create(manager, A, B)
+    for log in (going, staying):
+        append(log, ("k", "v"), roll=True)
+        append(log, ("k", "w"), ("k", "x"))
+        log.advance_log_start(1)
+    manager.checkpoint_log_starts()
+    going.delete_old_segments(0, 0)
+    staying.advance_log_start(2)
+    files.rename(going.directory, f"{going.directory}.0-delete")  # as the owner does, before it drops the log
+    manager.checkpoint_log_starts()
+    assert checkpoint(files, paths.LOG_START_CHECKPOINT) == {B: 2}
+
+
 @pytest.mark.scenario(166)
 def test_idle_producers_are_forgotten() -> None:
     manager = opened(CrashFiles())
