@@ -66,15 +66,15 @@ def life(suite: Suite, number: int, counts: dict[str, int], ottla: Side, kafka: 
         step = world.next_step()
         done.append(step)
         ours, theirs = ottla.ask(step), kafka.ask(step)
-        if isinstance(step, Topic):
-            time.sleep(TOPICS_CHANGE_S)
-        elif world.uses_regexes:
-            time.sleep(REGEX_S)
         if ours != theirs:
             for one in done:
                 suite.note(str(one))
             return suite.check(f"life {number}, request {len(done)}: {step}", False, f"{theirs} became {ours}")
         world.answered(step, ours)
+        if isinstance(step, Topic):
+            time.sleep(TOPICS_CHANGE_S)
+        elif world.uses_regexes:
+            time.sleep(REGEX_S)
     return True
 
 
