@@ -1,0 +1,73 @@
+"""How long anybody may keep Trio's thread: work over many things is done in turns of some milliseconds.
+
+    turn = Turn()
+    for group in groups:
+        if turn.is_over():
+            await turn.next()
+        ...
+
+After `next` whatever was looked up before may have gone: it is a checkpoint like any other.
+
+Those who want another turn stand in one line, and in each pass of the scheduler one of them has his. With a plain checkpoint
+all of them would run in every pass, and whoever has little to do would wait for the turns of them all.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import trio
+
+TURN_S = 0.005
+
+
+class Turn:
+    """A turn of the task that makes it; it begins at once."""
+
+    __slots__ = ("_until_s",)
+
+    def __init__(self) -> None:
+        self._until_s = perf_counter() + TURN_S
+
+    def begin(self) -> None:
+        """Begin anew, after the task has waited for something else anyway."""
+        self._until_s = perf_counter() + TURN_S
+
+    def is_over(self) -> bool:
+        """Whether the task has kept the thread long enough. Costs a tenth of a microsecond."""
+        return perf_counter() >= self._until_s
+
+    async def next(self) -> None:
+        """Let the others go on, and begin anew when it is this task's turn. A checkpoint; may be cancelled."""
+        try:
+            line = _LINE.get()
+        except LookupError:
+            line = _Line()
+            _LINE.set(line)
+        await line.stand()
+        self.begin()
+
+
+class _Line:
+    """Those who want another turn, in order. At most one of them is on his way into the next pass."""
+
+    def __init__(self) -> None:
+        self._waiting = trio.lowlevel.ParkingLot()
+        self._is_one_coming = False
+
+    async def stand(self) -> None:
+        if self._is_one_coming:
+            await self._waiting.park()
+            self._call_next()
+            return
+        self._is_one_coming = True
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            self._call_next()
+
+    def _call_next(self) -> None:
+        self._is_one_coming = bool(self._waiting.unpark())
+
+
+_LINE: trio.lowlevel.RunVar[_Line] = trio.lowlevel.RunVar("line of turns")
