@@ -151,21 +151,28 @@ def sessions(suite: Suite, rng: random.Random, count: int, ottla: Side, kafka: S
 
 
 def while_waiting(suite: Suite, rounds: int, both: Both) -> None:
+    """Each event `rounds` times, and again where the times differ."""
     for number, (name, event) in enumerate(events.EVENTS.items()):
-        ours_ms, theirs_ms = [], []
-        for at in range(rounds):
-            topic = f"event-{number}-{at}"
-            (ours, our_ms), (theirs, their_ms) = both(lambda side: events.run(side, event, topic))  # noqa: B023
-            ours_ms.append(our_ms)
-            theirs_ms.append(their_ms)
-            if ours != theirs:
-                suite.check(f"while it waits, {name}: the same answer", False, f"{theirs} became {ours}")
+        ours_ms: list[float] = []
+        theirs_ms: list[float] = []
+        while not ours_ms or (len(ours_ms) < ROUNDS and not alike(ours_ms, theirs_ms)):
+            for _ in range(rounds if not ours_ms else ROUNDS):
+                topic = f"event-{number}-{len(ours_ms)}"
+                (ours, our_ms), (theirs, their_ms) = both(lambda side: events.run(side, event, topic))  # noqa: B023
+                ours_ms.append(our_ms)
+                theirs_ms.append(their_ms)
+                if ours != theirs:
+                    suite.check(f"while it waits, {name}: the same answer", False, f"{theirs} became {ours}")
         our_ms, their_ms = statistics.median(ours_ms), statistics.median(theirs_ms)
-        # What Apache Kafka does behind its answers takes it longer.
-        same = our_ms - their_ms <= MAX_DIFFERENCE_MS and (our_ms >= events.IN_VAIN_MS) == (
-            their_ms >= events.IN_VAIN_MS
-        )
+        same = alike(ours_ms, theirs_ms)
         suite.check(f"while it waits, {name}", same, f"Apache Kafka {their_ms:.0f} ms, Ottla {our_ms:.0f} ms")
+
+
+def alike(ours_ms: list[float], theirs_ms: list[float]) -> bool:
+    """Whether the event moved both or neither, and Ottla not later: what Apache Kafka does behind its answers takes it
+    longer."""
+    our_ms, their_ms = statistics.median(ours_ms), statistics.median(theirs_ms)
+    return our_ms - their_ms <= MAX_DIFFERENCE_MS and (our_ms >= events.IN_VAIN_MS) == (their_ms >= events.IN_VAIN_MS)
 
 
 def read_by_librdkafka(suite: Suite, quick: bool, ottla: Side, kafka: Side, both: Both) -> None:
