@@ -227,16 +227,19 @@ def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
 
 def _topic(broker: Broker, logs: LogManager, entry: TopicEntry, config: LogConfig) -> Topic:
     topic = Topic(entry.name, entry.topic_id)
-    for index, stored in enumerate(entry.partitions):
-        topic_partition = TopicPartition(entry.name, index)
-        partition_log = logs.logs.get(topic_partition) or logs.create(
-            topic_partition,
+    live = broker.live_node_ids()
+    named = [TopicPartition(entry.name, index) for index in range(len(entry.partitions))]
+    if missing := [each for each in named if each not in logs.logs]:
+        logs.create(
+            missing,
             topic_id=entry.topic_id,
             config=config,
             now_ms=broker.clock.now_ms(),
             elapsed_ms=broker.clock.elapsed_ms(),
         )
-        routed = _routable(stored, index, broker.live_node_ids())
+    for index, stored in enumerate(entry.partitions):
+        partition_log = logs.logs[named[index]]
+        routed = _routable(stored, index, live)
         # What the log has seen holds even where the catalog knows less (it was made from directories).
         epoch = max(routed.leader_epoch, partition_log.leader_epochs.latest_epoch)
         topic.partitions.append(Partition(topic, index, replace(routed, leader_epoch=epoch), partition_log))

@@ -290,17 +290,18 @@ class TopicAdmin:
     ) -> list[Partition]:
         """Worker thread: make directories and logs for partitions `first`, `first + 1`, …"""
         broker = self._broker
+        logs = broker.logs.create(
+            [TopicPartition(topic.name, index) for index in range(first, first + len(entries))],
+            topic_id=topic.id,
+            config=config,
+            now_ms=broker.clock.now_ms(),
+            elapsed_ms=broker.clock.elapsed_ms(),
+        )
+        live = broker.live_node_ids()
         partitions = []
-        for index, entry in enumerate(entries, first):
-            made = broker.logs.create(
-                TopicPartition(topic.name, index),
-                topic_id=topic.id,
-                config=config,
-                now_ms=broker.clock.now_ms(),
-                elapsed_ms=broker.clock.elapsed_ms(),
-            )
+        for index, (entry, made) in enumerate(zip(entries, logs, strict=True), first):
             partition = Partition(topic, index, entry, made)
-            partition.leader, partition.isr = first_leadership(entry.replicas, broker.live_node_ids())
+            partition.leader, partition.isr = first_leadership(entry.replicas, live)
             partitions.append(partition)
         return partitions
 

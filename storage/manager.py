@@ -66,11 +66,12 @@ class LogTable(Mapping[TopicPartition, Log]):
         with self._changing:
             self._logs = {**self._logs, **{log.topic_partition: log for log in logs}}
 
-    def remove(self, topic_partition: TopicPartition) -> None:
-        """Take this one out; KeyError if it is not there."""
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Take these out; KeyError, and none is, if one is not there."""
         with self._changing:
             logs = dict(self._logs)
-            del logs[topic_partition]
+            for each in topic_partitions:
+                del logs[each]
             self._logs = logs
 
 
@@ -315,43 +316,76 @@ class LogManager:
     # Partitions that come and go
 
     def create(
-        self, topic_partition: TopicPartition, *, topic_id: bytes, config: LogConfig, now_ms: int, elapsed_ms: int
-    ) -> Log:
-        """A new, empty log, in the working data directory with the fewest logs. On disk on return.
+        self,
+        topic_partitions: Sequence[TopicPartition],
+        *,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        elapsed_ms: int,
+    ) -> list[Log]:
+        """New, empty logs, each in the working data directory that has the fewest then. On disk on return.
 
-        A folder that has its name is put aside first, in whichever data directory it is.
+        A folder that has the name of one is put aside first, in whichever data directory it is.
 
         Raises:
-            FileExistsError: The partition has a log.
-            OSError: The disk refused; nothing is left.
+            FileExistsError: One of the partitions has a log.
+            OSError: The disk refused; nothing is left, but for what it would not let us remove.
             KafkaError: KAFKA_STORAGE_ERROR: no data directory works.
         """
-        if topic_partition in self.logs:
-            raise FileExistsError(f"partition {topic_partition} has a log")
-        counts = Counter(paths.parent(log.directory) for log in self.logs.values())
+        if taken := [each for each in topic_partitions if each in self.logs]:
+            raise FileExistsError(f"partition {taken[0]} has a log")
         working = self._working_dirs()
         if not working:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
-        data_dir = min(working, key=lambda each: counts[each.path])
-        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
+        counts = Counter(paths.parent(log.directory) for log in self.logs.values())
+        made: list[Log] = []
+        used: set[DataDir] = set()
+        try:
+            for each in topic_partitions:
+                data_dir = min(working, key=lambda one: counts[one.path])
+                counts[data_dir.path] += 1
+                used.add(data_dir)
+                self._free_name(each, working)
+                data_dir.forget(each, self.logs)
+                made.append(self._make(data_dir, each, topic_id, config, now_ms, elapsed_ms))
+            for data_dir in used:
+                self._files.sync_dir(data_dir.path)
+        except BaseException:
+            for log in made:
+                with suppress(OSError):
+                    log.release_files()
+                    self._files.remove_dir(log.directory)
+            raise
+        self.logs.add(made)
+        return made
+
+    def _free_name(self, topic_partition: TopicPartition, working: Iterable[DataDir]) -> None:
         for each in working:
             present = paths.join(each.path, paths.partition_dir_name(*topic_partition))
             if self._files.exists(present):
                 aside = put_aside(self._files, topic_partition, present, self._rng)
                 self._note(f"{present} is in the way of a new partition; it is kept as {aside}")
-        data_dir.forget(topic_partition, self.logs)
+
+    def _make(
+        self,
+        data_dir: DataDir,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        elapsed_ms: int,
+    ) -> Log:
+        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
         try:
             self._files.make_dir(directory)
             write_partition_metadata(self._files, directory, topic_id)
-            log = self._open(
+            return self._open(
                 data_dir, topic_partition, config, now_ms, elapsed_ms, clean_shutdown=True, topic_id=topic_id
             )
-            self._files.sync_dir(data_dir.path)
         except OSError:
             self._files.remove_dir(directory)
             raise
-        self.logs.add([log])
-        return log
 
     def delete_all(self, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
         """Give up these partitions: their names are free at once, their files go after `file.delete.delay.ms`.
@@ -364,6 +398,7 @@ class LogManager:
                 that could not be put aside keeps its name until the next start.
         """
         deleted = [(self.logs[each], self._dir(self.data_dir_of(each))) for each in topic_partitions]
+        self.logs.remove(log.topic_partition for log, _ in deleted)
         refused: list[OSError] = []
         for log, data_dir in deleted:
             unique_id = self._rng.randbytes(16).hex()
@@ -372,7 +407,6 @@ class LogManager:
                 self._files.rename(log.directory, aside)
                 self._pending_dir_deletions.append((elapsed_ms + log.config.file_delete_delay_ms, aside))
             log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
-            self.logs.remove(log.topic_partition)
         for data_dir in dict.fromkeys(data_dir for _, data_dir in deleted):
             with _collected(refused):
                 self._files.sync_dir(data_dir.path)

@@ -205,7 +205,7 @@ def test_after_a_failed_sync_no_stop_is_clean_and_no_checkpoint_moves() -> None:
     files = CrashFiles()
     manager = LogManager(files, ["/data"])
     manager.load(0, 0, config_for=lambda _: make_log().config)
-    log = manager.create(TP, topic_id=bytes(16), config=make_log().config, now_ms=0, elapsed_ms=0)
+    (log,) = manager.create([TP], topic_id=bytes(16), config=make_log().config, now_ms=0, elapsed_ms=0)
     cleaner = CleanerManager(files, manager.logs, lambda _: None)
     append(log, ("a", "1"), roll=True)
     append(log, ("b", "1"))

@@ -96,7 +96,7 @@ def stopped() -> CrashFiles:
     files = CrashFiles()
     manager = LogManager(files, ["/d"])
     manager.load(0, 0, config_for=lambda _: CONFIG)
-    log = manager.create(TP, topic_id=bytes(range(16)), config=CONFIG, now_ms=0, elapsed_ms=0)
+    (log,) = manager.create([TP], topic_id=bytes(range(16)), config=CONFIG, now_ms=0, elapsed_ms=0)
     log.append(memoryview(batch(("a", "1"))), now_ms=1_000)
     log.append(memoryview(batch(("a", "no"), producer_id=7, transactional=True)), now_ms=1_000, leader_epoch=3)
     log.append(memoryview(marker(ABORT, producer_id=7)), now_ms=1_000, origin=AppendOrigin.COORDINATOR, leader_epoch=3)

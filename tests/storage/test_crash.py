@@ -247,7 +247,7 @@ class Managing:
 
     def create(self, tp: TopicPartition) -> None:
         self.appended[tp] = []
-        self.manager.create(tp, topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0)
+        self.manager.create([tp], topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0)
         self.certain[tp] = 0
 
     def append(self, tp: TopicPartition, key: bytes, roll: bool = False) -> None:
@@ -282,7 +282,8 @@ class Managing:
         for tp in (A, B):
             if tp in manager.logs:
                 manager.delete_all([tp], 0)
-            assert append(manager.create(tp, topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0), ("k", "v")) == 0
+            (log,) = manager.create([tp], topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0)
+            assert append(log, ("k", "v")) == 0
         manager.close(0)
 
 

@@ -22,6 +22,7 @@ from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.storage.manager import DataDirectoryError, LogManager
 from ottla.storage.paths import TopicPartition
+from support.calls import calls_of
 from support.crash_files import CrashFiles
 from support.make_log import append, contents
 
@@ -52,10 +53,7 @@ def claim(manager: LogManager, cluster_id: str = CLUSTER) -> None:
 
 
 def create(manager: LogManager, *partitions: TopicPartition, **config: Any) -> list[Log]:
-    return [
-        manager.create(tp, topic_id=TOPIC_ID, config=LogConfig(**config), now_ms=0, elapsed_ms=0)
-        for tp in partitions or (A,)
-    ]
+    return manager.create(partitions or [A], topic_id=TOPIC_ID, config=LogConfig(**config), now_ms=0, elapsed_ms=0)
 
 
 def remove_due(manager: LogManager, now_ms: int) -> None:
@@ -365,6 +363,52 @@ def test_a_creation_that_the_disk_refuses_leaves_nothing(operation: str) -> None
     files.refuse = None
     assert files.list("/d") == before and len(manager.logs) == 0
     create(manager)
+
+
+@pytest.mark.parametrize("nth", range(3))
+@pytest.mark.parametrize("operation", ["make_dir", "create", "append"])
+def test_of_many_partitions_none_is_left_when_the_disk_refuses_one(operation: str, nth: int) -> None:
+    files = CrashFiles()
+    manager = opened(files)
+    before = files.list("/d")
+    left = [nth]
+
+    def refuse_nth(asked: str, path: str, _: int) -> None:
+        if asked == operation:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "no room", path)
+
+    files.refuse = refuse_nth
+    with pytest.raises(OSError):
+        create(manager, A, B, C)
+    files.refuse = None
+    assert files.list("/d") == before and len(manager.logs) == 0
+    create(manager, A, B, C)
+
+
+def test_many_partitions_cost_each_no_more_than_a_few() -> None:
+    def calls_for(count: int) -> tuple[int, int]:
+        manager = opened(CrashFiles())
+        partitions = [TopicPartition("t", index) for index in range(count)]
+        created = calls_of(lambda: create(manager, *partitions))
+        return created, calls_of(lambda: manager.delete_all(partitions, 0))
+
+    for few, many in zip(calls_for(20), calls_for(200), strict=True):
+        assert many < 11 * few
+
+
+def test_partitions_come_and_go_in_one_change_of_the_table_and_one_sync_of_the_directory() -> None:
+    files = CrashFiles()
+    manager = opened(files)
+    syncs: list[str] = []
+    files.refuse = lambda operation, path, _: syncs.append(path) if operation == "sync_dir" else None
+    create(manager, A, B, C)
+    assert syncs.count("/d") == 1
+    table = manager.logs.values()
+    syncs.clear()
+    manager.delete_all([A, B, C], 0)
+    assert len(table) == 3 and len(manager.logs) == 0, "who walks the table sees all or none go"
 
 
 def test_a_deleted_partition_is_set_aside_and_later_removed() -> None:

@@ -83,7 +83,7 @@ class Story:
 
 def create(life: CompactedLife) -> None:
     assert life.broker is not None
-    life.broker.manager.create(TP, topic_id=TOPIC_ID, config=life.config, now_ms=life.now_ms, elapsed_ms=life.now_ms)
+    life.broker.manager.create([TP], topic_id=TOPIC_ID, config=life.config, now_ms=life.now_ms, elapsed_ms=life.now_ms)
 
 
 def fill(life: CompactedLife) -> None:
