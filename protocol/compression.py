@@ -13,10 +13,12 @@ means on the wire:
     4 zstd    zstd frames, with or without a stated content size
 
 Batches come from strangers: nothing here trusts a length it reads, and nothing spends memory on output beyond
-the caller's `max_bytes` and one codec block. Several frames (members) back to back are one stream.
+the caller's `max_bytes` and one codec block. Several frames (members) back to back are one stream; each costs a
+microsecond or two even if it is empty, so a caller may bound them, too.
 """
 
 import struct
+import sys
 import threading
 import zlib
 from collections.abc import Callable
@@ -55,6 +57,10 @@ CODEC_NAMES = {"uncompressed": Codec.NONE, "none": Codec.NONE} | {
 """Kafka's names: topics say `uncompressed`, clients and tools say `none`."""
 
 
+class TooManyFramesError(CorruptRecordError):
+    """A batch is packed in more frames than the caller allows."""
+
+
 class DecompressedTooLargeError(CorruptRecordError):
     """A batch would unpack to more than the caller allows.
 
@@ -76,25 +82,35 @@ def compress(codec: int, data: BytesLike, level: int | None = None) -> bytes:
     return _COMPRESS[codec](data, level)
 
 
-def decompress(codec: int, data: BytesLike, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> memoryview:
+def decompress(
+    codec: int, data: BytesLike, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES, max_frames: int = sys.maxsize
+) -> memoryview:
     """Unpack the records block of one batch.
+
+    Args:
+        max_frames: How many frames there may be: gzip members, snappy blocks, lz4 frames, blocks of zstd frames.
 
     Returns:
         The unpacked bytes; for codec 0 a view of `data` itself.
 
     Raises:
         DecompressedTooLargeError: More than `max_bytes` would come out; noticed before they are held.
+        TooManyFramesError: More than `max_frames`; noticed when so many have been unpacked.
         CorruptRecordError: The stream is damaged or cut short, something other than a frame follows it,
             or no codec has this number.
     """
     unpack = _DECOMPRESS.get(codec)
     if unpack is None:
         raise CorruptRecordError(f"unknown compression codec {codec}")
-    return memoryview(unpack(memoryview(data), max_bytes))
+    return memoryview(unpack(memoryview(data), max_bytes, max_frames))
 
 
 def _too_large(max_bytes: int) -> DecompressedTooLargeError:
     return DecompressedTooLargeError(f"batch unpacks to more than {max_bytes} bytes")
+
+
+def _too_many(max_frames: int) -> TooManyFramesError:
+    return TooManyFramesError(f"batch is packed in more than {max_frames} frames")
 
 
 # --- none -------------------------------------------------------------------------------------------------------
@@ -104,7 +120,7 @@ def _keep(data: BytesLike, level: int | None) -> bytes:
     return bytes(data)
 
 
-def _view(data: memoryview, max_bytes: int) -> memoryview:
+def _view(data: memoryview, max_bytes: int, max_frames: int) -> memoryview:
     if len(data) > max_bytes:
         raise _too_large(max_bytes)
     return data
@@ -114,6 +130,7 @@ def _view(data: memoryview, max_bytes: int) -> memoryview:
 
 _GZIP_HEADER = 16 + zlib.MAX_WBITS
 _GZIP_OR_ZLIB_HEADER = 32 + zlib.MAX_WBITS
+_GZIP_STEP_BYTES = 1024
 
 
 def _compress_gzip(data: BytesLike, level: int | None) -> bytes:
@@ -127,25 +144,34 @@ def _compress_gzip(data: BytesLike, level: int | None) -> bytes:
     return packed
 
 
-def _decompress_gzip(data: memoryview, max_bytes: int) -> bytes:
+def _decompress_gzip(data: memoryview, max_bytes: int, max_frames: int) -> bytes:
     library = isal_zlib or zlib
     parts: list[bytes] = []
     room = max_bytes
-    while True:
+    at, end = 0, len(data)
+    step_bytes = end  # nearly always there is one member
+    for _ in range(max_frames):
         member = library.decompressobj(_GZIP_OR_ZLIB_HEADER)
-        try:
-            part = member.decompress(data, room + 1)  # one more than allowed tells "full" from "too large"
-        except (zlib.error, library.error) as error:
-            raise CorruptRecordError(f"damaged gzip stream: {error}") from None
-        room -= len(part)
-        if room < 0:
-            raise _too_large(max_bytes)
-        if not member.eof:
-            raise CorruptRecordError("gzip stream ends early")
-        parts.append(part)
-        if not member.unused_data:
+        while not member.eof:
+            if at >= end:
+                raise CorruptRecordError("gzip stream ends early")
+            try:
+                # One byte more than allowed tells "full" from "too large".
+                part = member.decompress(data[at : at + step_bytes], room + 1)
+            except (zlib.error, library.error) as error:
+                raise CorruptRecordError(f"damaged gzip stream: {error}") from None
+            room -= len(part)
+            if room < 0:
+                raise _too_large(max_bytes)
+            parts.append(part)
+            at += step_bytes
+            step_bytes *= 2
+        at = min(at, end) - len(member.unused_data)
+        if at == end:
             return _joined(parts)
-        data = memoryview(member.unused_data)
+        # A member copies what lies behind it, so the next ones, of which there may be many, are shown a little at first.
+        step_bytes = _GZIP_STEP_BYTES
+    raise _too_many(max_frames)
 
 
 def _joined(parts: list[bytes]) -> bytes:
@@ -170,12 +196,15 @@ def _compress_snappy(data: BytesLike, level: int | None) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(data: memoryview, max_bytes: int) -> memoryview | bytearray:
+def _decompress_snappy(data: memoryview, max_bytes: int, max_frames: int) -> memoryview | bytearray:
     if data[:8] != _XERIAL_MAGIC:
         return _decompress_snappy_block(data, max_bytes, max_bytes)
     out = bytearray()
-    at = len(_XERIAL_HEADER)
+    at, frames_left = len(_XERIAL_HEADER), max_frames
     while at != len(data):
+        if not frames_left:
+            raise _too_many(max_frames)
+        frames_left -= 1
         if at + 4 > len(data):
             raise CorruptRecordError("snappy stream ends inside a block length")
         (length,) = _I32.unpack_from(data, at)
@@ -217,9 +246,9 @@ def _compress_lz4(data: BytesLike, level: int | None) -> bytes:
     return packed
 
 
-def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
+def _decompress_lz4(data: memoryview, max_bytes: int, max_frames: int) -> bytes:
     parts: list[bytes] = []
-    room = max_bytes
+    room, frames_left = max_bytes, max_frames
     # The library's own class around such a context takes half as long again for a small batch. A used one is no good:
     # after a frame that broke off, the library does not forget how long it should have been.
     context = lz4.frame.create_decompression_context()
@@ -238,6 +267,9 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
         step_bytes = _LZ4_STEP_BYTES
         data = data[taken:]
         if is_end:
+            frames_left -= 1
+            if frames_left <= 0:
+                raise _too_many(max_frames)
             context = lz4.frame.create_decompression_context()
         elif not part and not taken:
             raise CorruptRecordError("lz4 frame ends early")
@@ -283,18 +315,21 @@ def _compress_zstd(data: BytesLike, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=level).compress(data)
 
 
-def _decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
+def _decompress_zstd(data: memoryview, max_bytes: int, max_frames: int) -> bytes:
     try:  # nearly always: one frame that states its size, and nothing behind it
         if 0 < zstandard.frame_content_size(data) <= max_bytes:
             return _zstd.decompressor.decompress(data, allow_extra_data=False)
     except zstandard.ZstdError:
         pass  # the careful way finds out what it is
     parts: list[bytes] = []
-    room = max_bytes
+    room, blocks_left = max_bytes, max_frames
     at = 0
     try:
         while True:
-            frame_end, part_bytes_max = _walk_zstd_frame(data, at)
+            frame_end, part_bytes_max, blocks = _walk_zstd_frame(data, at, blocks_left)
+            blocks_left -= blocks
+            if blocks_left < 0:
+                raise _too_many(max_frames)
             if part_bytes_max is not None:
                 part = _decompress_zstd_frame(data[at:frame_end], part_bytes_max, room, max_bytes)
                 room -= len(part)
@@ -321,29 +356,35 @@ def _decompress_zstd_frame(frame: memoryview, part_bytes_max: int, room: int, ma
     return part
 
 
-def _walk_zstd_frame(data: memoryview, at: int) -> tuple[int, int | None]:
-    """Return the end of the frame at `at` and a bound on what it unpacks to, None for one to be skipped."""
+def _walk_zstd_frame(data: memoryview, at: int, blocks_max: int) -> tuple[int, int | None, int]:
+    """Go from block to block of the frame at `at`.
+
+    Returns:
+        The frame's end, a bound on what it unpacks to, None for one to be skipped, and its blocks, at least 1. If they are
+        more than `blocks_max`, the end is not known.
+    """
     (magic,) = _U32_LE.unpack_from(data, at)
     if magic in _ZSTD_SKIPPABLE:
         (size,) = _U32_LE.unpack_from(data, at + 4)
         if size > len(data) - at - 8:
             raise CorruptRecordError("zstd stream ends early")
-        return at + 8 + size, None
+        return at + 8 + size, None, 1
     header_bytes = zstandard.frame_header_size(data[at:])
     has_checksum = data[at + 4] & 0x04
-    bytes_max = 0
+    bytes_max = blocks = 0
     at += header_bytes
     last = 0
-    while not last:
+    while not last and blocks <= blocks_max:
         block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
         last, kind, size = block & 1, block >> 1 & 3, block >> 3
         bytes_max += _ZSTD_BLOCK_BYTES_MAX if kind == _ZSTD_COMPRESSED else size
         at += 3 + (1 if kind == _ZSTD_RUN else size)
+        blocks += 1
     if has_checksum:
         at += 4
     if at > len(data):
         raise CorruptRecordError("zstd stream ends early")
-    return at, bytes_max
+    return at, bytes_max, blocks
 
 
 _COMPRESS: dict[int, Callable[[BytesLike, int | None], bytes]] = {
@@ -353,7 +394,7 @@ _COMPRESS: dict[int, Callable[[BytesLike, int | None], bytes]] = {
     Codec.LZ4: _compress_lz4,
     Codec.ZSTD: _compress_zstd,
 }
-_DECOMPRESS: dict[int, Callable[[memoryview, int], BytesLike]] = {
+_DECOMPRESS: dict[int, Callable[[memoryview, int, int], BytesLike]] = {
     Codec.NONE: _view,
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,

@@ -22,6 +22,7 @@ All integers are big endian; a length of -1 means null. Source: KIP-98, KIP-82 (
 """
 
 import struct
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -225,12 +226,12 @@ class RecordBatch:
     def is_crc_valid(self) -> bool:
         return self.computed_crc() == self.crc
 
-    def payload(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> memoryview:
+    def payload(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES, max_frames: int = sys.maxsize) -> memoryview:
         """Return the records block, unpacked; each call unpacks anew. Errors as `compression.decompress`."""
         block = self.view[HEADER_BYTES:]
         if self.record_count == 0 and not block:
             return block  # emptied by the cleaner; it may keep the codec bits, and no codec unpacks nothing
-        return decompress(self.attributes & CODEC_MASK, block, max_bytes=max_bytes)
+        return decompress(self.attributes & CODEC_MASK, block, max_bytes=max_bytes, max_frames=max_frames)
 
     def records(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> Iterator[Record]:
         """Yield every record. Under log append time each carries the batch's max timestamp.

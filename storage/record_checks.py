@@ -16,7 +16,7 @@ away is a `HeavyBatchError`, and then a job for another one.
 
 from typing import NamedTuple, Protocol
 
-from ..protocol.compression import Codec, DecompressedTooLargeError
+from ..protocol.compression import Codec, DecompressedTooLargeError, TooManyFramesError
 from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ..protocol.records import HEADER_BYTES, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from . import kernel
@@ -28,15 +28,24 @@ NO_KEY = "Compacted topic cannot accept message without key"
 RECORD_ERRORS_MAX = 10_000
 """Records named in one refusal. A megabyte of the smallest records holds ten times as many."""
 
+FRAMES_MAX = 1 << 18
+"""Frames in which a batch may be packed; snappy's smallest blocks, of 1 KiB, are half as many in the largest batch.
+
+Java's and librdkafka's writers make a frame a batch, or one for 32 KiB. Empty frames cost time alone, and no limit of bytes
+is a bound on them."""
+
 # What may be done at once: each takes less than 200 µs.
 AT_ONCE_RECORDS = 8_000
 AT_ONCE_ERRORS = 100
-AT_ONCE_UNPACKED_BYTES: dict[int, int] = {
+AT_ONCE_FRAMES = 64
+AT_ONCE_BYTES: dict[int, int] = {
+    Codec.NONE: 1 << 20,
     Codec.GZIP: 32 << 10,
     Codec.SNAPPY: 128 << 10,
     Codec.LZ4: 256 << 10,
     Codec.ZSTD: 64 << 10,
 }
+"""Of records, before and after they are unpacked."""
 
 LOG_APPEND_TIME = "LogAppendTime"
 _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
@@ -149,10 +158,10 @@ def _unpacked(batch: RecordBatch, at_once: bool) -> memoryview:
     if not codec:
         return batch.view[HEADER_BYTES:]
     if not at_once:
-        return batch.payload()
+        return batch.payload(max_frames=FRAMES_MAX)
     try:
-        return batch.payload(max_bytes=AT_ONCE_UNPACKED_BYTES[codec])
-    except DecompressedTooLargeError:
+        return batch.payload(max_bytes=AT_ONCE_BYTES[codec], max_frames=AT_ONCE_FRAMES)
+    except (DecompressedTooLargeError, TooManyFramesError):
         raise HeavyBatchError from None
 
 
@@ -170,7 +179,9 @@ def _walk(
         earliest = max(now_ms - config.message_timestamp_before_max_ms, earliest)
         latest = min(now_ms + config.message_timestamp_after_max_ms, latest)
     count, base_timestamp, is_compact = batch.record_count, batch.base_timestamp, config.is_compact
-    is_long = count > AT_ONCE_RECORDS  # then the wait to get the interpreter lock back does not count
+    is_long = (
+        count > AT_ONCE_RECORDS or len(payload) > AT_ONCE_BYTES[Codec.NONE]
+    )  # then the wait to get the interpreter lock back does not count
     found, at, index, timestamp = kernel.check_records(
         payload, 0, 0, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, is_long
     )

@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 from ..protocol.batch_builder import assign_in_place, seal_batch, set_timestamp_type_in_place
 from ..protocol.compression import CODEC_NAMES, Codec
 from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ..protocol.records import CODEC_MASK, LOG_OVERHEAD_BYTES, MAGIC, NO_TIMESTAMP, RecordBatch
+from ..protocol.records import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, NO_TIMESTAMP, RecordBatch
 from .record_checks import (
+    AT_ONCE_BYTES,
     AT_ONCE_RECORDS,
-    AT_ONCE_UNPACKED_BYTES,
     LOG_APPEND_TIME,
     HeavyBatchError,
     RecordRules,
@@ -31,7 +31,6 @@ _LEGACY_OVERHEAD_BYTES = 14
 """The length of the smallest record of magic 0, below which a length cannot be one."""
 _LENGTH = struct.Struct(">8xi")
 _MAGIC_POSITION = 16
-_AT_ONCE_BYTES = max(AT_ONCE_UNPACKED_BYTES.values())
 
 
 class AppendOrigin(Enum):
@@ -120,7 +119,9 @@ def check_batch(
         HeavyBatchError: Only if `at_once`.
     """
     batch = _only_batch(memoryview(data), topic_partition)
-    if at_once and (batch.record_count > AT_ONCE_RECORDS or (batch.codec and batch.size_bytes > _AT_ONCE_BYTES)):
+    if at_once and (
+        batch.record_count > AT_ONCE_RECORDS or batch.size_bytes - HEADER_BYTES > AT_ONCE_BYTES.get(batch.codec, 0)
+    ):
         raise HeavyBatchError
     _check_header(batch, topic_partition, config, origin)
     codec = _target_codec(batch, config)

@@ -1,6 +1,7 @@
 """The five codecs against other people's streams, damaged streams, and bombs."""
 
 import struct
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -12,7 +13,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.compression import CODEC_NAMES, Codec, DecompressedTooLargeError, compress, decompress
+from ottla.protocol.compression import (
+    CODEC_NAMES,
+    Codec,
+    DecompressedTooLargeError,
+    TooManyFramesError,
+    compress,
+    decompress,
+)
 from ottla.protocol.errors import CorruptRecordError, ErrorCode
 from support.oracles import kafka_python_codec
 
@@ -175,6 +183,37 @@ def test_a_bomb_is_refused_before_its_memory_is_spent(codec: Codec, packed: byte
         tracemalloc.stop()
 
     assert peak_bytes < 12 * 1024 * 1024
+
+
+MEMBER = zlib.compress(b"a", wbits=31)
+EMPTY_BLOCK_OF_ZSTD = b"\x00\x00\x00"
+IN_FOUR_FRAMES = {
+    "gzip": (Codec.GZIP, MEMBER * 4),
+    "snappy": (Codec.SNAPPY, xerial(b"a", b"", b"", b"a")),
+    "lz4": (Codec.LZ4, lz4.frame.compress(b"a") * 4),
+    "zstd": (Codec.ZSTD, zstandard.compress(b"a") * 4),
+    "zstd to be skipped": (Codec.ZSTD, zstd_skippable(b"") * 3 + zstandard.compress(b"a")),
+    "zstd blocks": (Codec.ZSTD, zstd_without_size(b"a")[:6] + EMPTY_BLOCK_OF_ZSTD * 3 + zstd_without_size(b"a")[6:]),
+}
+
+
+@pytest.mark.parametrize(("codec", "packed"), IN_FOUR_FRAMES.values(), ids=list(IN_FOUR_FRAMES))
+def test_frames_are_counted_whatever_is_in_them(codec: Codec, packed: bytes) -> None:
+    assert set(decompress(codec, packed, max_frames=4).tobytes()) == set(b"a")
+    with pytest.raises(TooManyFramesError):
+        decompress(codec, packed, max_frames=3)
+
+
+def test_members_behind_a_member_are_not_copied_for_each_of_them() -> None:
+    def cpu_s(members: int) -> float:
+        packed, taken = MEMBER * members, []
+        for _ in range(3):
+            started = time.thread_time()
+            assert len(decompress(Codec.GZIP, packed)) == members
+            taken.append(time.thread_time() - started)
+        return min(taken)
+
+    assert cpu_s(20_000) < 8 * cpu_s(5_000)  # four times as many; with a copy each it is more than tenfold
 
 
 @pytest.mark.parametrize("codec", PACKING)

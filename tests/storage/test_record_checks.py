@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -13,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.batch_builder import build_batch
+from ottla.protocol.compression import Codec, compress
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ottla.protocol.records import HEADER_BYTES, RecordBatch
 from ottla.storage import kernel as installed
 from ottla.storage.config import LogConfig
 from ottla.storage.kernel import Found
-from ottla.storage.record_checks import AT_ONCE_RECORDS, HeavyBatchError
+from ottla.storage.record_checks import AT_ONCE_BYTES, AT_ONCE_FRAMES, AT_ONCE_RECORDS, FRAMES_MAX, HeavyBatchError
 from ottla.storage.validation import CheckedBatch, check_batch
-from support.batches import batch, contents
+from support.batches import batch, contents, resealed
 from support.kernels import INTERPRETED, both
 from support.make_log import make_log
 
@@ -180,6 +182,52 @@ def test_what_takes_long_is_left_to_another_thread(data: bytearray) -> None:
         check(data, at_once=True)
     assert data == before
     assert check(data, at_once=False).max_timestamp == NOW_MS
+
+
+EMPTY_FRAMES = {codec: compress(codec, b"") for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD)} | {
+    Codec.SNAPPY: (1).to_bytes(4, "big") + b"\0"
+}
+
+
+def with_empty_frames(codec: Codec, count: int) -> bytearray:
+    """A batch of one small record, packed in so many frames more than it takes."""
+    return resealed(batch(("k", "v"), timestamp=NOW_MS, codec=codec) + EMPTY_FRAMES[codec] * count)
+
+
+@pytest.mark.parametrize("codec", EMPTY_FRAMES)
+def test_so_is_a_batch_in_many_frames_however_small(codec: Codec) -> None:
+    data = with_empty_frames(codec, AT_ONCE_FRAMES)
+    with pytest.raises(HeavyBatchError):
+        check(data, at_once=True)
+    assert check(data, at_once=False).max_timestamp == NOW_MS
+    assert check(with_empty_frames(codec, AT_ONCE_FRAMES - 1), at_once=True).max_timestamp == NOW_MS
+
+
+def test_and_one_in_very_many_is_refused() -> None:
+    data = with_empty_frames(Codec.SNAPPY, FRAMES_MAX)
+    with pytest.raises(KafkaError, match=f"packed in more than {FRAMES_MAX} frames") as refused:
+        check(data, at_once=False, max_message_bytes=len(data))
+    assert refused.value.code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_so_is_a_batch_whose_bytes_alone_take_long(codec: Codec) -> None:
+    size_bytes = AT_ONCE_BYTES[codec] + 1
+    data = batch(("k", random.Random(1).randbytes(size_bytes)), timestamp=NOW_MS, codec=codec)
+    with pytest.raises(HeavyBatchError):
+        check(data, at_once=True, max_message_bytes=len(data))
+    assert check(data, at_once=False, max_message_bytes=len(data)).max_timestamp == NOW_MS
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_count_that_lies_costs_no_more_than_the_records_that_are_there(codec: Codec) -> None:
+    count = 2**31 - 1
+    data = resealed(batch(("k", "v"), timestamp=NOW_MS, codec=codec, last_offset_delta=count - 1), count=count)
+    with pytest.raises(HeavyBatchError):
+        check(data, at_once=True)
+    with pytest.raises(KafkaError, match="record 1 ") as refused:
+        check(data, at_once=False)
+    assert refused.value.code == ErrorCode.INVALID_RECORD
 
 
 def test_so_is_packing_anew() -> None:

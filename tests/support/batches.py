@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ottla.protocol.batch_builder import RecordParts, build_batch
-from ottla.protocol.records import RecordBatch, batches
+from ottla.protocol.records import COUNT_POSITION, CRC_POSITION, LOG_OVERHEAD_BYTES, RecordBatch, batches
 from ottla.protocol.varints import BytesLike
 
 Text = str | bytes | None
@@ -100,4 +100,14 @@ def broken(data: BytesLike, at: int, *, flip: int = 0xFF) -> bytearray:
     """Return a copy with the bits of `flip` inverted in the byte at `at`; its CRC is not renewed."""
     copy = bytearray(data)
     copy[at] ^= flip
+    return copy
+
+
+def resealed(data: BytesLike, *, count: int | None = None) -> bytearray:
+    """Return a copy whose length and CRC, and record count if given, say what is there now: a liar's batch, but a whole one."""
+    copy = bytearray(data)
+    copy[8:12] = (len(copy) - LOG_OVERHEAD_BYTES).to_bytes(4, "big")
+    if count is not None:
+        copy[COUNT_POSITION : COUNT_POSITION + 4] = count.to_bytes(4, "big")
+    copy[CRC_POSITION : CRC_POSITION + 4] = RecordBatch(copy).computed_crc().to_bytes(4, "big")
     return copy
