@@ -17,6 +17,8 @@ from .internal_topics import INTERNAL_TOPICS
 
 NO_LEADER = -1
 """`Partition.leader` while no live node leads it."""
+NAME_CHARS_SHOWN = 249
+"""Of a name that a request brings, in a message: no topic has a longer one, but a request may repeat one of 32 KB a million times."""
 
 
 class Partition:
@@ -98,7 +100,7 @@ class Topics:
         """
         topic = self._by_name.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name}-{index}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name[:NAME_CHARS_SHOWN]}-{index}")
         return topic.partitions[index]
 
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition:

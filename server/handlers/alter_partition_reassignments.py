@@ -19,6 +19,7 @@ from ...protocol.messages.alter_partition_reassignments import (
 )
 from ...storage.paths import TopicPartition
 from ..connection import Context
+from ..reasons import Reasons
 from ..reassignment import cancelled, change, onto
 
 
@@ -34,6 +35,7 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
             for row in topic.partitions
         },
     )
+    reasons = Reasons()
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=body.allow_replication_factor_change,
         error_message=None,
@@ -41,7 +43,7 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    _row(row.partition_index, refused.get(TopicPartition(topic.name, row.partition_index)))
+                    _row(row.partition_index, refused.get(TopicPartition(topic.name, row.partition_index)), reasons)
                     for row in topic.partitions
                 ),
             )
@@ -50,9 +52,9 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
     )
 
 
-def _row(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+def _row(index: int, error: KafkaError | None, reasons: Reasons) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
         partition_index=index,
         error_code=error.code if error else ErrorCode.NONE,
-        error_message=error.message if error else None,
+        error_message=reasons.of(error) if error else None,
     )

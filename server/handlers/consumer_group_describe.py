@@ -1,6 +1,7 @@
 """ConsumerGroupDescribe, API key 69, versions 0-1.
 
 Behaviour
+- A group that is asked for twice is answered once.
 - State, epochs, members and assignments of consumer groups; a group of another kind is GROUP_ID_NOT_FOUND.
 - UNSUPPORTED_VERSION as in ConsumerGroupHeartbeat.
 """
@@ -22,7 +23,7 @@ from ..connection import Context
 
 async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeResponse:
     body: ConsumerGroupDescribeRequest = request.body
-    groups = [await _describe(ctx, group_id) for group_id in body.group_ids]
+    groups = [await _describe(ctx, group_id) for group_id in dict.fromkeys(body.group_ids)]
     if body.include_authorized_operations:
         allowed = group_operations()
         groups = [one if one.error_code else replace(one, authorized_operations=allowed) for one in groups]

@@ -1,6 +1,7 @@
 """DescribeGroups, API key 15, versions 0-6.
 
 Behaviour
+- A group that is asked for twice is answered once.
 - Metadata and assignments are only given of a stable group.
 - A group that does not exist is "Dead", from version 6 on with GROUP_ID_NOT_FOUND.
 - While `__consumer_offsets` does not exist no group does either: NOT_COORDINATOR, and the topic is not created.
@@ -19,7 +20,7 @@ from ..connection import Context
 
 async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     body: DescribeGroupsRequest = request.body
-    groups = [await _describe(ctx, group_id, request.version) for group_id in body.groups]
+    groups = [await _describe(ctx, group_id, request.version) for group_id in dict.fromkeys(body.groups)]
     if body.include_authorized_operations:
         allowed = group_operations()
         groups = [one if one.error_code else replace(one, authorized_operations=allowed) for one in groups]

@@ -1,6 +1,7 @@
 """DescribeProducers, API key 61, version 0.
 
 Behaviour
+- A partition that is asked for twice is answered once.
 - Tells the producers that each partition remembers, those with an open transaction among them (KIP-664). A producer is
   remembered until `producer.id.expiration.ms` after its last batch or marker.
 - Every replica answers, as a client may ask a node of its choice.
@@ -18,28 +19,30 @@ from ...protocol.messages.describe_producers import (
     TopicResponse,
 )
 from ..connection import Context
+from ..reasons import Reasons
 from ..routing import replica_of
 
 
 async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
     body: DescribeProducersRequest = request.body
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in body.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    reasons = Reasons()
     return DescribeProducersResponse(
         topics=tuple(
-            TopicResponse(
-                name=topic.name,
-                partitions=tuple(_describe(ctx, topic.name, index) for index in topic.partition_indexes),
-            )
-            for topic in body.topics
+            TopicResponse(name=name, partitions=tuple(_describe(ctx, name, index, reasons) for index in indexes))
+            for name, indexes in wanted.items()
         )
     )
 
 
-def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
+def _describe(ctx: Context, topic: str, index: int, reasons: Reasons) -> PartitionResponse:
     try:
         ctx.broker.admin.check_name(topic)
         producers = replica_of(ctx, topic, index).log.producers
     except KafkaError as error:
-        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=reasons.of(error))
     return PartitionResponse(
         partition_index=index,
         active_producers=tuple(

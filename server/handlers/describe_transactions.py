@@ -1,7 +1,7 @@
 """DescribeTransactions, API key 65, version 0.
 
 Behaviour
-- One answer an id, each with its own error: INVALID_REQUEST (empty), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+- One answer an id, however often it is asked for, each with its own error: INVALID_REQUEST (empty), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
   TRANSACTIONAL_ID_NOT_FOUND.
 - The partitions of a decided transaction are those that have no marker yet.
 """
@@ -23,7 +23,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse
     body: DescribeTransactionsRequest = request.body
     return DescribeTransactionsResponse(
         transaction_states=tuple(
-            [await _describe(ctx, transactional_id) for transactional_id in body.transactional_ids]
+            [await _describe(ctx, transactional_id) for transactional_id in dict.fromkeys(body.transactional_ids)]
         )
     )
 

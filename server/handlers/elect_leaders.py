@@ -18,6 +18,7 @@ from ...protocol.messages.elect_leaders import (
 )
 from ...storage.paths import TopicPartition
 from ..connection import Context
+from ..reasons import Reasons
 from ..reassignment import change, preferred, unclean
 
 ELECTIONS = {0: preferred, 1: unclean}
@@ -35,18 +36,18 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
     )
     wanted = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
     refused = await change(ctx.broker, dict.fromkeys(wanted, plan))
-    results = []
+    results, reasons = [], Reasons()
     for topic, indexes in topics.items():
-        rows = [_row(index, refused.get(TopicPartition(topic, index))) for index in indexes]
+        rows = [_row(index, refused.get(TopicPartition(topic, index)), reasons) for index in indexes]
         if body.topic_partitions is None:
             rows = [row for row in rows if row.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         results.append(ReplicaElectionResult(topic=topic, partition_result=tuple(rows)))
     return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=tuple(results))
 
 
-def _row(index: int, error: KafkaError | None) -> PartitionResult:
+def _row(index: int, error: KafkaError | None, reasons: Reasons) -> PartitionResult:
     return PartitionResult(
         partition_id=index,
         error_code=error.code if error else ErrorCode.NONE,
-        error_message=error.message if error else None,
+        error_message=reasons.of(error) if error else None,
     )

@@ -1,8 +1,8 @@
 """Metadata, API key 3, versions 0-13.
 
 Behaviour
-- Topics by name, by id (from version 12), or all (null; in version 0 an empty list). One that is asked for twice
-  is answered once.
+- Topics by name, by id (from version 12, where a name beside it counts for nothing), or all (null; in version 0 an empty
+  list). One that is asked for twice is answered once.
 - A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, and the
   answer is UNKNOWN_TOPIC_OR_PARTITION as Apache Kafka's: the client asks again and finds it.
 - A partition that no live node leads is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch. Version 0
@@ -30,6 +30,7 @@ from ..internal_topics import INTERNAL_TOPICS
 from ..routing import endpoints, offline_replicas
 from ..topics import NO_LEADER, Partition, Topic
 
+FIRST_VERSION_WITH_IDS = 10
 # These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
 NO_IDS_YET = (10, 11)
 
@@ -51,7 +52,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     else:
         topics = [
             await _wanted(ctx, wanted, request.version, body.allow_auto_topic_creation, topic_operations_mask)
-            for wanted in dict.fromkeys(body.topics or ())
+            for wanted in {_key(row, request.version): row for row in body.topics or ()}.values()
         ]
     return MetadataResponse(
         throttle_time_ms=0,
@@ -67,22 +68,30 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     )
 
 
+def _key(row: MetadataRequestTopic, version: int) -> str | bytes:
+    """The name or the id that counts."""
+    if row.name is None or (version >= FIRST_VERSION_WITH_IDS and row.topic_id != ZERO_UUID):
+        return row.topic_id
+    return row.name
+
+
 async def _wanted(
     ctx: Context, wanted: MetadataRequestTopic, version: int, may_create: bool, operations: int
 ) -> MetadataResponseTopic:
     """One topic, by name or id; a missing name is created if that is allowed."""
     broker = ctx.broker
-    if wanted.name is None or (version >= 10 and wanted.topic_id != ZERO_UUID):
-        topic = broker.topics.by_id(wanted.topic_id)
+    key = _key(wanted, version)
+    if isinstance(key, bytes):
+        topic = broker.topics.by_id(key)
         return (
             _topic(topic, broker.live_node_ids(), version, operations)
             if topic
-            else _missing(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID, operations)
+            else _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, operations)
         )
-    topic = broker.topics.get(wanted.name)
+    topic = broker.topics.get(key)
     if topic is None:
-        code = await _create(ctx, wanted.name, may_create or version < 4)
-        return _missing(wanted.name, ZERO_UUID, code, operations)
+        code = await _create(ctx, key, may_create or version < 4)
+        return _missing(key, ZERO_UUID, code, operations)
     return _topic(topic, broker.live_node_ids(), version, operations)
 
 

@@ -3,6 +3,8 @@
 Behaviour
 - One group up to version 7, several from version 8 on, each with its own error; version 1 has no place for that error
   but in every partition.
+- What is asked for twice is answered once; of two questions after one group the last one counts. A commit may carry a
+  thousand times as many bytes as it takes to ask for it.
 - Null topics ask for everything the group has committed. A partition without commit is offset -1 and no error.
 - A member of a consumer group must know its epoch (STALE_MEMBER_EPOCH) from version 9 on (KIP-848).
 - Topics are meant by id from version 10 on: an offset committed to an earlier topic of the same name is not given,
@@ -12,7 +14,7 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ...protocol.connection import Request
@@ -49,13 +51,14 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
     body: OffsetFetchRequest = request.body
     version = request.version
     if version >= _FIRST_BATCHED_VERSION:
-        groups = [await _group(ctx, group, version, body.require_stable) for group in body.groups]
+        asked_groups = {group.group_id: group for group in body.groups}.values()
+        groups = [await _group(ctx, group, version, body.require_stable) for group in asked_groups]
         return OffsetFetchResponse(
             groups=tuple(
                 OffsetFetchResponseGroup(
                     group_id=asked.group_id, error_code=error, topics=tuple(_batched_topic(topic) for topic in topics)
                 )
-                for asked, (error, topics) in zip(body.groups, groups, strict=True)
+                for asked, (error, topics) in zip(asked_groups, groups, strict=True)
             )
         )
     asked_topics = body.topics
@@ -92,21 +95,28 @@ async def _group(
                 topic = known.get(name)
                 if topic is not None or not by_id:
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
-        for one in asked.topics or ():
-            name = one.name
+        for (name, topic_id), indexes in _once(asked.topics or ()).items():
             if by_id:
-                topic = known.by_id(one.topic_id)
+                topic = known.by_id(topic_id)
                 if topic is None:
-                    unknown = [Fetched(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in one.partition_indexes]
-                    found.append(TopicOffsets("", one.topic_id, unknown))
+                    unknown = [Fetched(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+                    found.append(TopicOffsets("", topic_id, unknown))
                     continue
                 name = topic.name
-            fetched = coordinator.fetch(asked.group_id, name, one.topic_id, one.partition_indexes, stable=stable)
-            found.append(TopicOffsets(name, one.topic_id, fetched))
+            fetched = coordinator.fetch(asked.group_id, name, topic_id, indexes, stable=stable)
+            found.append(TopicOffsets(name, topic_id, fetched))
         await groups.settle(asked.group_id)
     except KafkaError as error:
         return error.code, []
     return ErrorCode.NONE, found
+
+
+def _once(topics: Iterable[OffsetFetchRequestTopics]) -> dict[tuple[str, bytes], dict[int, None]]:
+    """The partitions of each topic (name and id), in the order of the request."""
+    found: dict[tuple[str, bytes], dict[int, None]] = {}
+    for topic in topics:
+        found.setdefault((topic.name, topic.topic_id), {}).update(dict.fromkeys(topic.partition_indexes))
+    return found
 
 
 def _topic(topic: TopicOffsets) -> OffsetFetchResponseTopic:

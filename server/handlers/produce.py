@@ -37,6 +37,7 @@ from ...storage.log import Log
 from ...storage.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
 from ...storage.validation import CheckedBatch
 from ..connection import Context
+from ..reasons import Reasons
 from ..routing import NotLeaderError, endpoints, led_partition
 from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, transactional_writes
@@ -59,6 +60,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     by_id = request.version >= TOPIC_IDS
     leaders: set[int] = set()
+    reasons = Reasons()
     try:
         writes = transactional_writes(ctx.broker, body, request.version)
     except KafkaError as error:
@@ -70,7 +72,14 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
             partition_responses=tuple(
                 [
                     await _append(
-                        ctx, request.version, body.acks, topic.topic_id if by_id else topic.name, data, leaders, writes
+                        ctx,
+                        request.version,
+                        body.acks,
+                        topic.topic_id if by_id else topic.name,
+                        data,
+                        leaders,
+                        reasons,
+                        writes,
                     )
                     for data in topic.partition_data
                 ]
@@ -98,6 +107,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
 
 def _refused(body: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
     """The same refusal of every partition."""
+    reasons = Reasons()
     if body.acks == 0:
         raise ProtocolError(f"acks=0 produce failed with {error}")
     return ProduceResponse(
@@ -107,7 +117,7 @@ def _refused(body: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
                 topic_id=topic.topic_id,
                 partition_responses=tuple(
                     PartitionProduceResponse(
-                        index=data.index, error_code=error.code, base_offset=-1, error_message=error.message
+                        index=data.index, error_code=error.code, base_offset=-1, error_message=reasons.of(error)
                     )
                     for data in topic.partition_data
                 ),
@@ -136,6 +146,7 @@ async def _append(
     topic: str | bytes,
     data: PartitionProduceData,
     leaders: set[int],
+    reasons: Reasons,
     writes: TransactionalWrites | None,
 ) -> PartitionProduceResponse:
     """Append one partition's records, durably where the topic asks for it; every refusal becomes that partition's error."""
@@ -186,9 +197,9 @@ async def _append(
             log_start_offset=_log_start(log, error),
             record_errors=tuple(
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in error.record_errors
+                for index, message in reasons.records_of(error)
             ),
-            error_message=error.message,
+            error_message=reasons.of(error),
         )
     except NotLeaderError as error:
         leaders.add(error.partition.leader)
@@ -196,7 +207,7 @@ async def _append(
             index=data.index,
             error_code=error.code,
             base_offset=-1,
-            error_message=error.message,
+            error_message=reasons.of(error),
             current_leader=LeaderIdAndEpoch(
                 leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch
             ),
@@ -207,7 +218,7 @@ async def _append(
             error_code=error.code,
             base_offset=-1,
             log_start_offset=_log_start(log, error),
-            error_message=error.message,
+            error_message=reasons.of(error),
         )
     return PartitionProduceResponse(
         index=data.index,

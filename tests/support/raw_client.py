@@ -21,6 +21,12 @@ class RawClient(Client):
         """Send a request that the broker does not answer (Produce with acks=0)."""
         self._socket.sendall(encode_request(api_of(message), version, 0, self.client_id, message))
 
+    def answer_bytes(self, message: Any, version: int | None = None) -> int:
+        """Send a request and return how many bytes its answer has."""
+        self.send(message, version)
+        self._waiting.pop()
+        return len(self.receive_frame())
+
     def send_bytes(self, data: bytes) -> None:
         self._socket.sendall(data)
 
