@@ -50,7 +50,7 @@ class CleanOutput:
             self.view = memoryview(bytearray(self._size_bytes))
         self.kernel.begin_segment(
             segment.base_offset,
-            segment.config.index_interval_bytes,
+            segment.config.index_distance_bytes,
             segment.offset_index.room,
             segment.time_index.room,
         )

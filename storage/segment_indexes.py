@@ -120,7 +120,7 @@ class SegmentIndexes:
         assert self._max_timestamp_ms is not None
         if max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms, self._max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
-        if self._unindexed_bytes > self._config.index_interval_bytes and self._has_room(last_offset, position):
+        if self._unindexed_bytes > self._config.index_distance_bytes and self._has_room(last_offset, position):
             self.offset.append(last_offset, position)
             self.time.append(self._max_timestamp_ms, self._max_timestamp_offset)
             self._unindexed_bytes = 0

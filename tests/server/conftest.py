@@ -16,7 +16,7 @@ from support.raw_client import RawClient
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
     """One node on a free port, with the quick reactions of the `dev` profile; records of 1970 are safe in it."""
-    overrides = {"log.retention.check.interval.ms": "3600000"}
+    overrides = dict.fromkeys(("log.retention.check.interval.ms", "log.initial.task.delay.ms"), "3600000")
     with ottla.Broker(str(tmp_path / "data"), overrides=overrides, rng=random.Random(1)) as running:
         yield running
 

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import CorruptRecordError
 from ottla.protocol.records import RecordBatch
 from ottla.storage import batch_scan, newest_batches, paths
-from ottla.storage.config import LogConfig
+from ottla.storage.config import INDEX_DISTANCE_BYTES_MAX, LogConfig
 from ottla.storage.files import OsFiles
 from ottla.storage.index import AbortedTxn, CorruptIndexError, InvalidOffsetError
 from ottla.storage.leader_epochs import LeaderEpochs
@@ -19,6 +20,8 @@ from ottla.storage.segment import LogSegment
 from ottla.storage.segment_indexes import SegmentIndexes
 from support.batches import batch
 from support.crash_files import CrashFiles, power_losses
+from support.make_log import append as log_append
+from support.make_log import clean, make_log
 
 BASE = 100
 EVERY_BATCH = LogConfig(index_interval_bytes=0)
@@ -1019,3 +1022,18 @@ def test_what_lies_beyond_two_gibibytes_is_not_indexed() -> None:
     assert list(indexes.offset.entries()) == [(1, size_bytes), (2, 2 * size_bytes)]
     assert indexes.floor_position(3) == 2 * size_bytes
     assert indexes.max_timestamp_ms == 3
+
+
+@pytest.mark.parametrize("interval_bytes", [4096, 2**31 - 1])
+def test_no_search_goes_over_much_of_a_segment_whatever_its_index_interval(interval_bytes: int) -> None:
+    value, most_bytes = bytes(INDEX_DISTANCE_BYTES_MAX // 2), 2 * INDEX_DISTANCE_BYTES_MAX
+    log = make_log(index_interval_bytes=interval_bytes, min_cleanable_dirty_ratio=0)
+    for number in range(6):
+        log_append(log, (f"{number}", value))
+    log.roll(0)
+    clean(log)
+    for number in range(6):
+        log_append(log, (f"{number} again", value))
+    for segment in log.segments:
+        positions = [0, *(position for _, position in segment.offset_index.entries()), segment.size_bytes]
+        assert max(late - early for early, late in pairwise(positions)) <= most_bytes
