@@ -45,6 +45,15 @@ class _SizeOnly:
     def read_into(self, position: int, buffer: memoryview) -> int:
         raise NotImplementedError
 
+    def read_now(self, position: int, size_bytes: int) -> bytes:
+        raise NotImplementedError
+
+    def cached_bytes(self, position: int, size_bytes: int) -> int:
+        raise NotImplementedError
+
+    def read_ahead(self, position: int, size_bytes: int) -> None:
+        raise NotImplementedError
+
     def mtime_ms(self) -> int:
         raise NotImplementedError
 

@@ -61,6 +61,8 @@ DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
 FLUSH_RETRY_MS = 1_000
 # Produced batches that worker threads unpack at one time; each may take what a batch may unpack to.
 HEAVY_CHECKS_MAX = 2
+# The same for searches by timestamp, which a disk may hold up, and produce must not wait for them.
+TIMESTAMP_SEARCHES_MAX = 2
 
 
 class Broker:
@@ -79,6 +81,7 @@ class Broker:
         self.handlers = Handlers()
         self.waits = Waits()
         self.heavy_checks = trio.CapacityLimiter(HEAVY_CHECKS_MAX)
+        self.timestamp_searches = trio.CapacityLimiter(TIMESTAMP_SEARCHES_MAX)
         self.topics = Topics()
         self.flusher = Flusher(clock)
         self.keyless_refused = Meter()

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -25,7 +26,19 @@ Buffer = bytes | bytearray | memoryview
 READ_CHUNK_BYTES = 1 << 30
 """The most that one system call is asked to read; Linux transfers at most 2 GiB - 4 KiB at once."""
 
-_NOT_OF_THIS_FILE_SYSTEM = frozenset({errno.ENOTSUP, errno.ENOTTY, errno.EINVAL})
+LOOK_BYTES = 16 << 10
+"""How far apart the looks are by which a file tells what of it is in memory; in large ranges four times as far.
+
+The system keeps and drops pages by ranges: what it reads ahead at once is 16 KiB at least, and mostly 128 KiB."""
+
+READ_AHEAD_BYTES = 64 << 10
+"""Of who would wait for a few bytes, such as the header of a batch, is read so much: the next one is near."""
+
+_AHEAD_STEP_BYTES = 1 << 20
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # Linux
+_one_byte = bytearray(1)
+
+_NOT_OF_THIS_FILE_SYSTEM = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EINVAL})
 
 
 def sync_by(full_sync: int | None) -> tuple[Callable[[int], None], Callable[[int], None]]:
@@ -51,6 +64,17 @@ def sync_by(full_sync: int | None) -> tuple[Callable[[int], None], Callable[[int
 
 
 _sync_file, _sync_directory = sync_by(getattr(fcntl, "F_FULLFSYNC", None))
+
+
+class WouldWaitError(Exception):
+    """What was asked for is not in memory, and the caller's thread is not to wait for the disk. Nothing was changed.
+
+    Have another thread call `bring`, which raises what the disk does, and ask again.
+    """
+
+    def __init__(self, bring: Callable[[], None]) -> None:
+        super().__init__("not in memory")
+        self.bring = bring
 
 
 class SyncError(OSError):
@@ -88,6 +112,22 @@ class File(Protocol):
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` with the bytes at `position`; returns how many there are, fewer than fit only where the file ends."""
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer:
+        """As `read_at`, if the system has the bytes in memory. Where it does not tell, as `read_at`.
+
+        Raises:
+            WouldWaitError: They must come from the disk.
+        """
+
+    def cached_bytes(self, position: int, size_bytes: int) -> int:
+        """How many bytes from `position` on, of these, can be sent without waiting for the disk.
+
+        It is a look at some of them, so there may be less; and pages may leave memory at any time.
+        """
+
+    def read_ahead(self, position: int, size_bytes: int) -> None:
+        """Have these bytes in memory, for the next moments. Waits for the disk; for another thread than the owner's."""
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to `size_bytes`; given its own size, gives back what `preallocate` reserved."""
@@ -231,14 +271,15 @@ class FileSlice:
 class OsFile:
     """A `File` by its descriptor, unbuffered. Closes it when dropped."""
 
-    __slots__ = ("_descriptor", "_failed_sync", "_size", "_syncing")
+    __slots__ = ("_descriptor", "_failed_sync", "_found_bytes", "_size", "_syncing", "_tells")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._tells = _NOWAIT is not None
         self._failed_sync: SyncError | None = None
         # Of two syncs at a time the system tells one alone that the disk refused.
         self._syncing = threading.Lock()
-        self._size = os.fstat(descriptor).st_size
+        self._size = self._found_bytes = os.fstat(descriptor).st_size
 
     def append(self, data: Buffer) -> None:
         size = self._size
@@ -283,6 +324,54 @@ class OsFile:
                 break
             got += count
         return got
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer:
+        if not self._tells:
+            return self.read_at(position, size_bytes)
+        size_bytes = min(size_bytes, self._size - position)
+        if size_bytes <= 0:
+            return b""
+        buffer = bytearray(size_bytes)
+        if self._read_cached(buffer, position) == size_bytes:
+            return buffer
+        if not self._tells:
+            return self.read_at(position, size_bytes)
+        raise WouldWaitError(partial(self.read_ahead, position, max(size_bytes, READ_AHEAD_BYTES)))
+
+    def _read_cached(self, buffer: bytearray, position: int) -> int:
+        """Read as much as is in memory without a gap."""
+        assert _NOWAIT is not None
+        try:
+            return os.preadv(self._descriptor, [buffer], position, _NOWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno not in _NOT_OF_THIS_FILE_SYSTEM:
+                raise
+            self._tells = False
+            return 0
+
+    def cached_bytes(self, position: int, size_bytes: int) -> int:
+        if self._tells:
+            step_bytes = LOOK_BYTES if size_bytes <= 4 * LOOK_BYTES else 4 * LOOK_BYTES
+            end = position + size_bytes
+            seen_to = position
+            for at in (*range(position, end, step_bytes), end - 1):
+                if not self._read_cached(_one_byte, at):
+                    break
+                seen_to = at
+            else:
+                return size_bytes
+            if self._tells:
+                return seen_to - position
+        # What this process wrote is likely to be there; what it found may come from anywhere.
+        return size_bytes if position >= self._found_bytes else 0
+
+    def read_ahead(self, position: int, size_bytes: int) -> None:
+        buffer = memoryview(bytearray(min(size_bytes, _AHEAD_STEP_BYTES)))
+        end = position + size_bytes
+        while position < end and (count := self.read_into(position, buffer[: end - position])):
+            position += count
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)

@@ -9,6 +9,7 @@ C's. Types for everybody else are in `kernel.pyi`.
     KeyMap         first half of a pass    batches of the dirty part -> table, dead bits, tombstone bits
     RecordFilter   second half             batches of all segments   -> batches to write, index entries
     check_records  before an append        one produced batch        -> whether its records are what its header says
+    find_record    ListOffsets             one batch                 -> its first record from a timestamp and an offset on
 
 The table holds, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
 record's place in the dirty part, so that holes in the offsets cost nothing.
@@ -100,13 +101,14 @@ DROPPED = cython.declare(cython.int, 11)
 REWRITTEN = cython.declare(cython.int, 12)
 
 
-# What `check_records` found.
+# What `check_records` and `find_record` found.
 SOUND = cython.declare(cython.int, 0)
 DAMAGED = cython.declare(cython.int, 1)
 MISNUMBERED = cython.declare(cython.int, 2)
 LEFT_OVER = cython.declare(cython.int, 3)
 KEYLESS = cython.declare(cython.int, 4)
 UNTIMELY = cython.declare(cython.int, 5)
+SOUGHT = cython.declare(cython.int, 6)
 
 # The same for Python, which cannot see declared numbers.
 Found = SimpleNamespace(
@@ -116,6 +118,7 @@ Found = SimpleNamespace(
     LEFT_OVER=LEFT_OVER,
     KEYLESS=KEYLESS,
     UNTIMELY=UNTIMELY,
+    SOUGHT=SOUGHT,
 )
 Stop = SimpleNamespace(
     DONE=DONE,
@@ -1355,3 +1358,47 @@ def check_records(
     else:
         found, p, i, top = walk(b, p, i, count, base_timestamp, earliest, latest, wants_keys, top)
     return found, p, i, top
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def seek(
+    b: cython.const[u8][::1], count: i64, base_timestamp: i64, earliest: i64, least_delta: i64
+) -> tuple[cython.int, i64, i64]:
+    """(What was found, its offset delta, its timestamp)."""
+    p: i64 = 0
+    i: i64 = 0
+    end: i64 = len(b)
+    at: i64
+    size: i64
+    delta: i64
+    number: i64
+    timestamp: i64
+    record_end: i64
+    while i < count:
+        size, at = varint(b, p, end)
+        if at < 0 or size < 1 or size > end - at:
+            return DAMAGED, i, 0
+        record_end = at + size
+        delta, at = varlong(b, at + 1, record_end)
+        if at < 0:
+            return DAMAGED, i, 0
+        number, at = varint(b, at, record_end)
+        if at < 0:
+            return DAMAGED, i, 0
+        timestamp = signed(cython.cast(u64, base_timestamp) + cython.cast(u64, delta))
+        if timestamp >= earliest and number >= least_delta:
+            return SOUGHT, number, timestamp
+        p = record_end
+        i += 1
+    return SOUND if p == end else LEFT_OVER, i, 0
+
+
+def find_record(b: cython.const[u8][::1], count: i64, base_timestamp: i64, earliest: i64, least_delta: i64):
+    found: cython.int
+    number: i64
+    timestamp: i64
+    with cython.nogil:
+        found, number, timestamp = seek(b, count, base_timestamp, earliest, least_delta)
+    return found, number, timestamp

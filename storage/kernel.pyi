@@ -173,7 +173,7 @@ class RecordFilter:
         """Rewrite such a batch with all its records and the new delete horizon; the same results."""
 
 class Found:
-    """What `check_records` stopped at."""
+    """What `check_records` and `find_record` stopped at."""
 
     SOUND: Final = 0
     """Nothing: all records are there, and nothing else."""
@@ -187,6 +187,8 @@ class Found:
     """A record without a key, where keys are wanted."""
     UNTIMELY: Final = 5
     """A record whose timestamp is out of bounds."""
+    SOUGHT: Final = 6
+    """The record that was looked for."""
 
 def check_records(
     b: BytesLike,
@@ -212,4 +214,13 @@ def check_records(
         (Found, position, number, max timestamp). Position and number are those of the damaged or misnumbered record, or
         of the one after a keyless or untimely one, where the walk may go on. After an untimely record its timestamp
         stands in the place of the max timestamp.
+    """
+
+def find_record(b: BytesLike, count: int, base_timestamp: int, earliest: int, least_delta: int) -> tuple[int, int, int]:
+    """Look in a records block, unpacked, for the first record whose timestamp is at least `earliest` and whose offset delta
+    at least `least_delta`. Offset deltas may have gaps, as the cleaner leaves them. Frees the GIL.
+
+    Returns:
+        (SOUGHT, its offset delta, its timestamp), or SOUND, DAMAGED or LEFT_OVER, with a number in between that says where,
+        if there is none: what comes before it is looked at, and of that lengths and numbers alone.
     """

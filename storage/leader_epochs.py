@@ -95,9 +95,10 @@ class LeaderEpochs:
             self._replace([])
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that the record at `offset` was written under; None below the first entry."""
-        slot = bisect_right(self._entries, offset, key=_start_offset) - 1
-        return self._entries[slot].epoch if slot >= 0 else None
+        """The epoch that the record at `offset` was written under; None below the first entry. Any thread."""
+        entries = self._entries
+        slot = bisect_right(entries, offset, key=_start_offset) - 1
+        return entries[slot].epoch if slot >= 0 else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Where the records of `epoch` end: the answer of OffsetForLeaderEpoch.

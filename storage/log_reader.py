@@ -222,6 +222,8 @@ class LogReader:
     def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
         """The first record at or above the log start whose timestamp is at least `timestamp_ms`.
 
+        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change meanwhile.
+
         Looks into the first segment with such a timestamp only. A clean pass may have removed the record whose
         timestamp is meant, and kept the timestamp: then the answer is None though later segments match, as in
         Apache Kafka.
@@ -236,7 +238,7 @@ class LogReader:
             return None
 
     def max_timestamp_and_offset(self) -> FoundOffset | None:
-        """The first record with the largest timestamp of the log; None if no record has one. Errors as above."""
+        """The first record with the largest timestamp of the log; None if no record has one. Otherwise as above."""
         with self._working():
             segment = max(self.segments, key=lambda segment: segment.max_timestamp_ms)
             if segment.max_timestamp_ms < 0:

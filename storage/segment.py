@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ..protocol.records import LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
-from . import paths
+from . import kernel, paths
 from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc, old_format_at
 from .config import LogConfig
 from .files import Buffer, Files, FileSlice
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochs
 
 _BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_EVER = -(1 << 63)
 
 
 class ProducerReplay(Protocol):
@@ -373,9 +374,8 @@ class LogSegment:
             if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
                 continue
             batch = header if header.is_whole else RecordBatch(self.log_file.read_at(position, header.size_bytes))
-            for record in batch.records():
-                if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
-                    return record.timestamp, record.offset
+            if (found := _first_record(batch, timestamp_ms, starting_offset)) is not None:
+                return found
         return None
 
     # Checking and rebuilding
@@ -502,3 +502,22 @@ class LogSegment:
                 return batch_end if end == position else end
             end = batch_end
         return end
+
+
+def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record of the batch at or after both."""
+    stamped = batch.is_log_append_time  # then all records have the batch's max timestamp
+    found, delta, timestamp = kernel.find_record(
+        batch.payload(),
+        batch.record_count,
+        batch.base_timestamp,
+        _EVER if stamped else timestamp_ms,
+        starting_offset - batch.base_offset,
+    )
+    if found == kernel.Found.SOUGHT:
+        return batch.max_timestamp if stamped else timestamp, batch.base_offset + delta
+    if found != kernel.Found.SOUND:
+        raise CorruptRecordError(
+            f"batch at offset {batch.base_offset}: record {delta} of {batch.record_count} cannot be read"
+        )
+    return None

@@ -11,6 +11,7 @@ and can be made from it again; where an index file makes no sense, that is done 
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -66,21 +67,19 @@ class SegmentIndexes:
         self._is_growing = False  # then the time index lacks its final entry
         self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
         self._is_offset_index_checked = False
+        # A search by timestamp in a worker thread, and the owner's first append or fetch, may both want what no one has
+        # read yet, or find that it has to be made anew.
+        self._preparing = threading.RLock()
 
     @property
     def max_timestamp_ms(self) -> int:
         """The largest max timestamp of any batch; -1 if none has one."""
-        if self._max_timestamp_ms is None:
-            self._load_max_timestamp()
-        assert self._max_timestamp_ms is not None
-        return self._max_timestamp_ms
+        return self._max_timestamp()[0]
 
     @property
     def max_timestamp_offset(self) -> int:
         """The last offset of the first batch with `max_timestamp_ms`; the base offset if that is -1."""
-        if self._max_timestamp_ms is None:
-            self._load_max_timestamp()
-        return self._max_timestamp_offset
+        return self._max_timestamp()[1]
 
     def floor_position(self, offset: int) -> int:
         """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
@@ -97,6 +96,10 @@ class SegmentIndexes:
         """Get ready for `note`: take up where an earlier run left off, so that all is as if it had never stopped."""
         if self._is_growing:
             return
+        with self._preparing:
+            self._take_up()
+
+    def _take_up(self) -> None:
         if self._max_timestamp_ms is None:
             self._load_max_timestamp()
         indexed_offset, indexed_position = self.offset.last_entry
@@ -175,12 +178,13 @@ class SegmentIndexes:
         Raises:
             CorruptRecordError: The log file is not batches to its end; the indexes cover what comes before.
         """
-        self.restart()
-        try:
-            for position, batch in self._headers(0):
-                self.note_batch(position, batch)
-        finally:
-            self.finish()
+        with self._preparing:
+            self.restart()
+            try:
+                for position, batch in self._headers(0):
+                    self.note_batch(position, batch)
+            finally:
+                self.finish()
 
     def flush(self, *, sync: bool) -> None:
         """Bring the index files up to date, and with `sync` make them survive a power loss, names aside."""
@@ -207,21 +211,30 @@ class SegmentIndexes:
         self.newest.clear()
 
     def _check_offset_index(self) -> None:
-        if self._is_offset_index_checked:
-            return
-        try:
-            offset, position = self.offset.last_entry
-            if position > 0 and position >= self._log_file.size():
-                raise CorruptIndexError(f"{self.offset.path}: offset {offset} lies past the log's end")
-        except CorruptIndexError:
-            self.rebuild()
-        self._is_offset_index_checked = True
+        with self._preparing:
+            if self._is_offset_index_checked:
+                return
+            try:
+                offset, position = self.offset.last_entry
+                if position > 0 and position >= self._log_file.size():
+                    raise CorruptIndexError(f"{self.offset.path}: offset {offset} lies past the log's end")
+            except CorruptIndexError:
+                self.rebuild()
+            self._is_offset_index_checked = True
 
     def _check_time_index(self) -> None:
-        try:
-            self.time.sanity_check()
-        except CorruptIndexError:
-            self.rebuild()
+        with self._preparing:
+            try:
+                self.time.sanity_check()
+            except CorruptIndexError:
+                self.rebuild()
+
+    def _max_timestamp(self) -> tuple[int, int]:
+        with self._preparing:  # while the indexes are made anew it is not what it says
+            if self._max_timestamp_ms is None:
+                self._load_max_timestamp()
+            assert self._max_timestamp_ms is not None
+            return self._max_timestamp_ms, self._max_timestamp_offset
 
     def _load_max_timestamp(self) -> None:
         self.check()

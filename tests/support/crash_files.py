@@ -139,6 +139,14 @@ class CrashFile:
         buffer[: len(data)] = data
         return len(data)
 
+    def read_now(self, position: int, size_bytes: int) -> bytes:
+        return self.read_at(position, size_bytes)
+
+    def cached_bytes(self, position: int, size_bytes: int) -> int:
+        return size_bytes
+
+    def read_ahead(self, position: int, size_bytes: int) -> None: ...
+
     def truncate(self, size_bytes: int) -> None:
         self._change("truncate", size_bytes, None)
         self._size = size_bytes

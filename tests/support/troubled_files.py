@@ -52,6 +52,10 @@ class TroubledFile(OsFile):
         self._files.trouble("read", self._path)
         return super().read_into(position, buffer)
 
+    def read_now(self, position: int, size_bytes: int) -> Buffer:
+        self._files.trouble("read", self._path)
+        return super().read_now(position, size_bytes)
+
     def truncate(self, size_bytes: int) -> None:
         self._files.trouble("truncate", self._path)
         super().truncate(size_bytes)
