@@ -1,0 +1,121 @@
+"""The longest time that one request, or one of the broker's own jobs, lets another client wait: none above 20 ms.
+
+A second connection, of a process of its own, asks for ApiVersions every 5 ms; the longest wait for an answer is the figure.
+Meanwhile every array of every request is sent as long as the limits allow (the arrays come from the schema tables, so a new
+API is asked without a line here), every periodic job has as much to do as it can get, by a clock that the suite moves, and
+what clients made the broker's memory grow by must be given back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..support.apache_kafka import ApacheKafkaProcess
+from ..support.clocked_ottla import ClockedOttla
+from ..support.holds import Hold, Pinger
+from ..support.process import BrokerProcess
+from ..support.suite import NotRunError, Options, Suite, run_suite
+from . import jobs, memory, specials
+from .asking import Sender, fill
+from .figures import LIMIT_MS, Figures
+from .requests import large_requests
+
+ROUNDS, QUICK_ROUNDS = 5, 3
+PARTS = ("requests", "specials", "jobs", "memory")
+IDLE_S = 2.0
+AFTERWARDS_S = 0.03
+"""What a request leaves to do behind its answer, such as giving back its memory, counts too."""
+OVERRIDES = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "num.partitions": "1",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--part", choices=PARTS, action="append", help="only this part of it; repeatable")
+    parser.add_argument("--only", metavar="PATTERN", help="only rows whose name has this in it (* and ? as in a shell)")
+    parser.add_argument("--rounds", type=int, help=f"default {ROUNDS}, quick {QUICK_ROUNDS}")
+    parser.add_argument("--checkout", metavar="DIR", help="the broker of this checkout, for the figures of before")
+    parser.add_argument("--figures", metavar="FILE", help="also write the figures there, as JSON")
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker:
+        raise NotRunError("to start its brokers itself")
+    rest = options.rest
+    rounds = rest.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    is_ottla = options.against == "ottla"
+    figures = Figures(suite, rounds=rounds, is_judged=is_ottla and not rest.checkout, only=rest.only)
+
+    def broker(**overrides: str) -> BrokerProcess:
+        given = OVERRIDES | {name.replace("_", "."): value for name, value in overrides.items()}
+        if is_ottla:
+            return ClockedOttla(checkout=rest.checkout, overrides=given, keep=options.keep)
+        return ApacheKafkaProcess(overrides=given, keep=options.keep, heap="3g")
+
+    parts = rest.part or PARTS
+    if "requests" in parts or "specials" in parts:
+        with pinged(broker(auto_create_topics_enable="false")) as (process, pinger):
+            calibrate(suite, pinger)
+            world = fill(process.bootstrap)
+            with Sender(process.bootstrap) as sender:
+                if "requests" in parts:
+                    ask_all(suite, figures, sender, pinger, large_requests(world, quick=options.quick))
+            if "specials" in parts:
+                specials.run(figures, process, pinger, world, quick=options.quick)
+    if "jobs" in parts:
+        jobs.run(figures, broker, pinged, quick=options.quick, has_clock=is_ottla)
+    figures.finish(rest.figures)
+    if "memory" in parts and is_ottla:
+        memory.run(suite, broker, quick=options.quick)
+
+
+@contextmanager
+def pinged(process: BrokerProcess) -> Iterator[tuple[BrokerProcess, Pinger]]:
+    """A broker from start to stop, and a pinger at it."""
+    with process as running:
+        assert running.process is not None
+        with Pinger(running.bootstrap, running.process.pid if running.kind == "ottla" else 0) as pinger:
+            yield running, pinger
+
+
+def calibrate(suite: Suite, pinger: Pinger) -> None:
+    """What the figures of an idle broker are: below that nothing can be told."""
+    with pinger.watch() as hold:
+        time.sleep(IDLE_S)
+    suite.check(
+        "an idle broker answers at once",
+        hold.longest_ms < LIMIT_MS / 2,
+        f"{hold.longest_ms:.1f} ms at most, {hold.raw_ms:.1f} with what the machine did; {hold.pings} pings",
+    )
+
+
+def ask_all(suite: Suite, figures: Figures, sender: Sender, pinger: Pinger, requests) -> None:
+    closed = []
+    for name, form, make in requests:
+        if not figures.wants(name):
+            continue
+        frame = make()
+
+        def once() -> Hold:
+            with pinger.watch() as hold:
+                if not sender.ask(frame):
+                    closed.append(name)
+                time.sleep(AFTERWARDS_S)
+            return hold
+
+        figures.measure(name, form, once)
+    suite.note(f"answered by closing the connection: {', '.join(sorted(set(closed))) or 'none'}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("loop_holds", body, doc=__doc__, more_arguments=arguments))

@@ -1,0 +1,129 @@
+"""How long a broker keeps one client waiting while it works for another: the longest hold.
+
+    with Pinger(broker.bootstrap, pid) as pinger:
+        with pinger.watch() as hold:
+            ...                       # what may hold the others
+        hold.longest_ms
+
+A second connection, of a process of its own (`pinger.py`), asks for ApiVersions every 5 ms; the figure is the longest time
+to an answer. A hold that begins between two pings is seen up to 5 ms too short. What the machine did is taken off: stalls
+that a thread beside the pinger saw too, and the time in which the broker's first thread was ready to run and other programs
+had the processors. What the broker's own threads do to it (the GIL, too few processors) is not taken off.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .pinger import PING, RECORD
+
+INTERVAL_MS = 5
+ANSWER_TIMEOUT_S = 120.0
+SETTLE_S = 0.01
+"""Stalls of the machine may be told a moment later than the ping that they held."""
+
+
+@dataclass
+class Hold:
+    """What a watch saw; filled when it is over.
+
+    longest_ms: The longest time that the broker let a ping wait.
+    raw_ms: The same with what the machine did.
+    at_s: When that ping was sent, on the monotonic clock.
+    pings: How many were answered.
+    """
+
+    longest_ms: float = 0.0
+    raw_ms: float = 0.0
+    at_s: float = 0.0
+    pings: int = 0
+
+
+class Pinger:
+    """Pings one broker from enter to exit; `pid` is its process, if it is one whose first thread serves."""
+
+    def __init__(self, bootstrap: str, pid: int = 0) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._command = [sys.executable, str(Path(__file__).with_name("pinger.py")), host, port, str(pid or -1)]
+        self._pings: list[tuple[float, float, float]] = []
+        self._stalls: list[tuple[float, float]] = []
+        self._come = threading.Condition()
+        self._ended = False
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen([*self._command, str(INTERVAL_MS)], stdout=subprocess.PIPE)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._wait_for_ping(0.0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            while len(record := output.read(RECORD.size)) == RECORD.size:
+                kind, from_s, to_s, waited_s = RECORD.unpack(record)
+                with self._come:
+                    if kind == PING:
+                        self._pings.append((from_s, to_s, waited_s))
+                    else:
+                        self._stalls.append((from_s, to_s))
+                    self._come.notify_all()
+        with self._come:
+            self._ended = True
+            self._come.notify_all()
+
+    def _wait_for_ping(self, after_s: float) -> None:
+        """Return when a ping has been answered that was sent after `after_s`. RuntimeError if none is."""
+        with self._come:
+            self._come.wait_for(
+                lambda: self._ended or (self._pings and self._pings[-1][0] > after_s), timeout=ANSWER_TIMEOUT_S
+            )
+            if not self._pings or self._pings[-1][0] <= after_s:
+                raise RuntimeError(
+                    "the pinger has ended" if self._ended else f"no ping answered in {ANSWER_TIMEOUT_S} s"
+                )
+
+    @contextmanager
+    def watch(self) -> Iterator[Hold]:
+        """Watch from here to the end of the block, and until one more ping has been answered behind it."""
+        hold, begun_s = Hold(), time.monotonic()
+        with self._come:
+            self._forget()
+        yield hold
+        self._wait_for_ping(time.monotonic())
+        time.sleep(SETTLE_S)
+        for at_s, longest_s, raw_s in self.since(begun_s):
+            hold.pings += 1
+            hold.raw_ms = max(hold.raw_ms, raw_s * 1000)
+            if longest_s * 1000 > hold.longest_ms:
+                hold.longest_ms, hold.at_s = longest_s * 1000, at_s
+
+    def since(self, begun_s: float) -> list[tuple[float, float, float]]:
+        """Of every ping answered after `begun_s`: when it was sent, how long the broker held it, and how long it took."""
+        with self._come:
+            pings = [ping for ping in self._pings if ping[1] >= begun_s]
+            stalls = [stall for stall in self._stalls if stall[1] >= begun_s]
+        told = []
+        for sent_s, answered_s, waited_s in pings:
+            stalled_s = sum(max(0.0, min(answered_s, to_s) - max(sent_s, from_s)) for from_s, to_s in stalls)
+            took_s = answered_s - sent_s
+            told.append((sent_s, max(0.0, took_s - max(stalled_s, waited_s)), took_s))
+        return told
+
+    def _forget(self) -> None:
+        """Keep the last ping only: a watch begins."""
+        del self._pings[:-1], self._stalls[:]
