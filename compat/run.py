@@ -40,6 +40,7 @@ SUITES = (
     "installs",
     "installs.online",
     "fuzz",
+    "loop_holds",
     "apache_kafka.differential",
     "apache_kafka.group_migration",
     "apache_kafka.transactions",

@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from ..support.apache_kafka import ApacheKafkaProcess
 from ..support.clocked_ottla import ClockedOttla
@@ -22,7 +23,7 @@ from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import jobs, memory, specials
 from .asking import Sender, fill
 from .figures import LIMIT_MS, Figures
-from .requests import large_requests
+from .requests import Large, large_requests
 
 ROUNDS, QUICK_ROUNDS = 5, 3
 PARTS = ("requests", "specials", "jobs", "memory")
@@ -56,15 +57,15 @@ def body(suite: Suite, options: Options) -> None:
     is_ottla = options.against == "ottla"
     figures = Figures(suite, rounds=rounds, is_judged=is_ottla and not rest.checkout, only=rest.only)
 
-    def broker(**overrides: str) -> BrokerProcess:
-        given = OVERRIDES | {name.replace("_", "."): value for name, value in overrides.items()}
+    def broker(nodes: int = 1, overrides: Mapping[str, str] | None = None) -> BrokerProcess:
+        given = OVERRIDES | dict(overrides or {})
         if is_ottla:
-            return ClockedOttla(checkout=rest.checkout, overrides=given, keep=options.keep)
+            return ClockedOttla(checkout=rest.checkout, overrides=given, keep=options.keep, nodes=nodes)
         return ApacheKafkaProcess(overrides=given, keep=options.keep, heap="3g")
 
     parts = rest.part or PARTS
     if "requests" in parts or "specials" in parts:
-        with pinged(broker(auto_create_topics_enable="false")) as (process, pinger):
+        with pinged(broker(overrides={"auto.create.topics.enable": "false"})) as (process, pinger):
             calibrate(suite, pinger)
             world = fill(process.bootstrap)
             with Sender(process.bootstrap) as sender:
@@ -73,10 +74,10 @@ def body(suite: Suite, options: Options) -> None:
             if "specials" in parts:
                 specials.run(figures, process, pinger, world, quick=options.quick)
     if "jobs" in parts:
-        jobs.run(figures, broker, pinged, quick=options.quick, has_clock=is_ottla)
+        jobs.run(figures, broker, pinged, quick=options.quick, is_ottla=is_ottla)
     figures.finish(rest.figures)
     if "memory" in parts and is_ottla:
-        memory.run(suite, broker, quick=options.quick)
+        memory.run(suite, broker, figures.wants, quick=options.quick)
 
 
 @contextmanager
@@ -99,22 +100,21 @@ def calibrate(suite: Suite, pinger: Pinger) -> None:
     )
 
 
-def ask_all(suite: Suite, figures: Figures, sender: Sender, pinger: Pinger, requests) -> None:
-    closed = []
-    for name, form, make in requests:
-        if not figures.wants(name):
-            continue
-        frame = make()
+def ask_all(suite: Suite, figures: Figures, sender: Sender, pinger: Pinger, requests: Iterable[Large]) -> None:
+    closed: set[str] = set()
+    for request in requests:
+        if figures.wants(request.name):
+            ask = partial(watched, sender, pinger, request.frame(), request.name, closed)
+            figures.measure(request.name, request.form, ask)
+    suite.note(f"answered by closing the connection: {', '.join(sorted(closed)) or 'none'}")
 
-        def once() -> Hold:
-            with pinger.watch() as hold:
-                if not sender.ask(frame):
-                    closed.append(name)
-                time.sleep(AFTERWARDS_S)
-            return hold
 
-        figures.measure(name, form, once)
-    suite.note(f"answered by closing the connection: {', '.join(sorted(set(closed))) or 'none'}")
+def watched(sender: Sender, pinger: Pinger, frame: bytes, name: str, closed: set[str]) -> Hold:
+    with pinger.watch() as hold:
+        if not sender.ask(frame):
+            closed.add(name)
+        time.sleep(AFTERWARDS_S)
+    return hold
 
 
 if __name__ == "__main__":

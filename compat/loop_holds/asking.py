@@ -129,7 +129,9 @@ def create_topics(at: Client, topics: dict[str, int], **configs: str) -> None:
             name=name,
             num_partitions=partitions,
             replication_factor=1,
-            configs=tuple(CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()),
+            configs=tuple(
+                CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+            ),
         )
         for name, partitions in topics.items()
     )

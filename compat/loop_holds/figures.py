@@ -41,7 +41,14 @@ class Figures:
         self._suite, self._rounds, self._is_judged = suite, rounds, is_judged
         self._only = only
         self._rows: list[Row] = []
-        self._before, self._kafka = (json.loads(file.read_text()) if file.exists() else {} for file in (BEFORE, APACHE_KAFKA))
+        self._before, self._kafka = (
+            json.loads(file.read_text()) if file.exists() else {} for file in (BEFORE, APACHE_KAFKA)
+        )
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the caller asked for some rows by name."""
+        return self._only is not None
 
     def wants(self, name: str) -> bool:
         """Whether the caller asked for this one."""
@@ -79,8 +86,10 @@ class Figures:
                 row.name for row in self._rows if row.name in EXCEPTIONS and row.rounds >= 5 and row.most_ms <= LIMIT_MS
             ]
             self._suite.check("every exception is still needed", not unneeded, ", ".join(unneeded))
-        print(f"\n| request or job | largest form | before | now | Apache Kafka |\n|---|---|---|---|---|")
+        print("\n| request or job | largest form | before | now | Apache Kafka |\n|---|---|---|---|---|")
         for row in sorted(self._rows, key=lambda row: -row.hold_ms):
-            before, kafka = (f"{known[row.name]:.0f}" if row.name in known else "" for known in (self._before, self._kafka))
+            before, kafka = (
+                f"{known[row.name]:.0f}" if row.name in known else "" for known in (self._before, self._kafka)
+            )
             print(f"| {row.name} | {row.form} | {before} | {row.hold_ms:.1f} | {kafka} |")
         print(flush=True)

@@ -1,1 +1,584 @@
-def run(*a,**k): pass
+"""What the broker does by itself or for a request of a few bytes, with as much to do as it can get: one broker a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.client import Client
+
+from ..support.batches import make_batches
+from ..support.clocked_ottla import ClockedOttla
+from ..support.holds import Hold, Pinger
+from ..support.ottla_process import OttlaProcess
+from ..support.process import BrokerProcess
+from .asking import (
+    Sender,
+    client,
+    commit_for_groups,
+    create_topics,
+    find,
+    in_turn,
+    retried,
+    small_batch,
+)
+from .figures import Figures
+from .specials import encoded, produce
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+SETTLED_CPU, LOOK_S, LOOKS, SETTLE_MAX_S = 0.35, 0.2, 3, 60.0
+"""The pings alone take up to a fifth of a processor; who waits for the disk for so long is done, too."""
+
+
+T = TypeVar("T")
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of `size`; the last may be shorter."""
+    left = iter(items)
+    while some := list(islice(left, size)):
+        yield some
+
+
+@dataclass
+class At:
+    """A broker for one job, and how much of it there shall be."""
+
+    process: BrokerProcess
+    client: Client
+    size: int
+    kept: ExitStack
+    producer: Any = None
+
+    def advance_clock(self, by_ms: int) -> None:
+        assert isinstance(self.process, ClockedOttla)
+        self.process.advance_clock(by_ms)
+        self.settle()
+
+    def settle(self) -> None:
+        """Return when the broker has hardly anything left to do."""
+        until_s, quiet = time.monotonic() + SETTLE_MAX_S, 0
+        while quiet < LOOKS and time.monotonic() < until_s:
+            before = self.process.cpu_seconds()
+            time.sleep(LOOK_S)
+            quiet = quiet + 1 if self.process.cpu_seconds() - before < SETTLED_CPU * LOOK_S else 0
+
+    def ask_raw(self, frame: bytes, answers: int = 1) -> None:
+        with Sender(self.process.bootstrap) as sender:
+            if not sender.ask(frame, answers):
+                raise RuntimeError("the broker closed the connection")
+
+    def all_at_once(self, topic: str, partitions: int) -> bytes:
+        """A Produce of one record to each partition."""
+        batch = small_batch()
+        return produce(topic, dict.fromkeys(range(partitions), batch))
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    form: str
+    act: Callable[[At], object]
+    prepare: Callable[[At], object] = lambda at: None
+    size: int = 1
+    quick_size: int = 1
+    needs_clock: bool = False
+    nodes: int = 1
+    overrides: dict[str, str] = field(default_factory=dict)
+
+
+# --- topics and partitions
+
+
+def _create_many(at: At) -> None:
+    create_topics(at.client, {"many": at.size})
+
+
+def _create_topics(at: At) -> None:
+    create_topics(at.client, {f"many{number}": 1 for number in range(at.size)})
+
+
+def _delete_many(at: At) -> None:
+    answer = at.client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="many"),), timeout_ms=60_000))
+    assert not answer.responses[0].error_code, answer
+    at.settle()
+
+
+def _delete_files(at: At) -> None:
+    at.advance_clock(2 * MINUTE_MS)
+
+
+def _grow(at: At) -> None:
+    topics = (CreatePartitionsTopic(name="one", count=at.size, assignments=None),)
+    answer = at.client.ask(CreatePartitionsRequest(topics=topics, timeout_ms=60_000))
+    assert not answer.results[0].error_code, answer
+
+
+def _create_by_metadata(at: At) -> None:
+    topics = tuple(MetadataRequestTopic(name=f"auto{number}") for number in range(at.size))
+    at.client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9)
+    at.settle()
+
+
+def _produce_to_all(at: At) -> None:
+    at.ask_raw(at.all_at_once("many", at.size))
+
+
+def _produce_to_each(at: At) -> None:
+    batch = small_batch()
+    at.ask_raw(b"".join(produce("many", {number: batch}) for number in range(at.size)), at.size)
+
+
+def _configure_all(at: At) -> None:
+    resources = tuple(
+        AlterConfigsResource(
+            resource_type=2,
+            resource_name=f"many{number}",
+            configs=(AlterableConfig(name="retention.ms", value="1000000"),),
+        )
+        for number in range(at.size)
+    )
+    answer = at.client.ask(IncrementalAlterConfigsRequest(resources=resources))
+    assert not answer.responses[0].error_code, answer.responses[0]
+
+
+# --- logs
+
+
+def _many_with_records(at: At) -> None:
+    create_topics(at.client, {"many": at.size}, retention_ms=str(MINUTE_MS))
+    _produce_to_all(at)
+
+
+def _many_with_segments(at: At) -> None:
+    create_topics(at.client, {"many": at.size}, retention_ms=str(MINUTE_MS), internal_segment_bytes="100")
+    for _ in range(20):
+        _produce_to_all(at)
+
+
+def _many_flushed_later(at: At) -> None:
+    create_topics(at.client, {"many": at.size}, flush_ms=str(MINUTE_MS))
+    _produce_to_all(at)
+
+
+def _retain(at: At) -> None:
+    at.advance_clock(HOUR_MS)
+
+
+def _next_minutes(at: At) -> None:
+    at.advance_clock(2 * MINUTE_MS)
+
+
+def _delete_records(at: At) -> None:
+    partitions = tuple(DeleteRecordsPartition(partition_index=number, offset=-1) for number in range(at.size))
+    topics = (DeleteRecordsTopic(name="many", partitions=partitions),)
+    answer = at.client.ask(DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
+    assert not any(row.error_code for row in answer.topics[0].partitions), answer.topics[0].partitions[:3]
+
+
+def _many_producers(at: At) -> None:
+    """A batch of a producer of its own for each; a thousand partitions."""
+    create_topics(at.client, {"many": 1_000})
+    for numbers in batched(range(at.size), 1_000):
+        batches = {
+            number % 1_000: small_batch(producer_id=number, producer_epoch=0, base_sequence=0) for number in numbers
+        }
+        at.ask_raw(produce("many", batches))
+
+
+def _compacted(at: At) -> None:
+    """So many MB in one log, all closed segments; the cleaner may not begin yet."""
+    configs = {"cleanup_policy": "compact", "segment_bytes": str(8 << 20), "min_cleanable_dirty_ratio": "1.0"}
+    create_topics(at.client, {"compacted": 1}, **configs)
+    batches = make_batches(lambda offset: offset % 50_000, value_bytes=100, size_bytes=at.size * 1_000_000, lz4_in=3)
+    with Sender(at.process.bootstrap) as sender:
+        for some in batched((bytes(8) + bytes(batch[8:]) for batch in batches), 50):
+            sender.ask(b"".join(produce("compacted", {0: batch}) for batch in some), len(some))
+
+
+def _clean(at: At) -> None:
+    _set_config(at, "compacted", "min.cleanable.dirty.ratio", "0")
+    at.settle()
+
+
+def _many_compacted(at: At) -> None:
+    configs = {"cleanup_policy": "compact", "internal_segment_bytes": "100", "min_cleanable_dirty_ratio": "1.0"}
+    create_topics(at.client, {"compacted": at.size}, **configs)
+    for _ in range(5):
+        at.ask_raw(at.all_at_once("compacted", at.size))
+
+
+def _set_config(at: At, topic: str, name: str, value: str) -> None:
+    configs = (AlterableConfig(name=name, value=value),)
+    resources = (AlterConfigsResource(resource_type=2, resource_name=topic, configs=configs),)
+    answer = at.client.ask(IncrementalAlterConfigsRequest(resources=resources))
+    assert not answer.responses[0].error_code, answer
+
+
+# --- groups
+
+
+def _groups(at: At) -> None:
+    create_topics(at.client, {"many": 1})
+    commit_for_groups(at.client, _group_names(at.size), "many")
+
+
+def _group_names(count: int) -> Iterable[str]:
+    return (f"g{number:07}" for number in range(count))
+
+
+def _many_offsets(at: At) -> None:
+    create_topics(at.client, {"many": 1_000})
+    commit_for_groups(at.client, _group_names(at.size // 1_000), "many", range(1_000))
+
+
+def _delete_groups(at: At) -> None:
+    answer = at.client.ask(DeleteGroupsRequest(groups_names=tuple(_group_names(at.size))))
+    assert not answer.results[0].error_code, answer.results[0]
+
+
+def _expire_groups(at: At) -> None:
+    at.advance_clock(8 * DAY_MS)
+    at.advance_clock(HOUR_MS)
+
+
+def _consumer_members(at: At) -> None:
+    """Members of one group (KIP-848), a partition for each."""
+    create_topics(at.client, {"many": at.size})
+    find(at.client, "members")
+
+    def beats() -> Iterable[ConsumerGroupHeartbeatRequest]:
+        for number in range(at.size):
+            yield ConsumerGroupHeartbeatRequest(
+                group_id="members",
+                member_id=f"member-{number:07}",
+                rebalance_timeout_ms=300_000,
+                subscribed_topic_names=("many",),
+                topic_partitions=(),
+            )
+
+    (first, *others) = beats()
+    retried(lambda: at.client.ask(first), lambda answer: not answer.error_code)
+    for answer in in_turn(at.client, others):
+        assert not answer.error_code, answer
+
+
+def _classic_members(at: At) -> None:
+    """Static members of one group, each on a connection of its own, as an answer to JoinGroup comes when all have joined."""
+    find(at.client, "members")
+    senders = [at.kept.enter_context(Sender(at.process.bootstrap)) for _ in range(at.size)]
+    for number, sender in enumerate(senders):
+        protocols = (JoinGroupRequestProtocol(name="range", metadata=bytes(100)),)
+        asked = JoinGroupRequest(
+            group_id="members",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            group_instance_id=f"member-{number:07}",
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+        sender.send(encoded(asked, 5))
+    at.settle()
+
+
+def _sessions_end(at: At) -> None:
+    at.advance_clock(2 * MINUTE_MS)
+
+
+def _topics_for_expression(at: At) -> None:
+    create_topics(at.client, {f"topic{number}": 1 for number in range(at.size)})
+    find(at.client, "members")
+
+
+def _subscribe_by_expression(at: At) -> None:
+    for number in range(5):
+        asked = ConsumerGroupHeartbeatRequest(
+            group_id="members",
+            member_id=f"m{number}",
+            rebalance_timeout_ms=300_000,
+            subscribed_topic_regex=f"topic.*[0-{number + 5}]",
+            topic_partitions=(),
+        )
+        retried(lambda: at.client.ask(asked), lambda answer: not answer.error_code)  # noqa: B023
+    at.advance_clock(11 * MINUTE_MS)
+
+
+# --- transactions
+
+
+def _transactions(at: At) -> None:
+    """Each open, with a partition in it."""
+    _transactional_ids(at, open_each=True)
+
+
+def _decided(at: At) -> None:
+    _transactional_ids(at, open_each=False)
+
+
+def _transactional_ids(at: At, *, open_each: bool) -> None:
+    create_topics(at.client, {"many": 1})
+    find(at.client, "x0", 1)
+
+    def begun(number: int) -> InitProducerIdRequest:
+        return InitProducerIdRequest(transactional_id=f"x{number}", transaction_timeout_ms=10_000, producer_id=-1)
+
+    retried(lambda: at.client.ask(begun(0), 4), lambda answer: not answer.error_code)
+    producers = in_turn(at.client, map(begun, range(at.size)), 4)
+    if open_each:
+        added = in_turn(
+            at.client,
+            (
+                AddPartitionsToTxnRequest(
+                    v3_and_below_transactional_id=f"x{number}",
+                    v3_and_below_producer_id=producer.producer_id,
+                    v3_and_below_producer_epoch=producer.producer_epoch,
+                    v3_and_below_topics=(AddPartitionsToTxnTopic(name="many", partitions=(0,)),),
+                )
+                for number, producer in enumerate(producers)
+            ),
+            3,
+        )
+        assert not added[-1].results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code, added[-1]
+
+
+def _large_transaction(at: At) -> None:
+    create_topics(at.client, {"many": at.size})
+    find(at.client, "x", 1)
+    asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000, producer_id=-1)
+    at.producer = retried(lambda: at.client.ask(asked, 4), lambda answer: not answer.error_code)
+    at.client.ask(
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=at.producer.producer_id,
+            v3_and_below_producer_epoch=at.producer.producer_epoch,
+            v3_and_below_topics=(AddPartitionsToTxnTopic(name="many", partitions=tuple(range(at.size))),),
+        ),
+        3,
+    )
+
+
+def _end(at: At) -> None:
+    producer = at.producer
+    asked = EndTxnRequest(
+        transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=True
+    )
+    assert not at.client.ask(asked, 3).error_code
+    at.settle()
+
+
+def _transactions_time_out(at: At) -> None:
+    at.advance_clock(2 * MINUTE_MS)
+
+
+def _transactional_ids_expire(at: At) -> None:
+    at.advance_clock(8 * DAY_MS)
+    at.advance_clock(2 * HOUR_MS)
+
+
+# --- nodes, connections, code
+
+
+def _move_leaders(at: At) -> None:
+    """The other node hands over what it leads, and gets it back."""
+    assert isinstance(at.process, OttlaProcess)
+    at.process.stop_node(1)
+    at.settle()
+    at.process.start_node(1)
+    at.settle()
+
+
+def _connect(at: At) -> None:
+    for _ in range(at.size):
+        at.kept.enter_context(Sender(at.process.bootstrap))
+
+
+def _grow_idle(at: At) -> None:
+    time.sleep(5)
+
+
+def _speak_all(at: At) -> None:
+    """A request of each API, most of them malformed behind the header's end; a connection each."""
+    for api in APIS.values():
+        if api.name == "Produce":
+            continue
+        frame = encoded(api.request(), api.versions[1])
+        with Sender(at.process.bootstrap) as sender:
+            sender.ask(frame)
+
+
+JOBS = (
+    Job("The first request of each API", "one each, the process is new", _speak_all),
+    Job("Creation of a topic of many partitions", "{size} partitions", _create_many, size=10_000, quick_size=500),
+    Job("Creation of many topics", "{size} topics in a request", _create_topics, size=2_000, quick_size=200),
+    Job("Deletion of a topic of many partitions", "{size} partitions", _delete_many, _create_many, 10_000, 500),
+    Job(
+        "Removal of the files of a deleted topic",
+        "{size} partitions",
+        _delete_files,
+        lambda at: (_create_many(at), _delete_many(at)),
+        10_000,
+        500,
+        needs_clock=True,
+    ),
+    Job(
+        "More partitions for a topic",
+        "from 1 to {size}",
+        _grow,
+        lambda at: create_topics(at.client, {"one": 1}),
+        5_000,
+        500,
+    ),
+    Job("A Metadata request that creates topics", "{size} names", _create_by_metadata, size=1_000, quick_size=100),
+    Job("First produce to many partitions", "{size} in a request", _produce_to_all, _create_many, 1_000, 200),
+    Job("First produce to each of many partitions", "{size} requests", _produce_to_each, _create_many, 1_000, 200),
+    Job("Configs of many topics", "{size} topics in a request", _configure_all, _create_topics, 2_000, 200),
+    Job("Retention of many logs", "{size} logs", _retain, _many_with_records, 2_000, 200, needs_clock=True),
+    Job(
+        "Retention of many segments",
+        "20 segments in {size} logs",
+        _retain,
+        _many_with_segments,
+        200,
+        20,
+        needs_clock=True,
+    ),
+    Job("flush.ms of many logs", "{size} logs", _next_minutes, _many_flushed_later, 2_000, 200, needs_clock=True),
+    Job("Checkpoints of many logs", "{size} logs", _next_minutes, _many_with_records, 5_000, 200, needs_clock=True),
+    Job("DeleteRecords of many logs", "{size} logs", _delete_records, _many_with_records, 2_000, 200),
+    Job(
+        "Expiry of producer ids",
+        "{size} of 1 000 partitions",
+        lambda at: (at.advance_clock(DAY_MS + HOUR_MS), at.advance_clock(HOUR_MS)),
+        _many_producers,
+        100_000,
+        5_000,
+        needs_clock=True,
+        overrides={"log.retention.ms": "-1"},
+    ),
+    Job("A clean pass", "{size} MB", _clean, _compacted, 100, 10, overrides={"log.cleaner.backoff.ms": "100"}),
+    Job(
+        "Clean passes of many logs",
+        "{size} logs of 5 segments, 8 threads",
+        _clean,
+        _many_compacted,
+        500,
+        50,
+        overrides={"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "8"},
+    ),
+    Job("Deletion of a topic that many groups committed", "{size} groups", _delete_many, _groups, 20_000, 1_000),
+    Job("DeleteGroups of all", "{size} groups", _delete_groups, _groups, 20_000, 1_000),
+    Job("Expiry of groups", "{size} groups", _expire_groups, _groups, 20_000, 1_000, needs_clock=True),
+    Job(
+        "Expiry of many offsets",
+        "{size} offsets, 1 000 a group",
+        _expire_groups,
+        _many_offsets,
+        100_000,
+        5_000,
+        needs_clock=True,
+    ),
+    Job("Members of a consumer group join", "{size} members", _consumer_members, size=2_000, quick_size=200),
+    Job(
+        "Sessions of a consumer group end",
+        "{size} members",
+        _sessions_end,
+        _consumer_members,
+        2_000,
+        200,
+        needs_clock=True,
+    ),
+    Job("Members of a classic group join", "{size} members", _classic_members, size=2_000, quick_size=200),
+    Job(
+        "Sessions of a classic group end",
+        "{size} members",
+        _sessions_end,
+        _classic_members,
+        2_000,
+        200,
+        needs_clock=True,
+    ),
+    Job(
+        "Regular expressions over many topics",
+        "5 over {size} topics",
+        _subscribe_by_expression,
+        _topics_for_expression,
+        5_000,
+        500,
+        needs_clock=True,
+    ),
+    Job("Transactions time out", "{size} of them", _transactions_time_out, _transactions, 5_000, 300, needs_clock=True),
+    Job(
+        "Transactional ids expire", "{size} of them", _transactional_ids_expire, _decided, 5_000, 300, needs_clock=True
+    ),
+    Job("The end of a large transaction", "{size} partitions", _end, _large_transaction, 2_000, 200),
+    Job("Loads of the group coordinator", "{size} offsets", _move_leaders, _many_offsets, 100_000, 5_000, nodes=2),
+    Job("Loads of the group coordinator, groups", "{size} groups", _move_leaders, _groups, 20_000, 1_000, nodes=2),
+    Job("Loads of a consumer group", "{size} members", _move_leaders, _consumer_members, 2_000, 200, nodes=2),
+    Job("Loads of the transaction coordinator", "{size} ids", _move_leaders, _transactions, 5_000, 300, nodes=2),
+    Job(
+        "Idle connections are closed",
+        "{size} of them",
+        _grow_idle,
+        _connect,
+        3_000,
+        500,
+        overrides={"connections.max.idle.ms": "2000"},
+    ),
+)
+
+QUICK_JOBS = {
+    "The first request of each API",
+    "Creation of a topic of many partitions",
+    "Deletion of a topic of many partitions",
+    "First produce to many partitions",
+    "Retention of many logs",
+    "A clean pass",
+    "Deletion of a topic that many groups committed",
+    "Sessions of a consumer group end",
+    "Transactions time out",
+}
+
+Pinged = Callable[[BrokerProcess], AbstractContextManager[tuple[BrokerProcess, Pinger]]]
+
+
+def run(figures: Figures, broker: Callable[..., BrokerProcess], pinged: Pinged, *, quick: bool, is_ottla: bool) -> None:
+    for job in JOBS:
+        if not figures.wants(job.name) or (quick and job.name not in QUICK_JOBS and not figures.is_narrowed):
+            continue
+        if not is_ottla and (job.needs_clock or job.nodes > 1):
+            continue
+        size = job.quick_size if quick else job.size
+        figures.measure(job.name, job.form.format(size=size), partial(_done, job, size, broker, pinged))
+
+
+def _done(job: Job, size: int, broker: Callable[..., BrokerProcess], pinged: Pinged) -> Hold:
+    with ExitStack() as stack:
+        process, pinger = stack.enter_context(pinged(broker(job.nodes, job.overrides)))
+        at = At(process, stack.enter_context(client(process.bootstrap)), size, stack.enter_context(ExitStack()))
+        job.prepare(at)
+        at.settle()
+        with pinger.watch() as hold:
+            job.act(at)
+            at.settle()
+    return hold

@@ -3,11 +3,11 @@ much, answers of everything there is, and requests that need a conversation befo
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from ottla.protocol.apis import APIS
@@ -30,10 +30,10 @@ from ottla.server.client import api_of
 from ..support.holds import Hold, Pinger
 from ..support.process import BrokerProcess
 from . import blocks
-from .asking import Sender, address, client, commit_for_groups, create_topics, small_batch
+from .asking import Sender, client, commit_for_groups, create_topics, small_batch
 from .figures import Figures
 from .shapes import ELEMENTS_MAX, Form, Shape
-from .values import BIG_PARTITIONS, TOPICS, Known, Unknown, World
+from .values import BIG_PARTITIONS, TOPICS, Unknown, World
 
 AFTERWARDS_S = 0.05
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
@@ -82,7 +82,8 @@ class Specials:
         ):
             yield name, form, encoded(message), 1
         everywhere = tuple(
-            DescribeConfigsResource(resource_type=2, resource_name=f"t{n:07}", configuration_keys=None) for n in range(TOPICS)
+            DescribeConfigsResource(resource_type=2, resource_name=f"t{n:07}", configuration_keys=None)
+            for n in range(TOPICS)
         )
         asked = DescribeConfigsRequest(resources=everywhere, include_synonyms=True, include_documentation=True)
         yield "DescribeConfigs with documentation, 50 times", f"{TOPICS} topics each", encoded(asked) * 50, 50
@@ -114,17 +115,32 @@ class Specials:
                 1,
             )
             batch, count = blocks.fullest(codec, most=200_000 if self.quick else 2_000_000)
-            yield f"Produce of the fullest batch, {name}", f"{len(batch) / 1e6:.2f} MB, {count} records", produce(topic, {0: batch}), 1
+            yield (
+                f"Produce of the fullest batch, {name}",
+                f"{len(batch) / 1e6:.2f} MB, {count} records",
+                produce(topic, {0: batch}),
+                1,
+            )
             for what, timestamp in (("a time", blocks.MADE_MS + 1), ("the largest time", -3)):
                 one = (ListOffsetsPartition(partition_index=0, timestamp=timestamp),)
                 asked = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=one),))
                 yield f"ListOffsets by {what}, {name}", f"a batch of {count} records", encoded(asked, 7), 1
         batch, count = blocks.fullest(Codec.NONE, most=200_000)
         hundred = {number: batch for number in range(10 if self.quick else 90)}
-        yield "Produce of 90 fullest batches", f"{len(batch) / 1e6:.2f} MB, {count} records each", produce("hundred", hundred), 1
+        yield (
+            "Produce of 90 fullest batches",
+            f"{len(batch) / 1e6:.2f} MB, {count} records each",
+            produce("hundred", hundred),
+            1,
+        )
         packed, count = blocks.fullest(Codec.ZSTD, at_most_bytes=10_000, most=20_000)
         hundred = {number: packed for number in range(100)}
-        yield "Produce of 100 small batches that unpack", f"{len(packed)} bytes, {count} records each", produce("hundred", hundred), 1
+        yield (
+            "Produce of 100 small batches that unpack",
+            f"{len(packed)} bytes, {count} records each",
+            produce("hundred", hundred),
+            1,
+        )
 
     def large_bytes(self) -> Iterator[tuple[str, str, bytes, int]]:
         size = (10 if self.quick else 95) << 20
@@ -147,7 +163,11 @@ class Specials:
         yield "Produce of too large a batch", f"{size >> 20} MiB", produce("large", {0: bytes(size)}), 1
         regex = "|".join(f"t{number}.*x" for number in range(3_000))
         beat = ConsumerGroupHeartbeatRequest(
-            group_id="regex", member_id="m", rebalance_timeout_ms=10_000, subscribed_topic_regex=regex, topic_partitions=()
+            group_id="regex",
+            member_id="m",
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_regex=regex,
+            topic_partitions=(),
         )
         yield "ConsumerGroupHeartbeat with a large expression", f"{len(regex) >> 10} KiB", encoded(beat), 1
 
@@ -157,7 +177,7 @@ def run(figures: Figures, process: BrokerProcess, pinger: Pinger, world: World, 
     with Sender(process.bootstrap) as sender:
         for name, form, frames, answers in specials.frames():
             if figures.wants(name):
-                figures.measure(name, form, lambda: _asked(sender, pinger, frames, answers))
+                figures.measure(name, form, partial(_asked, sender, pinger, frames, answers))
     for name, form, act in (
         ("200 connections with large Metadata", "2 000 names each", lambda: many_at_once(process, pinger, 200, 2_000)),
         ("2 000 connections that come and go", "", lambda: come_and_go(process, pinger, 200 if quick else 2_000)),
@@ -205,7 +225,9 @@ def parked(process: BrokerProcess, pinger: Pinger, connections: int) -> Hold:
     with client(process.bootstrap) as at:
         asked = ListOffsetsRequest(
             replica_id=-1,
-            topics=(ListOffsetsTopic(name="t0000000", partitions=(ListOffsetsPartition(partition_index=0, timestamp=-1),)),),
+            topics=(
+                ListOffsetsTopic(name="t0000000", partitions=(ListOffsetsPartition(partition_index=0, timestamp=-1),)),
+            ),
         )
         end = at.ask(asked, 7).topics[0].partitions[0].offset
     wanted = (FetchPartition(partition=0, fetch_offset=end, partition_max_bytes=1 << 20),)
@@ -228,15 +250,14 @@ def session(process: BrokerProcess, pinger: Pinger, world: World, *, quick: bool
     """It is made, then fetched from twice, and forgotten when its connection has long gone."""
     values = InSession(world)
     frame = Shape(Form(APIS[1], 12, ("topics", "partitions")), values).frame(20_000 if quick else ELEMENTS_MAX)
-    with Sender(process.bootstrap) as sender:
-        with pinger.watch() as hold:
-            sender.send(frame)
-            session_id = struct.unpack_from(">i", sender.receive(keep=15), 11)[0]
-            for epoch in (1, 2):
-                asked = FetchRequest(session_id=session_id, session_epoch=epoch)
-                sender.ask(encoded(asked, 12))
-            sender.ask(encoded(FetchRequest(session_id=session_id, session_epoch=-1), 12))
-            time.sleep(AFTERWARDS_S)
+    with Sender(process.bootstrap) as sender, pinger.watch() as hold:
+        sender.send(frame)
+        session_id = struct.unpack_from(">i", sender.receive(keep=15), 11)[0]
+        for epoch in (1, 2):
+            asked = FetchRequest(session_id=session_id, session_epoch=epoch)
+            sender.ask(encoded(asked, 12))
+        sender.ask(encoded(FetchRequest(session_id=session_id, session_epoch=-1), 12))
+        time.sleep(AFTERWARDS_S)
     return hold
 
 

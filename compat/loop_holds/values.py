@@ -107,8 +107,10 @@ class Unknown(Values):
         return field.default if field.default is not None else Number()
 
     @staticmethod
-    def _is_topic(cls: type[Any], field: Field) -> bool:
-        return field.name in _TOPIC_FIELDS or (field.name == "name" and "Topic" in cls.__name__ and "Config" not in cls.__name__)
+    def _is_topic(struct: type[Any], field: Field) -> bool:
+        return field.name in _TOPIC_FIELDS or (
+            field.name == "name" and "Topic" in struct.__name__ and "Config" not in struct.__name__
+        )
 
     def topic(self, form: Form, in_cell: bool) -> Any:
         return Text("u") if in_cell else "u0000000"

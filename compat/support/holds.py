@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from .pinger import PING, RECORD
 
@@ -38,18 +38,28 @@ class Hold:
 
     longest_ms: The longest time that the broker let a ping wait.
     raw_ms: The same with what the machine did.
-    at_s: When that ping was sent, on the monotonic clock.
     pings: How many were answered.
     """
 
     longest_ms: float = 0.0
     raw_ms: float = 0.0
-    at_s: float = 0.0
     pings: int = 0
 
 
+class Ping(NamedTuple):
+    """One that was answered; times on the monotonic clock. `held_ms` is without what the machine did."""
+
+    sent_s: float
+    answered_s: float
+    held_ms: float
+
+
 class Pinger:
-    """Pings one broker from enter to exit; `pid` is its process, if it is one whose first thread serves."""
+    """Pings one broker from enter to exit; `pid` is its process, if it is one whose first thread serves.
+
+    Attributes:
+        answered: The pings of the last watch.
+    """
 
     def __init__(self, bootstrap: str, pid: int = 0) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -58,6 +68,7 @@ class Pinger:
         self._stalls: list[tuple[float, float]] = []
         self._come = threading.Condition()
         self._ended = False
+        self.answered: list[Ping] = []
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen([*self._command, str(INTERVAL_MS)], stdout=subprocess.PIPE)
@@ -106,22 +117,20 @@ class Pinger:
         yield hold
         self._wait_for_ping(time.monotonic())
         time.sleep(SETTLE_S)
-        for at_s, longest_s, raw_s in self.since(begun_s):
-            hold.pings += 1
-            hold.raw_ms = max(hold.raw_ms, raw_s * 1000)
-            if longest_s * 1000 > hold.longest_ms:
-                hold.longest_ms, hold.at_s = longest_s * 1000, at_s
+        self.answered = self._since(begun_s)
+        hold.pings = len(self.answered)
+        hold.longest_ms = max(ping.held_ms for ping in self.answered)
+        hold.raw_ms = max((ping.answered_s - ping.sent_s) * 1000 for ping in self.answered)
 
-    def since(self, begun_s: float) -> list[tuple[float, float, float]]:
-        """Of every ping answered after `begun_s`: when it was sent, how long the broker held it, and how long it took."""
+    def _since(self, begun_s: float) -> list[Ping]:
         with self._come:
             pings = [ping for ping in self._pings if ping[1] >= begun_s]
             stalls = [stall for stall in self._stalls if stall[1] >= begun_s]
         told = []
         for sent_s, answered_s, waited_s in pings:
             stalled_s = sum(max(0.0, min(answered_s, to_s) - max(sent_s, from_s)) for from_s, to_s in stalls)
-            took_s = answered_s - sent_s
-            told.append((sent_s, max(0.0, took_s - max(stalled_s, waited_s)), took_s))
+            held_s = answered_s - sent_s - max(stalled_s, waited_s)
+            told.append(Ping(sent_s, answered_s, max(0.0, held_s) * 1000))
         return told
 
     def _forget(self) -> None:
