@@ -15,6 +15,7 @@ class Shape:
     clean_part: Share of the records, at the front, that an earlier pass has cleaned: no key comes twice there.
     tombstones: Share of the records without a value. A pass gives their batches a delete horizon.
     transactional: Four producers at once, a marker every five batches of each; one transaction in ten was aborted.
+    idempotent: From four producers with sequences; otherwise without producer ids, so that a batch may be sent again.
     size: Bytes before compression, relative to the base log's.
     floor, aim: CPU time of Apache Kafka's pass over ours.
     """
@@ -27,6 +28,7 @@ class Shape:
     clean_part: float = 0.0
     tombstones: float = 0.0
     transactional: bool = False
+    idempotent: bool = True
     size: float = 0.25
     floor: float | None = None
     aim: float | None = None
