@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from traceback import clear_frames
 from typing import TYPE_CHECKING
 
 import trio.from_thread
@@ -33,7 +34,11 @@ def clean(
 ) -> tuple[int, CleanStats]:
     """Run a pass; for a worker thread of Trio's.
 
+    What the pass has replaced is let go in here: a file that was deleted meanwhile goes when its last descriptor is closed,
+    and that takes as long as it is large.
+
     Args:
+        chosen: Has no segments any more after the pass.
         clock: The broker's, for delete horizons and the removal of old segments.
         now_s: Trio's time, which may be asked in any thread.
         must_stop: Whether the pass is to be given up; asked in this thread and in Trio's.
@@ -65,14 +70,20 @@ def clean(
         nonlocal map_built_s
         map_built_s = now_s()
 
-    end_offset, stats = cleaner.clean(
-        chosen,
-        clock.now_ms(),
-        secret=os.urandom(SECRET_BYTES),
-        swap=swap,
-        checkpoint=checkpoint,
-        on_map_built=on_map_built,
-    )
+    try:
+        end_offset, stats = cleaner.clean(
+            chosen,
+            clock.now_ms(),
+            secret=os.urandom(SECRET_BYTES),
+            swap=swap,
+            checkpoint=checkpoint,
+            on_map_built=on_map_built,
+        )
+    except BaseException as error:
+        clear_frames(error.__traceback__)
+        raise
+    finally:
+        chosen.segments.clear()
     stats.seconds = now_s() - begun_s
     stats.map_seconds = map_built_s - begun_s
     stats.throttled_seconds = throttled_s

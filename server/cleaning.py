@@ -98,8 +98,8 @@ class Cleaning:
             except Exception:
                 log.exception("retention of compacted logs failed; the next round goes on")
             if not is_busy:
-                if thread.cleaner is not None:
-                    thread.cleaner.release_memory()
+                if thread.cleaner is not None and thread.cleaner.keeps_memory:
+                    await trio.to_thread.run_sync(thread.cleaner.release_memory)
                 await self._broker.clock.sleep(settings.backoff_ms)
             await trio.lowlevel.checkpoint()
 

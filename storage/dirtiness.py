@@ -26,8 +26,8 @@ class LogToClean:
     first_dirty_offset: int
     upper_offset: int
     """Base offset of a segment: the first that the pass must not touch."""
-    segments: tuple[LogSegment, ...]
-    """Those below `upper_offset`; none is appended to any more."""
+    segments: list[LogSegment]
+    """Those below `upper_offset`; none is appended to any more. Whoever has run a pass over them empties this."""
     clean_bytes: int
     cleanable_bytes: int
     """The segment that holds the first dirty offset counts in both."""
@@ -119,7 +119,7 @@ def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
         log=log,
         first_dirty_offset=dirty_from,
         upper_offset=upper,
-        segments=tuple(segment for segment in sealed if segment.base_offset < upper),
+        segments=[segment for segment in sealed if segment.base_offset < upper],
         clean_bytes=sum(segment.size_bytes for segment in log.segments if segment.base_offset < dirty_from),
         cleanable_bytes=sum(segment.size_bytes for segment in sealed if dirty_base <= segment.base_offset < upper),
         max_lag_overdue_ms=_max_lag_overdue_ms(log, dirty_from, now_ms),

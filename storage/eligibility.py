@@ -91,7 +91,7 @@ def assess(
     try:
         bound, found = find_bound(log, dirty_from, now_ms), measure(log, dirty_from, now_ms)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-        bound, found = Bound(dirty_from, BoundBy.DAMAGE), LogToClean(log, dirty_from, dirty_from, (), 0, 0, 0)
+        bound, found = Bound(dirty_from, BoundBy.DAMAGE), LogToClean(log, dirty_from, dirty_from, [], 0, 0, 0)
         uncleanable = uncleanable or str(error) or type(error).__name__
     config = log.config
     producer_id = _open_producer(log) if bound.by is BoundBy.OPEN_TRANSACTION else None

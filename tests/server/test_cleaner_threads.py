@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -121,6 +123,54 @@ async def test_a_pass_that_is_given_up_does_not_make_the_next_log_wait(tmp_path:
         files.let_on()
         await until(lambda: is_clean(broker, other))
         assert status(broker, given_up).passes == 0
+
+
+class Descriptor(OsFile):
+    """Tells in which thread it is closed."""
+
+    def __init__(self, descriptor: int, path: str, closed: list[tuple[str, bool]]) -> None:
+        super().__init__(descriptor)
+        self._path, self._closed = path, closed
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self._closed.append((self._path, threading.current_thread() is threading.main_thread()))
+        super().close()
+
+
+class WatchedFiles(GatedFiles):
+    """Knows which log files were closed, and whether Trio's thread did it. None is watched that was just made."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__(at)
+        self.closed: list[tuple[str, bool]] = []
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        file = super().open(path, create=create, truncate=truncate)
+        if create or not path.endswith(".log"):
+            return file
+        return Descriptor(os.dup(file.fileno()), Path(path).name, self.closed)
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+async def test_the_files_that_a_pass_replaced_are_closed_in_its_thread(tmp_path: Path, given_up: bool) -> None:
+    """Those of a long pass have been deleted meanwhile: the system takes as long to close them as they are large."""
+    files = WatchedFiles(f"{3:020}.log.cleaned")
+    async with serving(tmp_path, files, log_cleaner_backoff_ms=str(10**9)) as served:
+        await fill(served)
+        gc.disable()
+        try:
+            served.broker.clock.advance(10**9)
+            await files.reached()
+            if given_up:
+                await set_topic(served.broker, cleanup_policy="delete", retention_ms=-1)
+            files.let_on()
+            await until(lambda: status(served.broker).eligibility.state != "in progress")
+            replaced = range(3) if given_up else range(BATCHES - 1)
+            await until(lambda: len(files.closed) >= len(replaced))
+            assert sorted(files.closed) == [(f"{at:020}.log", False) for at in replaced]
+        finally:
+            gc.enable()
 
 
 # What a pass tells

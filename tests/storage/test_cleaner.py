@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import weakref
 from typing import Any
 
 import pytest
@@ -627,3 +629,19 @@ def test_a_reader_in_the_midst_of_an_old_segment_goes_on() -> None:
     clean(log)
     assert [record.value for each in (RecordBatch(held.read()),) for record in each.records()] == [b"1"]
     assert RecordBatch(log.read(0, max_bytes=1 << 20, up_to=2).read()).base_offset == 1
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+def test_what_a_pass_replaced_goes_with_it_and_waits_for_no_garbage_collector(codec: int) -> None:
+    """That would close the files of many passes in one go, in whatever thread it runs."""
+    log = make_log()
+    for at in range(4):
+        log.append(memoryview(batch(("k", f"v{at}"), ("j", "v"), codec=codec)), now_ms=0)
+        log.roll(0)
+    replaced = [weakref.ref(segment) for segment in log.segments.non_active()]
+    gc.disable()
+    try:
+        clean(log)
+        assert [segment() for segment in replaced] == [None] * 4
+    finally:
+        gc.enable()

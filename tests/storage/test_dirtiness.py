@@ -156,7 +156,7 @@ def test_nothing_is_cleanable_when_the_clean_part_reaches_into_the_active_segmen
 
 def test_an_empty_log_has_no_dirt() -> None:
     found = measure(make_log(), 0, 0)
-    assert (found.total_bytes, found.dirty_ratio, found.is_due, found.segments) == (0, 0.0, False, ())
+    assert (found.total_bytes, found.dirty_ratio, found.is_due, found.segments) == (0, 0.0, False, [])
 
 
 @pytest.mark.parametrize(("threshold", "due"), [(0.0, True), (0.49, True), (0.5, False), (0.51, False), (1.0, False)])

@@ -136,3 +136,12 @@ def test_the_memory_of_a_table_is_used_again_and_holds_nothing_of_the_map_before
     assert larger[3] == 0
     memory.zeros(2048)[3] = 5
     assert larger[3] == 0
+
+
+def test_memory_that_is_given_back_is_gone_even_for_who_still_looks_at_it() -> None:
+    memory = TableMemory()
+    words = memory.zeros(5 << 20)
+    words[0] = words[300_000] = words[-1] = 1
+    memory.release()
+    assert memory.size_bytes == 0
+    assert not any(words)

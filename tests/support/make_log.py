@@ -172,7 +172,7 @@ def clean(
         cleaner.max_entries = max_entries
     to_clean = measure(log, first_dirty_offset, now_ms)
     if upper_offset is not None:
-        segments = tuple(segment for segment in to_clean.segments if segment.base_offset < upper_offset)
+        segments = [segment for segment in to_clean.segments if segment.base_offset < upper_offset]
         to_clean = replace(to_clean, segments=segments, upper_offset=upper_offset)
 
     def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
