@@ -15,6 +15,7 @@ import trio
 from .connection import Connection
 from .nodes import Listener, Node
 from .transport import PlainTransport
+from .turns import Turn
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -124,22 +125,32 @@ class Connections:
                 del self._per_host[host]
             self._draining.unpark_all()
 
-    def close_idle(self, max_idle_ms: int) -> None:
+    async def close_idle(self, max_idle_ms: int) -> None:
         """Close connections on which no byte has moved, in either direction, for `max_idle_ms`."""
-        now_s = trio.current_time()
+        turn = Turn()
         for connection in tuple(self._open):
-            if connection.idle_s(now_s) > max_idle_ms / 1000:
+            if turn.is_over():
+                await turn.next()
+            if connection in self._open and connection.idle_s(trio.current_time()) > max_idle_ms / 1000:
                 log.info("closing %s: idle longer than connections.max.idle.ms (%d)", connection.peer, max_idle_ms)
                 connection.close()
 
     async def drain(self, deadline_s: float, nodes: Collection[Node]) -> None:
         """Close connections to `nodes` as their requests end; those still busy after `deadline_s` are closed too."""
+        turn = Turn()
         with trio.move_on_after(deadline_s):
             while left := [connection for connection in self._open if connection.node in nodes]:
+                is_seen_at_once = True
                 for connection in left:
+                    if turn.is_over():
+                        is_seen_at_once = False
+                        await turn.next()
                     if not connection.busy:
                         connection.close()
-                await self._draining.park()
+                if is_seen_at_once:  # else some may have ended already, and nobody would tell
+                    await self._draining.park()
         for connection in [connection for connection in self._open if connection.node in nodes]:
+            if turn.is_over():
+                await turn.next()
             log.warning("closing %s in the middle of a request: the node stops", connection.peer)
             connection.close()

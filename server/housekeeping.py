@@ -64,7 +64,7 @@ class Housekeeping:
         broker, elapsed_ms = self._broker, self._broker.clock.elapsed_ms()
         idle_ms = broker.config.connections_max_idle_ms
         if idle_ms >= 0:
-            broker.connections.close_idle(idle_ms)
+            await broker.connections.close_idle(idle_ms)
         for removal in broker.logs.due_deletions(elapsed_ms):
             if not await _attempt(f"removing {removal.path}", partial(trio.to_thread.run_sync, removal)):
                 removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)

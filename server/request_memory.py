@@ -14,16 +14,20 @@ While anybody waits, nobody keeps memory for later, and who stands still gives u
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from itertools import islice
 from typing import Protocol
 
 import trio
 
 from .transport import PeerGoneError
+from .turns import Turn
 
 STANDS_STILL_S = 10.0
 """In which a connection has to bring what it was given room for (64 KiB to 2 MiB), while others wait. Who goes beyond the
 limit has to bring its whole frame in it."""
 LOOK_EVERY_S = 1.0
+SHRINK_AT_ONCE = 64
+"""Of those that keep memory for later, when somebody comes who has to wait. `run` asks all of them, in turns."""
 
 
 class Holder(Protocol):
@@ -84,7 +88,7 @@ class RequestMemory:
         if not self.is_short:
             self.is_short = True
             self._became_short.unpark_all()
-            for each in list(self._granted_s):
+            for each in list(islice(self._granted_s, SHRINK_AT_ONCE)):
                 each.shrink()
         self._serve()
         try:
@@ -124,6 +128,12 @@ class RequestMemory:
         while True:
             if not self.is_short:
                 await self._became_short.park()
+            turn = Turn()
+            for each in list(self._granted_s):
+                if turn.is_over():
+                    await turn.next()
+                if self.is_short and each.held_bytes:
+                    each.shrink()
             await trio.sleep(LOOK_EVERY_S)
             before_s = trio.current_time() - STANDS_STILL_S
             still = [each for each, granted_s in self._granted_s.items() if granted_s < before_s and each.is_receiving]

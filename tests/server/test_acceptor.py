@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -15,6 +15,11 @@ import trio.testing
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.server import turns
+from ottla.server.acceptor import Connections
+from ottla.server.broker import Broker
+from ottla.server.connection import Connection
+from ottla.server.nodes import Node
 from ottla.storage.files import OsFiles
 from support.conversation import address
 from support.raw_client import RawClient
@@ -82,3 +87,43 @@ async def test_any_other_error_is_told_once_and_tried_again(
     assert await serves_after(tmp_path, [getattr(errno, name)] * 5)
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(told) == 1 and told[0].startswith("cannot accept on 127.0.0.1:") and name in told[0]
+
+
+class IdleConnection:
+    """A connection on which nothing moves."""
+
+    peer, node, busy = "10.0.0.1:1", "the node", False
+
+    def __init__(self, connections: Connections, closed: list[int], passes: list[None]) -> None:
+        self._connections, self._closed, self._passes = connections, closed, passes
+
+    def idle_s(self, now_s: float) -> float:
+        return 1e9
+
+    def close(self) -> None:
+        self._closed.append(len(self._passes))
+        self._connections._open.discard(cast(Connection, self))
+
+
+@pytest.mark.parametrize("why", ["idle", "the node stops"])
+async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    connections = Connections(cast(Broker, None))
+    closed: list[int] = []
+    passes: list[None] = []
+    connections._open |= {cast(Connection, IdleConnection(connections, closed, passes)) for _ in range(100)}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_passes, passes)
+        if why == "idle":
+            await connections.close_idle(1000)
+        else:
+            await connections.drain(60, [cast(Node, IdleConnection.node)])
+        nursery.cancel_scope.cancel()
+    assert len(closed) == 100 and len(connections) == 0
+    assert max(Counter(closed).values()) <= 2
+
+
+async def count_passes(passes: list[None]) -> None:
+    while True:
+        await trio.lowlevel.checkpoint()
+        passes.append(None)

@@ -256,7 +256,7 @@ def close_who_has_not_moved_for(broker: ottla.Broker, max_idle_ms: int) -> None:
     settle(broker)
 
     async def once() -> None:
-        broker.inner.connections.close_idle(max_idle_ms)
+        await broker.inner.connections.close_idle(max_idle_ms)
 
     broker.run(once)
 

@@ -8,7 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.server.request_memory import STANDS_STILL_S, RequestMemory
+from ottla.server import turns
+from ottla.server.request_memory import LOOK_EVERY_S, SHRINK_AT_ONCE, STANDS_STILL_S, RequestMemory
 from ottla.server.transport import PeerGoneError
 
 
@@ -224,3 +225,24 @@ async def test_whatever_connections_do_everyone_is_served_and_all_comes_back(
             assert trio.current_time() < 3_600
         nursery.cancel_scope.cancel()
     assert left == len(kinds) and memory.used_bytes == 0 and memory.waiting == 0
+
+
+async def test_thousands_that_keep_memory_for_later_give_it_back_in_turns(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    memory = RequestMemory(2000)
+    idle = [Holder(memory, f"{number}") for number in range(1000)]
+    for each in idle:
+        await each.take(2)
+        each.kept_bytes = 2
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(memory.run)
+        await trio.testing.wait_all_tasks_blocked()
+        big, next_one = Holder(memory, "big"), Holder(memory, "next")
+        await big.take(1)
+        assert sum(each.held_bytes > 0 for each in idle) >= 1000 - SHRINK_AT_ONCE
+        with trio.fail_after(LOOK_EVERY_S / 2):
+            for _ in range(15):
+                await next_one.take(100)
+        nursery.cancel_scope.cancel()
