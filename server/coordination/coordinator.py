@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .deadlines import Deadlines
+from .jobs import IsOver, Job, Jobs, never
 from .partitions import partition_of
 from .shard import Shard, ShardState
 from .store import RecordStore
@@ -38,6 +39,7 @@ class Coordinator(ABC, Generic[S]):
         self.shards: list[S] = []
         self._store = store
         self._deadlines = Deadlines(elapsed_ms, on_earlier)
+        self._jobs = Jobs(on_earlier)
 
     # For each coordinator to say
 
@@ -100,6 +102,7 @@ class Coordinator(ABC, Generic[S]):
         for shard in self.shards:
             self._give_up(shard, error, now_ms)
         self.shards = []
+        self._jobs.clear()
 
     def _give_up(self, shard: S, error: ErrorCode, now_ms: int) -> None:
         if shard.state is ShardState.ACTIVE:
@@ -114,6 +117,15 @@ class Coordinator(ABC, Generic[S]):
     def _is_open(self, shard: S) -> bool:
         """False for a shard whose loading outlived its time here."""
         return shard.partition < len(self.shards) and self.shards[shard.partition] is shard
+
+    def _while_served(self, shard: S, job: Job) -> Job:
+        """The job, as long as the shard is ACTIVE: a piece for tables that were given up would write into another's log."""
+        while shard.state is ShardState.ACTIVE and self._is_open(shard):
+            try:
+                next(job)
+            except StopIteration:
+                return
+            yield
 
     def partition_for(self, key: str) -> int:
         """The partition whose leader coordinates `key`. KafkaError NOT_COORDINATOR while there is no topic."""
@@ -144,8 +156,9 @@ class Coordinator(ABC, Generic[S]):
 
     def next_deadline_ms(self) -> int | None:
         """When `run_due` has something to do, in elapsed time; None while it has not."""
-        return self._deadlines.next_due_ms()
+        return 0 if self._jobs else self._deadlines.next_due_ms()
 
-    def run_due(self, now_ms: int) -> None:
-        """Do everything whose time has come."""
-        self._deadlines.run_due(now_ms)
+    def run_due(self, now_ms: int, is_over: IsOver = never) -> None:
+        """Do what has come due, and jobs, until it `is_over`; `next_deadline_ms` tells whether something is left."""
+        self._deadlines.run_due(now_ms, is_over)
+        self._jobs.run(is_over)

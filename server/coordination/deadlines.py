@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
+from .jobs import IsOver, never
+
 # The heap is rebuilt when more than half of it, and at least this many pairs, belong to no deadline any more.
 SPARE_ENTRIES = 64
 
@@ -70,38 +72,34 @@ class Deadlines:
             self._drop_first()
         return None
 
-    def run_due(self, now_ms: int) -> None:
-        """Run the action of every deadline that is due, earliest first, with `now_ms`, the wall time.
+    def run_due(self, now_ms: int, is_over: IsOver = never) -> None:
+        """Run the actions of deadlines that are due, earliest first, with `now_ms`, the wall time, until it `is_over`, one
+        at least. The others are due still.
 
         What an action starts waits for the next call even if it is due at once, so that a call always ends. If an
         action raises, the others wait for the next call too.
         """
-        due, elapsed_ms = [], self.elapsed_ms()
+        elapsed_ms, last_before = self.elapsed_ms(), self._order
         while (next_ms := self.next_due_ms()) is not None and next_ms <= elapsed_ms:
+            if self._heap[0][1] > last_before:
+                return
             deadline = heappop(self._heap)[2]
             deadline.queued_ms = None
-            due.append(deadline)
-        due.reverse()
-        try:
-            while due:
-                deadline = due.pop()
-                # An action that ran before may have cleared this one or moved it away.
-                if deadline.due_ms is not None and deadline.due_ms <= elapsed_ms:
-                    self.clear(deadline)
-                    deadline.action(now_ms)
-        finally:
-            for deadline in due:
-                if deadline.due_ms is not None and deadline.queued_ms is None:
-                    self._queue(deadline)
+            self.clear(deadline)
+            deadline.action(now_ms)
+            if is_over():
+                return
 
-    def _queue(self, deadline: Deadline) -> None:
+    def _queue(self, deadline: Deadline, order: int | None = None) -> None:
         assert deadline.due_ms is not None
         if len(self._heap) > 2 * self._set_count + SPARE_ENTRIES:
             self._rebuild()
-        # The running number keeps deadlines of one time in the order in which they were set.
-        self._order += 1
+        # The running number keeps deadlines of one time in the order in which they were set, and tells `run_due` which were
+        # set since it began.
+        if order is None:
+            order = self._order = self._order + 1
         deadline.queued_ms = deadline.due_ms
-        heappush(self._heap, (deadline.due_ms, self._order, deadline))
+        heappush(self._heap, (deadline.due_ms, order, deadline))
 
     def _rebuild(self) -> None:
         """Leave out the pairs that belong to no set deadline."""
@@ -118,8 +116,8 @@ class Deadlines:
         self._heap = kept
 
     def _drop_first(self) -> None:
-        queued_ms, _, deadline = heappop(self._heap)
+        queued_ms, order, deadline = heappop(self._heap)
         if queued_ms == deadline.queued_ms:
             deadline.queued_ms = None
             if deadline.due_ms is not None:
-                self._queue(deadline)
+                self._queue(deadline, order)

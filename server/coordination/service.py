@@ -17,7 +17,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.paths import TopicPartition
 from ..connection import PEER_CHECK_MS
 from ..topics import NO_LEADER
+from ..turns import Turn
 from .coordinator import Coordinator
+from .jobs import Steps
 from .log_store import LogStore
 from .shard import Shard, ShardState
 from .store import Chunk, RecordStore
@@ -36,6 +38,7 @@ RELOAD_MS = 10_000
 
 Answer = TypeVar("Answer")
 C = TypeVar("C", bound=Coordinator[Any])
+Result = TypeVar("Result")
 
 
 class Client(Protocol):
@@ -68,6 +71,19 @@ class Parked(Generic[Answer]):
             if self._answer is None:
                 client.check_peer()
         return self._answer
+
+
+async def in_turns(steps: Steps[Result]) -> Result:
+    """Do all pieces, letting others in between whenever a turn is over. Raises what a piece does."""
+    turn = Turn()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        if turn.is_over():
+            await turn.next()
 
 
 class CoordinatorService(Generic[C]):
@@ -253,7 +269,7 @@ class CoordinatorService(Generic[C]):
     # Time
 
     async def _keep_time(self) -> None:
-        clock = self._broker.clock
+        clock, turn = self._broker.clock, Turn()
         while True:
             due_ms = self.coordinator.next_deadline_ms()
             with trio.CancelScope() as self._sleep:
@@ -261,10 +277,11 @@ class CoordinatorService(Generic[C]):
                     await trio.sleep_forever()
                 else:
                     await clock.sleep_until(due_ms)
-            # Deadlines that are always due, set by a member with time-outs of zero, must not starve the rest.
-            await trio.lowlevel.checkpoint()
+            # A turn each time: deadlines that are always due, set by a member with time-outs of zero, must not starve the
+            # rest, nor thousands that are due together.
+            await turn.next()
             try:
-                self.coordinator.run_due(clock.now_ms())
+                self.coordinator.run_due(clock.now_ms(), turn.is_over)
             except Exception:
                 log.exception("a deadline of the coordinator of %s failed", self._topic)
 

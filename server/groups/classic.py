@@ -16,6 +16,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest
 from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ..coordination.deadlines import Deadline, Deadlines
+from ..coordination.jobs import Job
 from .group import ClassicGroup, GroupState, JoinReply, Member, Protocols
 from .rebalance import Persist, Rebalancing, current_generation, refuse
 from .settings import NAME_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
@@ -74,11 +75,13 @@ class ClassicProtocol:
         member.session = Deadline(lambda at_ms: self._session_is_over(group, member, at_ms))
         return member
 
-    def loaded(self, group: ClassicGroup, now_ms: int) -> None:
-        """Take up a group as it was written down: its members have a full session time to show up."""
-        for member in group.members.values():
-            self.rebalancing.keep_alive(member)
-        if len(group.members) > self._settings.group_max_size:
+    def loaded(self, group: ClassicGroup, now_ms: int) -> Job:
+        """Take up a group as it was written down: its members have a full session time to show up, unless they have."""
+        for member in tuple(group.members.values()):
+            if group.members.get(member.member_id) is member and member.session.due_ms is None:
+                self.rebalancing.keep_alive(member)
+            yield
+        if len(group.members) > self._settings.group_max_size and group.can_rebalance:
             self.rebalancing.start(group, now_ms)
 
     def close(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:

@@ -6,7 +6,7 @@ after, so the tables never hold what a restart would not find again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -14,13 +14,14 @@ from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommit
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
 from ...protocol.wire import ZERO_UUID
 from ...storage.options import MAX_LONG
+from ..coordination.jobs import Job, Steps
 from ..coordination.store import Pair, RecordStore
 from .classic import ClassicProtocol
 from .group import ClassicGroup
 from .kinds import Group, PartitionCheck
-from .offsets import Place
+from .offsets import Place, TopicId
 from .records import CommittedOffset, offset_key, offset_value
-from .settings import TOMBSTONE_BYTES_PER_BATCH, GroupSettings
+from .settings import PLACES_A_PIECE, TOMBSTONE_BYTES_PER_BATCH, GroupSettings
 from .shard import Shard
 
 # From this version of OffsetCommit on a group that does not exist has an error of its own (KIP-848).
@@ -252,24 +253,37 @@ class Commits:
                 if place is not None:
                     shard.offsets.remove(group_id, place)
 
-    def expire(self, shard: Shard, group: Group, now_ms: int) -> bool:
+    def expire(self, shard: Shard, group: Group, now_ms: int) -> Steps[bool]:
         """Remove the group's offsets that have passed their time, with the group if that leaves it without members
         and offsets; errors as `remove`.
 
         Returns:
-            Whether the group's tombstones were written.
+            Whether the group's tombstones were written, in this very piece.
         """
         offsets, group_id = shard.offsets, group.group_id
-        places = offsets.expired(group, now_ms, self._settings.offsets_retention_ms)
-        is_unused = group.may_expire and len(places) == len(offsets.places(group_id))
-        self.remove(shard, group_id, places, now_ms, with_group=is_unused)
-        return is_unused
+        for some in chunks(tuple(offsets.of_group(group_id))) or [()]:
+            if shard.groups.get(group_id) is not group:
+                return False
+            places = offsets.expired(group, some, now_ms, self._settings.offsets_retention_ms)
+            is_unused = group.may_expire and not offsets.has_other_places(group_id, places)
+            self.remove(shard, group_id, places, now_ms, with_group=is_unused)
+            if is_unused:
+                return True
+            yield
+        return False
 
-    def forget(self, shard: Shard, group_id: str, is_gone: Callable[[str, bytes], bool], now_ms: int) -> None:
-        """Remove the group's offsets that were committed in topics of which `is_gone(name, topic id)`, but not those of a
-        later topic of the same name; errors as `remove`."""
-        if places := shard.offsets.places_gone(group_id, is_gone):
-            self.remove(shard, group_id, places, now_ms)
+    def forget(self, shard: Shard, group_id: str, topics: Container[TopicId], now_ms: int) -> Job:
+        """Remove the group's offsets that were committed in these topics, but not those of a later topic of the same name;
+        errors as `remove`."""
+        for some in chunks(shard.offsets.places(group_id)):
+            if places := shard.offsets.places_gone(group_id, some, topics):
+                self.remove(shard, group_id, places, now_ms)
+            yield
+
+
+def chunks(places: Sequence[Place]) -> list[Sequence[Place]]:
+    """As many of them at a time as one piece of a job looks at."""
+    return [places[at : at + PLACES_A_PIECE] for at in range(0, len(places), PLACES_A_PIECE)]
 
 
 def _batches(keys: Iterable[tuple[Place | None, bytes]]) -> Iterator[list[tuple[Place | None, bytes]]]:

@@ -26,6 +26,7 @@ from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
 from ..coordination.coordinator import Coordinator
+from ..coordination.jobs import Job
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..internal_topics import OFFSETS_TOPIC
@@ -40,7 +41,7 @@ from .consumer.requests import check_request
 from .consumer.topics import TopicView
 from .descriptions import describe_classic, describe_consumer, list_groups
 from .group import ClassicGroup, JoinReply, SyncReply
-from .offsets import Place
+from .offsets import Place, TopicId
 from .rebalance import refuse
 from .records import group_key, group_value, write_record
 from .settings import GroupSettings
@@ -88,13 +89,17 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def _activated(self, shard: Shard, now_ms: int) -> None:
         self._consumer.activated(now_ms)
-        for group in tuple(shard.groups.values()):
-            if isinstance(group, ClassicGroup):
-                self._classic.loaded(group, now_ms)
-            else:
-                self._consumer.loaded(shard, group, now_ms)
+        self._jobs.start(self._while_served(shard, self._take_up(shard, now_ms)))
         self._repeat_expiry(shard)
         self._forget_gone(shard, now_ms)
+
+    def _take_up(self, shard: Shard, now_ms: int) -> Job:
+        """Let the time of all loaded groups run; clients may have come to some of them before."""
+        for group in tuple(shard.groups.values()):
+            if isinstance(group, ClassicGroup):
+                yield from self._classic.loaded(group, now_ms)
+            else:
+                yield from self._consumer.loaded(shard, group, now_ms)
 
     def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> None:
         self._deadlines.clear(shard.expiry)
@@ -294,10 +299,14 @@ class GroupCoordinator(Coordinator[Shard]):
         self._consumer.topics_changed(active, names, now_ms, has_new=has_new)
 
     def topic_deleted(self, name: str, topic_id: bytes, now_ms: int) -> None:
-        """Forget the offsets committed in a deleted topic. A partition that cannot be written keeps them."""
+        """Have the offsets forgotten that were committed in a deleted topic. A partition that cannot be written keeps
+        them.
+
+        It is a job: a topic of the same name may be there, and be committed in, before it is done. Its id tells them apart.
+        """
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                self._forget(shard, lambda topic, known_id: topic == name and known_id in (topic_id, ZERO_UUID), now_ms)
+                self._forget(shard, {(name, topic_id), (name, ZERO_UUID)}, now_ms)
 
     def _forget_gone(self, shard: Shard, now_ms: int) -> None:
         """Forget the offsets of topics that were deleted while nobody could write it down here: the process had died, or
@@ -308,18 +317,24 @@ class GroupCoordinator(Coordinator[Shard]):
             if (present := self._topics.id_of(name)) is None or topic_id not in (present, ZERO_UUID)
         }
         shard.topics_seen.clear()
-        if gone:
-            self._forget(shard, lambda name, topic_id: (name, topic_id) in gone, now_ms)
+        self._forget(shard, gone, now_ms)
 
-    def _forget(self, shard: Shard, is_gone: Callable[[str, bytes], bool], now_ms: int) -> None:
-        def forget(group_id: str) -> None:
-            self._commits.forget(shard, group_id, is_gone, now_ms)
+    def _forget(self, shard: Shard, gone: Collection[TopicId], now_ms: int) -> None:
+        shard.topics_gone.update(gone)
+        # However many topics are deleted meanwhile, the groups are gone through once more for all of them.
+        if shard.topics_gone and not shard.is_forgetting:
+            shard.is_forgetting = True
+            self._jobs.start(self._while_served(shard, self._forget_offsets(shard, now_ms)))
 
-        _for_each(
-            tuple(shard.offsets.groups()),
-            forget,
-            f"offsets of deleted topics stay in {OFFSETS_TOPIC}-{shard.partition}",
-        )
+    def _forget_offsets(self, shard: Shard, now_ms: int) -> Job:
+        while shard.topics_gone:
+            gone, shard.topics_gone = frozenset(shard.topics_gone), set()
+            yield from _for_each(
+                tuple(shard.offsets.groups()),
+                lambda group_id, gone=gone: self._commits.forget(shard, group_id, gone, now_ms),  # type: ignore[misc]
+                f"offsets of deleted topics stay in {OFFSETS_TOPIC}-{shard.partition}",
+            )
+        shard.is_forgetting = False
 
     def _drop(self, shard: Shard, group: ClassicGroup | ConsumerGroup, now_ms: int) -> None:
         del shard.groups[group.group_id]
@@ -335,25 +350,26 @@ class GroupCoordinator(Coordinator[Shard]):
         """Remove offsets that have passed their time, and groups that are left without members and offsets."""
         self._repeat_expiry(shard)
 
-        def expire(group: ClassicGroup | ConsumerGroup) -> None:
-            if self._commits.expire(shard, group, now_ms):
+        def expire(group: ClassicGroup | ConsumerGroup) -> Job:
+            if (yield from self._commits.expire(shard, group, now_ms)):
                 self._drop(shard, group, now_ms)
 
-        _for_each(tuple(shard.groups.values()), expire, f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire")
+        failing = f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire"
+        self._jobs.start(self._while_served(shard, _for_each(tuple(shard.groups.values()), expire, failing)))
 
     def _repeat_expiry(self, shard: Shard) -> None:
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
 
 
-def _for_each(groups: Collection[T], act: Callable[[T], None], failing: str) -> None:
+def _for_each(groups: Collection[T], act: Callable[[T], Job], failing: str) -> Job:
     """Do it for each group: one for which it fails keeps no other from it, and is told in one line with `failing`."""
-    failures = []
+    first, count = None, 0
     for group in groups:
         try:
-            act(group)
+            yield from act(group)
         except Exception as error:  # noqa: BLE001 - told below
-            failures.append(error)
-    if failures:
-        first = failures[0]
+            first, count = first or error, count + 1
+        yield
+    if first is not None:
         is_known = isinstance(first, KafkaError)
-        log.warning("%s, for %d groups: %s", failing, len(failures), first, exc_info=None if is_known else first)
+        log.warning("%s, for %d groups: %s", failing, count, first, exc_info=None if is_known else first)

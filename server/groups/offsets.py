@@ -7,13 +7,16 @@ reader that requires stable offsets (KIP-447) is told to come back while one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from .kinds import Group
 from .records import CommittedOffset
 
 Place = tuple[str, int]
 """Topic name and partition index."""
+
+TopicId = tuple[str, bytes]
+"""Name and id of a topic that offsets were committed in; the id is zero where none was kept."""
 
 
 class Offsets:
@@ -78,15 +81,21 @@ class Offsets:
         """Where the group has committed anything, pending or not."""
         return list(dict.fromkeys([*self._committed.get(group_id, {}), *self._unstable.get(group_id, {})]))
 
-    def places_gone(self, group_id: str, is_gone: Callable[[str, bytes], bool]) -> list[Place]:
-        """Where all that the group has committed, pending or not, is in topics of which `is_gone(name, topic id)`."""
-        places = self.places(group_id)
-        alive = {place for place, one in self.of_group(group_id).items() if not is_gone(place[0], one.topic_id)}
-        for place, producers in self._unstable.get(group_id, {}).items():
-            pending = (self._pending[producer_id][group_id, place] for producer_id in producers)
-            if not all(is_gone(place[0], one.topic_id) for one in pending):
-                alive.add(place)
-        return [place for place in places if place not in alive]
+    def places_gone(self, group_id: str, places: Iterable[Place], topics: Container[TopicId]) -> list[Place]:
+        """Those of `places` where the group has committed something, pending or not, and all of it in these topics."""
+        committed, unstable = self.of_group(group_id), self._unstable.get(group_id, {})
+        found = []
+        for place in places:
+            known = [self._pending[producer_id][group_id, place] for producer_id in unstable.get(place, ())]
+            if place in committed:
+                known.append(committed[place])
+            if known and all((place[0], one.topic_id) in topics for one in known):
+                found.append(place)
+        return found
+
+    def has_other_places(self, group_id: str, places: Sequence[Place]) -> bool:
+        """Whether the group has committed anything, pending or not, but at these places, where it has."""
+        return len(self.of_group(group_id)) > len(places) or self.has_unstable(group_id)
 
     def groups(self) -> Iterator[str]:
         """Every group that has committed anything, pending or not."""
@@ -96,18 +105,21 @@ class Offsets:
         if not self._unstable.get(group_id, True):
             del self._unstable[group_id]
 
-    def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[Place]:
-        """Where the group's offsets have passed their time (KIP-211); those of subscribed topics have none."""
+    def expired(self, group: Group, places: Iterable[Place], now_ms: int, retention_ms: int) -> list[Place]:
+        """Those of `places` where the group's offsets have passed their time (KIP-211); those of subscribed topics have
+        none."""
         age_from = group.offsets_age_from()
         if age_from is None:
             return []
         group_id = group.group_id
+        committed = self.of_group(group_id)
         return [
             place
-            for place, committed in self.of_group(group_id).items()
-            if not group.subscribes_to(place[0])
+            for place in places
+            if (one := committed.get(place)) is not None
+            and not group.subscribes_to(place[0])
             and not self.is_unstable(group_id, place)
-            and _is_expired(committed, age_from(committed), now_ms, retention_ms)
+            and _is_expired(one, age_from(one), now_ms, retention_ms)
         ]
 
 

@@ -16,6 +16,8 @@ NAME_CHARS_IN_MEMBER_ID = 1024
 # Tombstones of one deletion are written in batches whose keys take no more than this, or one key alone: far below any
 # `max.message.bytes` in use, whatever the length of a group id (32 767 bytes at most).
 TOMBSTONE_BYTES_PER_BATCH = 32_768
+# How many offsets are looked at, and deleted, before others get their turn: some milliseconds.
+PLACES_A_PIECE = 512
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from .classic import ClassicProtocol
 from .consumer.group import ConsumerGroup
 from .consumer.replay import apply
 from .group import ClassicGroup, GroupState, Member
-from .offsets import Offsets
+from .offsets import Offsets, TopicId
 from .records import OFFSET_KEY_START, CommittedOffset, ConsumerGroupRecord, GroupRecord, OffsetRecord, read_record
 
 log = logging.getLogger("ottla.groups")
@@ -48,8 +48,12 @@ class Shard(coordination.Shard):
         self.offsets = Offsets()
         self.expiry = Deadline(partial(expire, self))
         self._classic = classic
-        self.topics_seen: set[tuple[str, bytes]] = set()
-        """Name and id of each topic that a record of the log commits an offset in; an id is zero where none was kept."""
+        self.topics_seen: set[TopicId] = set()
+        """Each topic that a record of the log commits an offset in."""
+        self.topics_gone: set[TopicId] = set()
+        """Topics that were deleted, and in which groups are still to be searched for offsets."""
+        self.is_forgetting = False
+        """A job is at that."""
         self._commits: list[Record] = []
 
     def _replay_batch(self, batch: RecordBatch) -> None:

@@ -236,9 +236,11 @@ def test_offsets_of_a_deleted_topic_go_but_not_those_of_its_successor() -> None:
     groups.commit({P0: 1, BILL: 3}, group="a")
     groups.commit({P1: 2}, group="b")
     groups.coordinator.topic_deleted("orders", b"\7" * 16, groups.now_ms)
+    groups.advance(0)
     assert groups.committed(group="a") == {P0: 1, BILL: 3}
 
     groups.coordinator.topic_deleted("orders", TOPIC_IDS["orders"], groups.now_ms)
+    groups.advance(0)
 
     again = groups.restarted()
     assert groups.committed(group="a") == again.committed(group="a") == {BILL: 3}
@@ -251,6 +253,7 @@ def test_offsets_of_a_deleted_topic_stay_where_they_cannot_be_removed() -> None:
     groups.commit({P0: 1})
     groups.store.failure = ErrorCode.NOT_COORDINATOR
     groups.coordinator.topic_deleted("orders", TOPIC_IDS["orders"], groups.now_ms)
+    groups.advance(0)
     assert groups.committed() == {P0: 1}
 
 
@@ -444,6 +447,7 @@ def expiry(groups: Groups) -> None:
 def deletion_of_the_topic(groups: Groups) -> None:
     groups.topics.delete("orders")
     groups.coordinator.topic_deleted("orders", TOPIC_IDS["orders"], groups.now_ms)
+    groups.advance(0)
 
 
 def load_after_the_deletion(groups: Groups) -> None:

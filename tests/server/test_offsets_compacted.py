@@ -78,6 +78,7 @@ class World:
                 case "topic" if rng.random() < 0.3 and topic_id is not None:
                     groups.topics.delete(topic)
                     groups.coordinator.topic_deleted(topic, topic_id, groups.now_ms)
+                    groups.advance(0)
         except KafkaError:
             pass
 

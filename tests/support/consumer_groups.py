@@ -137,6 +137,7 @@ class ConsumerGroups(Groups):
         self.topics.delete(name)
         self.coordinator.topics_changed([name], self.now_ms, has_new=False)
         self.coordinator.topic_deleted(name, topic_id, self.now_ms)
+        self.advance(0)
 
 
 def raised(call: Callable[[], object]) -> tuple[ErrorCode, str]:

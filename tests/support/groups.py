@@ -222,6 +222,7 @@ class Groups:
                 coordinator.fail(shard, error)
             else:
                 coordinator.activate(shard, self.now_ms)
+        self.advance(0)
 
     def restarted(self, **settings: Any) -> Groups:
         """Another coordinator that finds what this one has written."""

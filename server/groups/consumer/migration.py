@@ -16,6 +16,7 @@ from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.consumer_group_log import ClassicMemberMetadata
 from ....protocol.messages.consumer_group_log import ClassicProtocol as SupportedProtocol
 from ....protocol.messages.consumer_protocol import TopicPartition
+from ...coordination.jobs import to_the_end
 from ...coordination.store import RecordStore
 from ..classic import ClassicProtocol
 from ..group import ClassicGroup, GroupState
@@ -193,7 +194,7 @@ class Migration:
         made = group_key(new.group_id), group_value(new, assignments)
         self._store.append(shard.partition, [*deleted, made], now_ms)
         shard.groups[new.group_id] = new
-        self._classic.loaded(new, now_ms)
+        to_the_end(self._classic.loaded(new, now_ms))
         if must_rebalance:
             self._classic.rebalancing.start(new, now_ms)
         log.info("group %s: downgraded to a classic group in generation %d", new.group_id, new.generation)

@@ -15,6 +15,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import consumer_group_heartbeat as message
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
+from ...coordination.jobs import Job, to_the_end
 from ...coordination.store import RecordStore
 from ..classic import Caller
 from ..group import ClassicGroup
@@ -70,8 +71,8 @@ class ConsumerProtocol:
         """Groups are about to be taken up: which topics came since they were written down nobody knows."""
         self._topics_version = max(self._topics_version, now_ms)
 
-    def loaded(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
-        """Take up a group as it was written down: its members have a full session time to show up.
+    def loaded(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
+        """Take up a group as it was written down: its members have a full session time to show up, unless they have.
 
         How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
         """
@@ -82,9 +83,14 @@ class ConsumerProtocol:
             group.resolved_at_ms = elapsed_ms - max(0, now_ms - regex.resolved_ms)
             # Versions were given by the wall clock, which may have been set back too.
             self._topics_version = max(self._topics_version, regex.version + 1)
-        for member in group.members.values():
-            self.timers.keep_alive(shard, group, member)
-            self.timers.await_revocation(shard, group, member)
+        for member_id in tuple(group.members):
+            member = group.members.get(member_id)
+            if member is not None and shard.groups.get(group.group_id) is group:
+                if member_id not in group.sessions:
+                    self.timers.keep_alive(shard, group, member)
+                if member_id not in group.waits:
+                    self.timers.await_revocation(shard, group, member)
+            yield
 
     def close(self, group: ConsumerGroup) -> None:
         """The group is gone or not ours any more."""
@@ -265,7 +271,7 @@ class ConsumerProtocol:
         if isinstance(before, ClassicGroup):
             self._migration.close(before, now_ms)
             # Members that were in it have their session times here from now on.
-            self.loaded(shard, consumer_group(group_id, shard.groups.get(group_id)), now_ms)
+            to_the_end(self.loaded(shard, consumer_group(group_id, shard.groups.get(group_id)), now_ms))
 
 
 def _assignment(assigned: Owned) -> message.Assignment:

@@ -1,0 +1,75 @@
+"""Work of a coordinator over many things, in pieces, so that requests come in between.
+
+A job is a generator. What it does up to a `yield` is one piece, short and done for everybody at once; what it knew before
+the `yield` may be otherwise after it, so it looks everything up again, and never carries a decision over to the next piece.
+A coordinator's own jobs (expiry, a deleted topic, what is left to do after a load) are pursued by `run`; those of a request
+by its handler (`service.in_turns`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TypeAlias, TypeVar
+
+Result = TypeVar("Result")
+
+Steps: TypeAlias = Generator[None, None, Result]
+"""A job that comes to a result."""
+
+Job: TypeAlias = Steps[None]
+
+IsOver: TypeAlias = Callable[[], bool]
+"""Whether whoever asks has worked long enough (`Turn.is_over`)."""
+
+
+def never() -> bool:
+    """`IsOver` of who may work to the end."""
+    return False
+
+
+class Jobs:
+    """The jobs under way, each with a turn in its order.
+
+    Args:
+        on_earlier: Called when there is a job and was none.
+    """
+
+    def __init__(self, on_earlier: Callable[[], None] = lambda: None) -> None:
+        self._on_earlier = on_earlier
+        self._jobs: deque[Job] = deque()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def start(self, job: Job) -> None:
+        """Have the job done by the next calls of `run`."""
+        self._jobs.append(job)
+        if len(self._jobs) == 1:
+            self._on_earlier()
+
+    def clear(self) -> None:
+        """Leave all jobs where they are."""
+        self._jobs.clear()
+
+    def run(self, is_over: IsOver) -> None:
+        """Do pieces until it `is_over`, one at least. A job that raises is given up; the others go on in the next call."""
+        jobs = self._jobs
+        while jobs:
+            job = jobs.popleft()
+            for _ in job:
+                if is_over():
+                    jobs.append(job)
+                    return
+            if is_over():
+                return
+
+
+def to_the_end(steps: Steps[Result]) -> Result:
+    """Do all pieces at once, where they are known to be few."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
