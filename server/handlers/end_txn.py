@@ -2,7 +2,8 @@
 
 Behaviour
 - Answered once the decision is in the log (on disk, where `flush.messages` asks for it), which is final; the markers are
-  written in the same turn (or once the decision is on disk) as far as partitions take them.
+  written in the same turn (or once the decision is on disk) as far as partitions take them, those of more than 50
+  partitions in the turns that follow.
 - Version 5 is transaction version 2 (KIP-890): the producer goes on under the epoch, and perhaps the id, of the answer.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """

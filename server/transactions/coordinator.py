@@ -60,6 +60,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._endings = Endings(
             settings,
             self._deadlines,
+            self._jobs,
             shards=lambda: self.shards,
             persist=self._persist,
             write_marker=write_marker,
@@ -73,7 +74,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def _activated(self, shard: TransactionShard, now_ms: int) -> None:
         shard.coordinator_epoch = self._store.leader_epoch(shard.partition)
-        self._endings.loaded(shard, now_ms)
+        self._jobs.start(self._while_served(shard, self._endings.loaded(shard, now_ms)))
         if self._expiry.due_ms is None:
             self._repeat_expiry()
 
@@ -230,7 +231,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._repeat_expiry()
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                expire(shard, self._store, self._settings.transactional_id_expiration_ms, now_ms)
+                expiring = expire(shard, self._store, self._settings.transactional_id_expiration_ms, now_ms)
+                self._jobs.start(self._while_served(shard, expiring))
 
     def _repeat_expiry(self) -> None:
         interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms

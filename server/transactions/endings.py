@@ -21,11 +21,12 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records import NO_PRODUCER_ID
 from ...storage.paths import TopicPartition
 from ..coordination.deadlines import Deadline, Deadlines
+from ..coordination.jobs import Job, Jobs, to_the_end
 from ..coordination.shard import ShardState
 from ..coordination.store import Flushed, WhenFlushed
 from ..internal_topics import TRANSACTIONS_TOPIC
 from .metadata import TransactionMetadata, TransactionState, bumps_epoch
-from .settings import MARKER_RETRY_MS, TransactionSettings
+from .settings import MARKER_RETRY_MS, MARKERS_A_PIECE, TransactionSettings
 from .shard import TransactionShard
 
 log = logging.getLogger("ottla.transactions")
@@ -72,6 +73,7 @@ class Endings:
         self,
         settings: TransactionSettings,
         deadlines: Deadlines,
+        jobs: Jobs,
         *,
         shards: Callable[[], Sequence[TransactionShard]],
         persist: Persist,
@@ -82,12 +84,15 @@ class Endings:
     ) -> None:
         self._settings = settings
         self._deadlines = deadlines
+        self._jobs = jobs
         self._shards = shards
         self._persist = persist
         self._write_marker = write_marker
         self._when_flushed = when_flushed
         self._take_producer_id = take_producer_id
         self._transaction_version = transaction_version
+        self._is_trying = False
+        self._must_retry = False
         self._retry = Deadline(self._try_again)
         self._timeouts = Deadline(self._abort_timed_out)
 
@@ -137,15 +142,16 @@ class Endings:
             interval_ms = self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
             self._deadlines.start(self._timeouts, interval_ms)
 
-    def loaded(self, shard: TransactionShard, now_ms: int) -> None:
-        """Go on with what is open in a shard that was loaded."""
+    def loaded(self, shard: TransactionShard, now_ms: int) -> Job:
+        """Go on with what is open in a shard that was loaded; requests may have come to some of that before."""
         for transactional_id in tuple(shard.open):
-            metadata = shard.transactions[transactional_id]
-            if metadata.is_prepared:
+            metadata = shard.transactions.get(transactional_id)
+            if metadata is not None and metadata.is_prepared and transactional_id not in shard.waiting:
                 log.info("writing the markers of %s, which was decided before", transactional_id)
                 self._finish_decided(shard, transactional_id, now_ms)
-            else:
+            elif metadata is not None and metadata.state is TransactionState.ONGOING:
                 self.watch(shard, metadata, now_ms)
+            yield
 
     def _finish_decided(
         self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool = True
@@ -161,12 +167,29 @@ class Endings:
 
     def _finish(self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool) -> None:
         """Write the markers of a decided transaction that have not been written; once they are on disk, close it if none
-        is left."""
+        is left. Those of a transaction with many partitions are a job; nobody else touches it meanwhile, as it waits."""
+        steps = self._write_markers(shard, transactional_id, now_ms, is_first=is_first)
+        if len(shard.transactions[transactional_id].partitions) <= MARKERS_A_PIECE:
+            to_the_end(steps)
+        else:
+            shard.waiting.add(transactional_id)
+            self._jobs.start(steps)
+
+    def _write_markers(self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool) -> Job:
         metadata = shard.transactions[transactional_id]
-        refused = frozenset(one for one in sorted(metadata.partitions) if not self._mark(shard, metadata, one))
+        partitions = sorted(metadata.partitions)
+        refused: set[TopicPartition] = set()
+        for at in range(0, len(partitions), MARKERS_A_PIECE):
+            refused.update(
+                one for one in partitions[at : at + MARKERS_A_PIECE] if not self._mark(shard, metadata, one)
+            )
+            if at + MARKERS_A_PIECE < len(partitions):
+                yield
+                if not self._is_served(shard):
+                    return
 
         def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
-            self._close(shard, transactional_id, refused.union(failed), now_ms)
+            self._close(shard, transactional_id, frozenset(refused.union(failed)), now_ms)
             if is_first:
                 self._tell_of_delay(shard, transactional_id)
 
@@ -254,22 +277,44 @@ class Endings:
             log.warning("%s is decided, its markers wait for %s", transactional_id, ", ".join(partitions) or "the log")
 
     def _try_again(self, now_ms: int) -> None:
-        for shard, metadata in self._open():
-            if metadata.is_prepared and metadata.transactional_id not in shard.waiting:
-                self._finish_decided(shard, metadata.transactional_id, now_ms, is_first=False)
+        self._jobs.start(self._finish_all(now_ms))
+
+    def _finish_all(self, now_ms: int) -> Job:
+        self._is_trying = True
+        self._must_retry = False
+        try:
+            for shard in self._active_shards():
+                for transactional_id in tuple(shard.open):
+                    metadata = shard.transactions.get(transactional_id)
+                    if not self._is_served(shard) or metadata is None:
+                        continue
+                    if metadata.is_prepared and transactional_id not in shard.waiting:
+                        self._finish_decided(shard, transactional_id, now_ms, is_first=False)
+                    yield
+        finally:
+            self._is_trying = False
+        if self._must_retry:
+            self._retry_later()
 
     def _retry_later(self) -> None:
-        if self._retry.due_ms is None:
+        """At the earliest some time after the last try is over: it may have taken longer than that."""
+        self._must_retry = True
+        if self._retry.due_ms is None and not self._is_trying:
             self._deadlines.start(self._retry, MARKER_RETRY_MS)
 
     def _abort_timed_out(self, now_ms: int) -> None:
         if any(shard.time_outs for shard in self._active_shards()):
             self._look_again()
+        self._jobs.start(self._abort_all(now_ms))
+
+    def _abort_all(self, now_ms: int) -> Job:
         elapsed_ms = self._deadlines.elapsed_ms()
         for shard in self._active_shards():
-            for transactional_id, due_ms in tuple(shard.time_outs.items()):
-                if due_ms < elapsed_ms:
+            for transactional_id in tuple(shard.time_outs):
+                due_ms = shard.time_outs.get(transactional_id)
+                if due_ms is not None and due_ms < elapsed_ms and self._is_served(shard):
                     self._abort(shard, shard.transactions[transactional_id], now_ms)
+                yield
 
     def _abort(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
         try:
@@ -284,9 +329,3 @@ class Endings:
     def _active_shards(self) -> list[TransactionShard]:
         return [shard for shard in self._shards() if shard.state is ShardState.ACTIVE]
 
-    def _open(self) -> list[tuple[TransactionShard, TransactionMetadata]]:
-        return [
-            (shard, shard.transactions[transactional_id])
-            for shard in self._active_shards()
-            for transactional_id in shard.open
-        ]

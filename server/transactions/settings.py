@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 # How soon markers are tried again that a partition did not take, because it has no leader or its disk refuses.
 MARKER_RETRY_MS = 500
+# How many markers are written before others get their turn: some milliseconds.
+MARKERS_A_PIECE = 50
+# How many transactional ids are looked at, and forgotten, before others get their turn.
+IDS_A_PIECE = 512
 # Tombstones of one expiry are written in batches of about this many bytes of keys, as Apache Kafka's.
 TOMBSTONE_BATCH_BYTES = 16_384
 

@@ -190,6 +190,7 @@ class Transactions:
             self.coordinator.fail(shard, error)
         else:
             self.coordinator.activate(shard, self.now_ms)
+            self.coordinator.run_due(self.now_ms)
 
     @property
     def client_version(self) -> int:
