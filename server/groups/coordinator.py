@@ -295,8 +295,7 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions."""
-        active = (shard for shard in self.shards if shard.state is ShardState.ACTIVE)
-        self._consumer.topics_changed(active, names, now_ms, has_new=has_new)
+        self._consumer.topics_changed(names, now_ms, has_new=has_new)
 
     def topic_deleted(self, name: str, topic_id: bytes, now_ms: int) -> None:
         """Have the offsets forgotten that were committed in a deleted topic. A partition that cannot be written keeps

@@ -180,9 +180,7 @@ class Endings:
         partitions = sorted(metadata.partitions)
         refused: set[TopicPartition] = set()
         for at in range(0, len(partitions), MARKERS_A_PIECE):
-            refused.update(
-                one for one in partitions[at : at + MARKERS_A_PIECE] if not self._mark(shard, metadata, one)
-            )
+            refused.update(one for one in partitions[at : at + MARKERS_A_PIECE] if not self._mark(shard, metadata, one))
             if at + MARKERS_A_PIECE < len(partitions):
                 yield
                 if not self._is_served(shard):
@@ -328,4 +326,3 @@ class Endings:
 
     def _active_shards(self) -> list[TransactionShard]:
         return [shard for shard in self._shards() if shard.state is ShardState.ACTIVE]
-

@@ -147,7 +147,15 @@ class World:
 
 def said(group: ConsumerGroup) -> dict[str, Any]:
     """All that a group's records say."""
-    derived = {"sessions", "waits", "refresh_at_ms", "assigned_at_ms", "resolved_at_ms", "_subscribed_topics"}
+    derived = {
+        "sessions",
+        "waits",
+        "refresh_at_ms",
+        "topics_known_to",
+        "assigned_at_ms",
+        "resolved_at_ms",
+        "_subscribed_topics",
+    }
     return {name: value for name, value in vars(group).items() if name not in derived}
 
 

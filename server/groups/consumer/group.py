@@ -6,7 +6,8 @@ the log (deadlines, whether topics are to be looked at again) is kept by `protoc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -41,13 +42,17 @@ class ConsumerGroup:
         static_members: Instance id -> member id.
         regexes: Every regular expression in use that has been resolved.
         regex_subscribers: Every regular expression in use -> how many members use it.
+        name_subscribers: Every set of topic names -> how many members name just these.
+        classic_count: How many members speak the classic protocol.
         owners: (topic id, partition) -> member id, for all that is assigned or being revoked.
         has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
         sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too
             long. Set by `timers`, not in the log.
         refresh_at_ms: From then on the next heartbeat looks at the topics again.
+        topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
         assigned_at_ms, resolved_at_ms: When the target assignment was made and the expressions were resolved; None:
             never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and not in the log, which has the wall time.
+        is_resolving: A job is at that.
     """
 
     type_name: ClassVar[str] = "consumer"
@@ -64,11 +69,15 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.regex_subscribers: dict[str, int] = {}
+        self.name_subscribers: dict[frozenset[str], int] = {}
+        self.classic_count = 0
         self.owners: dict[tuple[bytes, int], str] = {}
         self.has_old_metadata = False
         self.sessions: dict[str, Deadline] = {}
         self.waits: dict[str, Deadline] = {}
         self.refresh_at_ms: int | None = None
+        self.topics_known_to = 0
+        self.is_resolving = False
         self.assigned_at_ms: int | None = None
         self.resolved_at_ms: int | None = None
         self._subscribed_topics: frozenset[str] | None = None
@@ -130,8 +139,22 @@ class ConsumerGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """By name or by regular expression, by any member."""
         if self._subscribed_topics is None:
-            self._subscribed_topics = subscribed_topics(self.members.values(), self.regexes.values())
+            self._subscribed_topics = _all_topics(self.name_subscribers, self.regexes.values())
         return self._subscribed_topics
+
+    def subscribed_without(self, leaving: Collection[Member]) -> frozenset[str]:
+        """What `subscribed_topics` will be when these are gone, and the expressions that only they use."""
+        names = Counter(member.topic_names for member in leaving)
+        dropped = self.regexes_dropped_with(leaving)
+        stay = [one for one, count in self.name_subscribers.items() if count > names[one]]
+        if not dropped and len(stay) == len(self.name_subscribers):
+            return self.subscribed_topics
+        return _all_topics(stay, (one for pattern, one in self.regexes.items() if pattern not in dropped))
+
+    def regexes_dropped_with(self, leaving: Collection[Member]) -> frozenset[str]:
+        """The expressions that only these members use."""
+        used = Counter(member.topic_regex for member in leaving if member.topic_regex)
+        return frozenset(pattern for pattern, count in used.items() if self.regex_subscribers.get(pattern) == count)
 
     def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
         return lambda committed: committed.commit_ms
@@ -167,6 +190,8 @@ class ConsumerGroup:
         """Take over what a record says of a member, old or new."""
         self._take_out(member.member_id)
         self.members[member.member_id] = member
+        self.classic_count += member.classic is not None
+        self.name_subscribers[member.topic_names] = self.name_subscribers.get(member.topic_names, 0) + 1
         for place in _places(member):
             self.owners[place] = member.member_id
         if member.topic_regex:
@@ -198,6 +223,10 @@ class ConsumerGroup:
         for place in _places(member):
             if self.owners.get(place) == member_id:
                 del self.owners[place]
+        self.classic_count -= member.classic is not None
+        self.name_subscribers[member.topic_names] -= 1
+        if not self.name_subscribers[member.topic_names]:
+            del self.name_subscribers[member.topic_names]
         if member.topic_regex:
             self.regex_subscribers[member.topic_regex] -= 1
             if not self.regex_subscribers[member.topic_regex]:
@@ -207,7 +236,10 @@ class ConsumerGroup:
 def subscribed_topics(members: Iterable[Member], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
     """The topics that any of these members or regular expressions name."""
     # Most members name the same topics.
-    names = {member.topic_names for member in members}
+    return _all_topics({member.topic_names for member in members}, regexes)
+
+
+def _all_topics(names: Iterable[frozenset[str]], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
     return frozenset().union(*names, *(regex.topics for regex in regexes))
 
 

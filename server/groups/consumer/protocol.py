@@ -8,7 +8,9 @@ at a load. An event that fails leaves no trace.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections import deque
+from collections.abc import Callable, Collection
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.groups")
 
+# A group that has not heard of this many changes of topics looks at its topics whichever they were.
+_CHANGES_KEPT = 1_024
 # Topics are looked at again after this time even if nobody said that they changed.
 _REFRESH_AFTER_MS = 2**31 - 1
 
@@ -64,6 +68,9 @@ class ConsumerProtocol:
         self._new_id = new_id
         self._topics_version = 0
         """Grows with every new topic, beyond a restart: what regular expressions match may have changed."""
+        self._changed_topics: deque[str] = deque(maxlen=_CHANGES_KEPT)
+        self._changes = 0
+        """How often a topic has changed; the last names are in `_changed_topics`."""
 
     # Groups
 
@@ -97,15 +104,25 @@ class ConsumerProtocol:
         for member_id in tuple(group.sessions):
             self.timers.stop(group, member_id)
 
-    def topics_changed(self, shards: Iterable[Shard], names: Collection[str], now_ms: int, *, has_new: bool) -> None:
+    def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions: the groups concerned find out by the next
         heartbeat of any member."""
         if has_new:
             self._topics_version = max(self._topics_version + 1, now_ms)
-        for shard in shards:
-            for group in shard.groups.values():
-                if isinstance(group, ConsumerGroup) and any(map(group.subscribes_to, names)):
-                    group.refresh_at_ms = None
+        self._changed_topics.extend(names)
+        self._changes += len(names)
+
+    def _hear_of_topics(self, group: ConsumerGroup) -> None:
+        """Let the group look at the topics again if one that it subscribes to has changed since it last heard of changes.
+
+        Groups ask, as telling them all would take long where there are many.
+        """
+        unheard = self._changes - group.topics_known_to
+        if unheard > len(self._changed_topics) or any(
+            map(group.subscribes_to, islice(reversed(self._changed_topics), unheard))
+        ):
+            group.refresh_at_ms = None
+        group.topics_known_to = self._changes
 
     # Heartbeats
 
@@ -149,6 +166,7 @@ class ConsumerProtocol:
             KafkaError: As `Transition.run`, or what writing it down failed with. Nothing has changed then.
         """
         elapsed_ms = self._elapsed_ms()
+        self._hear_of_topics(transition.group)
         transition.run(Surroundings(self._settings, self._topics, self._topics_version, now_ms, elapsed_ms), claim)
         group_id, member = transition.group.group_id, transition.member
         self.write(shard, group_id, transition.changes, now_ms)
@@ -235,7 +253,10 @@ class ConsumerProtocol:
             KafkaError: The partition cannot be written; they are still in.
         """
         gone = {member.member_id for member in leaving}
-        stay = [member for member in group.members.values() if member.member_id not in gone]
+        classic_left = group.classic_count - sum(member.classic is not None for member in leaving)
+        # Not all members are looked at for each that goes: thousands may go one after the other.
+        is_mixed = classic_left < len(group.members) - len(gone)
+        stay = [] if is_mixed else [one for one in group.members.values() if one.member_id not in gone]
         if self._migration.may_downgrade(group, stay):
             staying = [(member, group.targets.get(member.member_id, {})) for member in stay]
             try:
@@ -248,11 +269,12 @@ class ConsumerProtocol:
             else:
                 self.close(group)
                 return
-        dropped = {member.topic_regex for member in leaving} - {member.topic_regex for member in stay}
+        dropped = sorted(group.regexes_dropped_with(leaving))
         changes = [change for member_id in gone for change in records.member_tombstones(group.group_id, member_id)]
-        changes += [records.regex(group.group_id, pattern, None) for pattern in dropped if pattern]
-        regexes = (one for pattern, one in group.regexes.items() if pattern not in dropped)
-        topics_hash = metadata_hash(subscribed_topics(stay, regexes), self._topics)
+        changes += [records.regex(group.group_id, pattern, None) for pattern in dropped]
+        names = group.subscribed_without(leaving)
+        is_same = names == group.subscribed_topics
+        topics_hash = group.metadata_hash if is_same else metadata_hash(names, self._topics)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         self.write(shard, group.group_id, changes, now_ms)
         for member_id in gone:
