@@ -118,8 +118,12 @@ class Coordinator(ABC, Generic[S]):
         """False for a shard whose loading outlived its time here."""
         return shard.partition < len(self.shards) and self.shards[shard.partition] is shard
 
+    def _start_job(self, shard: S, job: Job) -> None:
+        """Have the job done by `run_due`, as far as the shard is ACTIVE by then."""
+        self._jobs.start(self._while_served(shard, job))
+
     def _while_served(self, shard: S, job: Job) -> Job:
-        """The job, as long as the shard is ACTIVE: a piece for tables that were given up would write into another's log."""
+        # A piece for tables that were given up would write into the log of those that took their place.
         while shard.state is ShardState.ACTIVE and self._is_open(shard):
             try:
                 next(job)

@@ -79,7 +79,7 @@ class GroupCoordinator(Coordinator[Shard]):
         self._topics = topics
         self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
         migration = Migration(settings, store, topics, self._classic)
-        self._consumer = ConsumerProtocol(settings, store, self._deadlines, topics, migration, new_id)
+        self._consumer = ConsumerProtocol(settings, store, self._deadlines, topics, migration, new_id, self._start_job)
         self._classic_members = ClassicMembers(settings, self._consumer, migration, new_id)
         self._commits = Commits(settings, store, self._classic)
         self._txn_commits = TxnCommits(settings, store, self._classic)
@@ -89,7 +89,7 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def _activated(self, shard: Shard, now_ms: int) -> None:
         self._consumer.activated(now_ms)
-        self._jobs.start(self._while_served(shard, self._take_up(shard, now_ms)))
+        self._start_job(shard, self._take_up(shard, now_ms))
         self._repeat_expiry(shard)
         self._forget_gone(shard, now_ms)
 
@@ -323,7 +323,7 @@ class GroupCoordinator(Coordinator[Shard]):
         # However many topics are deleted meanwhile, the groups are gone through once more for all of them.
         if shard.topics_gone and not shard.is_forgetting:
             shard.is_forgetting = True
-            self._jobs.start(self._while_served(shard, self._forget_offsets(shard, now_ms)))
+            self._start_job(shard, self._forget_offsets(shard, now_ms))
 
     def _forget_offsets(self, shard: Shard, now_ms: int) -> Job:
         while shard.topics_gone:
@@ -354,7 +354,7 @@ class GroupCoordinator(Coordinator[Shard]):
                 self._drop(shard, group, now_ms)
 
         failing = f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire"
-        self._jobs.start(self._while_served(shard, _for_each(tuple(shard.groups.values()), expire, failing)))
+        self._start_job(shard, _for_each(tuple(shard.groups.values()), expire, failing))
 
     def _repeat_expiry(self, shard: Shard) -> None:
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)

@@ -12,6 +12,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from ..connection import Context
+from ..coordination.service import in_turns
 from ..transactions.listing import Filter
 
 
@@ -25,8 +26,10 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
     )
     service = ctx.broker.transactions
     try:
-        found = service.coordinator.list_transactions(
-            service.partitions_led_by(ctx.node), wanted, ctx.broker.clock.now_ms()
+        found = await in_turns(
+            service.coordinator.list_transactions(
+                service.partitions_led_by(ctx.node), wanted, ctx.broker.clock.now_ms()
+            )
         )
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)

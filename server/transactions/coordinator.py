@@ -10,13 +10,14 @@ did not take the record for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from ...storage.paths import TopicPartition
 from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline
+from ..coordination.jobs import Steps
 from ..coordination.shard import ShardState
 from ..coordination.store import Producer, RecordStore, WhenFlushed, at_once
 from ..internal_topics import TRANSACTIONS_TOPIC
@@ -74,7 +75,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def _activated(self, shard: TransactionShard, now_ms: int) -> None:
         shard.coordinator_epoch = self._store.leader_epoch(shard.partition)
-        self._jobs.start(self._while_served(shard, self._endings.loaded(shard, now_ms)))
+        self._start_job(shard, self._endings.loaded(shard, now_ms))
         if self._expiry.due_ms is None:
             self._repeat_expiry()
 
@@ -188,7 +189,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # Looking
 
-    def list_transactions(self, partitions: Sequence[int], wanted: Filter, now_ms: int) -> list[TransactionMetadata]:
+    def list_transactions(
+        self, partitions: Sequence[int], wanted: Filter, now_ms: int
+    ) -> Steps[list[TransactionMetadata]]:
         """The transactional ids of these partitions that pass the filter.
 
         Raises:
@@ -200,7 +203,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 raise KafkaError(
                     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{TRANSACTIONS_TOPIC}-{shard.partition} is loading"
                 )
-        return wanted.select((one for shard in shards for one in shard.transactions.values()), now_ms)
+        # Values: each is as it was at some moment of the search.
+        return (yield from wanted.select(_each(shards), now_ms))
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """One transactional id. KafkaError: also TRANSACTIONAL_ID_NOT_FOUND."""
@@ -232,11 +236,20 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
                 expiring = expire(shard, self._store, self._settings.transactional_id_expiration_ms, now_ms)
-                self._jobs.start(self._while_served(shard, expiring))
+                self._start_job(shard, expiring)
 
     def _repeat_expiry(self) -> None:
         interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
         self._deadlines.start(self._expiry, interval_ms)
+
+
+def _each(shards: Iterable[TransactionShard]) -> Iterator[TransactionMetadata]:
+    """All that there is when the shard's turn comes, as far as it still is there."""
+    for shard in shards:
+        for transactional_id in tuple(shard.transactions):
+            metadata = shard.transactions.get(transactional_id)
+            if metadata is not None:
+                yield metadata
 
 
 def check_id(transactional_id: str) -> None:

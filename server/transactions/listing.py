@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_transactions import TopicData
 from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from ..coordination.jobs import Steps
+from ..expressions import Expression
 from .metadata import BY_TITLE, TransactionMetadata
 from .records import partitions_by_topic
 
@@ -28,39 +29,28 @@ class Filter:
     def unknown_states(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for name in self.states if name not in BY_TITLE))
 
-    def select(self, transactions: Iterable[TransactionMetadata], now_ms: int) -> list[TransactionMetadata]:
+    def select(self, transactions: Iterable[TransactionMetadata], now_ms: int) -> Steps[list[TransactionMetadata]]:
         """Those that pass.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION.
         """
         states = {BY_TITLE[name] for name in self.states if name in BY_TITLE}
+        yield
         producer_ids = frozenset(self.producer_ids)
-        matches = _matcher(self.pattern)
-        return [
-            one
-            for one in transactions
-            if (not producer_ids or one.producer_id in producer_ids)
-            and (not self.states or one.state in states)
-            and (self.duration_ms < 0 or now_ms - one.start_ms > self.duration_ms)
-            and (matches is None or matches(one.transactional_id))
-        ]
-
-
-def _matcher(pattern: str | None) -> Callable[[str], object] | None:
-    if not pattern:
-        return None
-    # Imported here, as few brokers ever see an expression.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    try:
-        matcher: Callable[[str], object] = re2.compile(pattern, options).fullmatch
-    except (re2.error, UnicodeEncodeError) as error:
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, "the pattern is no regular expression of RE2") from error
-    return matcher
+        yield
+        matches = Expression(self.pattern).matches if self.pattern else None
+        found = []
+        for one in transactions:
+            yield
+            if (
+                (not producer_ids or one.producer_id in producer_ids)
+                and (not self.states or one.state in states)
+                and (self.duration_ms < 0 or now_ms - one.start_ms > self.duration_ms)
+                and (matches is None or matches(one.transactional_id))
+            ):
+                found.append(one)
+        return found
 
 
 def described(metadata: TransactionMetadata) -> DescribedTransaction:

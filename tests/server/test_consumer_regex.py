@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.coordination.jobs import to_the_end
+from ottla.server.expressions import Expression, InvalidExpressionError
 from ottla.server.groups.consumer.regexes import check_regex, resolve
 
 TOPICS = ("orders", "orders.eu", "payments", "__consumer_offsets")
@@ -24,7 +26,7 @@ TOPICS = ("orders", "orders.eu", "payments", "__consumer_offsets")
     ],
 )
 def test_a_topic_belongs_if_its_whole_name_matches(regex: str, matched: set[str]) -> None:
-    assert resolve([regex], TOPICS) == {regex: matched}
+    assert to_the_end(resolve([regex], TOPICS)) == {regex: matched}
 
 
 @pytest.mark.parametrize(
@@ -40,8 +42,11 @@ def test_a_topic_belongs_if_its_whole_name_matches(regex: str, matched: set[str]
         ("\\8", "invalid escape sequence"),
         ("(?=a)", "invalid or unsupported Perl syntax"),
         ("[z-a]", "invalid character class range"),
-        ("a{999}" * 999, "pattern too large - compile failed"),
+        ("a{999}" * 585, "pattern too large - compile failed"),
         ("\ud800", "not text"),
+        # Limits of ours: what would take longer than a request may.
+        ("a" * 4_097, "it has 4097 characters, more than 4096"),
+        (r"\pL" * 26 + r"[^\P{Greek}]" * 25, "it names 51 classes of Unicode, more than 50"),
     ],
 )
 def test_an_expression_that_is_none_is_refused_in_the_words_of_apache_kafka(regex: str, reason: str) -> None:
@@ -51,8 +56,20 @@ def test_an_expression_that_is_none_is_refused_in_the_words_of_apache_kafka(rege
     assert refused.value.message == f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}."
 
 
+@pytest.mark.parametrize("regex", ["|".join(f"topic-{number}" for number in range(320)), r"(.{0,30}a){30}", r"\pL" * 5])
+def test_an_expression_within_the_limits_looks_at_any_name(regex: str) -> None:
+    assert to_the_end(resolve([regex], ["x" * 249, "é" * 124])) == {regex: set()}
+
+
+def test_a_large_expression_is_not_matched_with_a_text_that_would_take_long() -> None:
+    expression = Expression(r"(.{0,30}a){30}")
+    with pytest.raises(InvalidExpressionError, match="too large to be matched with 32000 characters"):
+        expression.matches("x" * 32_000)
+    assert Expression("x*").matches("x" * 32_000)
+
+
 def test_an_expression_that_is_none_matches_nothing() -> None:
-    assert resolve(["(", "orders"], TOPICS) == {"(": set(), "orders": {"orders"}}
+    assert to_the_end(resolve(["(", "orders"], TOPICS)) == {"(": set(), "orders": {"orders"}}
 
 
 def test_the_library_is_loaded_with_the_first_expression_only() -> None:

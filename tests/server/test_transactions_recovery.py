@@ -8,6 +8,7 @@ import pytest
 
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import ErrorCode
+from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.shard import ShardState
 from ottla.server.coordination.store import Producer
 from ottla.server.transactions.listing import Filter
@@ -197,7 +198,8 @@ def test_nothing_is_listed_while_a_partition_is_loading() -> None:
     others = [partition for partition in range(4) if partition != loading]
 
     def listed(partitions: list[int]) -> ErrorCode:
-        return code_of(lambda: transactions.coordinator.list_transactions(partitions, Filter(), transactions.now_ms))
+        listing = transactions.coordinator.list_transactions(partitions, Filter(), transactions.now_ms)
+        return code_of(lambda: to_the_end(listing))
 
     assert listed([loading, *others]) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert listed(others) is ErrorCode.NONE

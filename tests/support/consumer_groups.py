@@ -18,6 +18,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from ottla.server.coordination.jobs import never
 from ottla.server.groups.classic import Caller
 from ottla.server.groups.consumer.group import ConsumerGroup
 from support.groups import FakeTopics, Groups, MemoryStore
@@ -40,15 +41,19 @@ class ConsumerGroups(Groups):
         elapsed_ms: int = 1_000_000,
         wall_ahead_ms: int = 0,
         topics: FakeTopics | None = None,
+        loads: bool = True,
         settings: Mapping[str, Any] | None = None,
         **partition_counts: int,
     ) -> None:
+        self.works_at_once = True
+        """What a heartbeat leaves to be done is done when it is answered."""
         self.settings = {"group_consumer_assignment_interval_ms": 0, **(settings or {})}
         super().__init__(
             store,
             elapsed_ms=elapsed_ms,
             wall_ahead_ms=wall_ahead_ms,
             topics=topics or FakeTopics(**partition_counts),
+            loads=loads,
             **self.settings,
         )
 
@@ -83,7 +88,10 @@ class ConsumerGroups(Groups):
             topic_partitions=None if owns is None else self.topic_partitions(owns),
             **fields,
         )
-        return self.coordinator.consumer_heartbeat(request, Caller(client, "/host", version), self.now_ms)
+        answer = self.coordinator.consumer_heartbeat(request, Caller(client, "/host", version), self.now_ms)
+        if self.works_at_once:
+            self.coordinator._jobs.run(never)
+        return answer
 
     def enter(self, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """The first heartbeat of a member; it subscribes to "orders" unless told otherwise."""

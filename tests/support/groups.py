@@ -53,7 +53,7 @@ class FakeTopics:
             self._made += 1
             is_first = name not in self._known_before
             self._known_before.add(name)
-            self._ids[name] = TOPIC_IDS[name] if is_first and name in TOPIC_IDS else bytes([0x10, self._made]) * 8
+            self._ids[name] = TOPIC_IDS[name] if is_first and name in TOPIC_IDS else (0x1000 + self._made).to_bytes(2, "big") * 8
         self._counts[self._ids[name]] = partition_count
         return self._ids[name]
 
@@ -94,6 +94,7 @@ class MemoryStore:
         self.partitions = [bytearray() for _ in range(partition_count)]
         self.end_offsets = [0] * partition_count
         self.failure: ErrorCode | None = None
+        self.appends = 0
         self.leader_epochs: dict[int, int] = {}
         self.member_numbers = itertools.count(1)
         """Kept here because member ids stay unique beyond a restart."""
@@ -115,6 +116,7 @@ class MemoryStore:
 
     def append_batch(self, partition: int, batch: bytearray) -> int:
         """Append a batch made by the test, wherever its offsets were meant to start."""
+        self.appends += 1
         base_offset = self.end_offset(partition)
         assign_in_place(batch, base_offset, 0)
         self.partitions[partition] += batch
@@ -182,6 +184,7 @@ class Groups:
         elapsed_ms: int = 1_000_000,
         wall_ahead_ms: int = 0,
         topics: FakeTopics | None = None,
+        loads: bool = True,
         **settings: Any,
     ) -> None:
         self.store = store or MemoryStore()
@@ -197,7 +200,8 @@ class Groups:
             new_id=lambda: str(next(self.store.member_numbers)),
             on_earlier=self._count_wake,
         )
-        self.load()
+        if loads:
+            self.load()
 
     @property
     def now_ms(self) -> int:
@@ -212,7 +216,12 @@ class Groups:
         self.wakes += 1
 
     def load(self) -> None:
-        """Read all partitions of the store, as at the start of a broker."""
+        """Read all partitions of the store, as at the start of a broker, and do what is to be done then."""
+        self.load_only()
+        self.advance(0)
+
+    def load_only(self) -> None:
+        """Read all partitions of the store; what is left to be done of that has not begun."""
         coordinator = self.coordinator
         coordinator.open(len(self.store.partitions))
         for shard in coordinator.shards:
@@ -222,7 +231,6 @@ class Groups:
                 coordinator.fail(shard, error)
             else:
                 coordinator.activate(shard, self.now_ms)
-        self.advance(0)
 
     def restarted(self, **settings: Any) -> Groups:
         """Another coordinator that finds what this one has written."""

@@ -149,6 +149,7 @@ class Transactions:
         after: Transactions | None = None,
         power: Power | None = None,
         settings: TransactionSettings | None = None,
+        loads: bool = True,
     ) -> None:
         power = power or Power()
         self.version = version
@@ -169,9 +170,15 @@ class Transactions:
             transaction_version=version,
             elapsed_ms=lambda: self.elapsed_ms,
         )
+        if loads:
+            self.load_all()
+            self.coordinator.run_due(self.now_ms)
+
+    def load_all(self) -> None:
+        """Read all partitions of the store; what is left to be done of that has not begun."""
         self.coordinator.open(len(self.store.partitions))
         for partition in range(len(self.store.partitions)):
-            self.load(partition)
+            self._load(partition)
 
     @property
     def now_ms(self) -> int:
@@ -183,6 +190,11 @@ class Transactions:
         self._wall_ahead_ms += by_ms
 
     def load(self, partition: int) -> None:
+        """Read a partition, and do what is to be done then."""
+        self._load(partition)
+        self.coordinator.run_due(self.now_ms)
+
+    def _load(self, partition: int) -> None:
         shard = self.coordinator.shards[partition]
         try:
             shard.replay(self.store.read(partition, 0).read())
@@ -190,7 +202,6 @@ class Transactions:
             self.coordinator.fail(shard, error)
         else:
             self.coordinator.activate(shard, self.now_ms)
-            self.coordinator.run_due(self.now_ms)
 
     @property
     def client_version(self) -> int:

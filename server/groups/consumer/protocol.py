@@ -58,7 +58,9 @@ class ConsumerProtocol:
         topics: TopicView,
         migration: Migration,
         new_id: Callable[[], str],
+        start_job: Callable[[Shard, Job], None],
     ) -> None:
+        self._start_job = start_job
         self.timers = MemberTimers(settings, deadlines, self.remove)
         self._elapsed_ms = deadlines.elapsed_ms
         self._settings = settings
@@ -180,8 +182,9 @@ class ConsumerProtocol:
         self.timers.keep_alive(shard, group, member)
         if transition.has_stepped or transition.old.classic is not None:
             self.timers.await_revocation(shard, group, member)
-        if transition.must_resolve:
-            self._resolve_regexes(shard, group, now_ms)
+        if transition.must_resolve and not group.is_resolving:
+            group.is_resolving = True
+            self._start_job(shard, self._resolve_regexes(shard, group, now_ms))
         return member
 
     def check_size(self, group: ConsumerGroup, member_id: str) -> None:
@@ -208,11 +211,20 @@ class ConsumerProtocol:
         self.check_size(found, request.member_id)
         return found
 
-    def _resolve_regexes(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
+    def _resolve_regexes(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
         """Match the group's regular expressions with all topics; members get what is new at their next heartbeats."""
+        version = self._topics_version
+        try:
+            found = yield from resolve(tuple(group.regex_subscribers), self._topics.names())
+        finally:
+            group.is_resolving = False
+        if shard.groups.get(group.group_id) is not group:
+            return
+        # One that came meanwhile has its turn with the next heartbeat, one that went needs nothing.
         resolved = {
-            pattern: ResolvedRegex(topics, self._topics_version, now_ms)
-            for pattern, topics in resolve(group.regex_subscribers, self._topics.names()).items()
+            pattern: ResolvedRegex(topics, version, now_ms)
+            for pattern, topics in found.items()
+            if pattern in group.regex_subscribers
         }
         changes = [records.regex(group.group_id, pattern, one) for pattern, one in resolved.items()]
         names = subscribed_topics(group.members.values(), {**group.regexes, **resolved}.values())

@@ -1,15 +1,16 @@
 """Subscriptions by regular expression (KIP-848): RE2's syntax, matched in linear time against all topic names.
 
 Called by `protocol` when a member brings a new expression (`check_regex`) and when a group's expressions are to be
-resolved (`resolve`). Nothing is kept between calls: an expression is compiled where it is used, in some microseconds.
+resolved (`resolve`). Nothing is kept between calls: an expression is compiled where it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...coordination.jobs import Steps
+from ...expressions import Expression, InvalidExpressionError
 
 REFRESH_AT_MOST_EVERY_MS = 10_000
 """How long a group's expressions are left alone at least after they were resolved, whatever happens."""
@@ -32,38 +33,31 @@ _RE2J_NAMES = {
 
 def check_regex(regex: str) -> None:
     """Raise KafkaError INVALID_REGULAR_EXPRESSION, with what is wrong, if it is not one."""
-    _compile(regex)
-
-
-def resolve(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The topics whose whole name each expression matches, internal ones too. Without an authorizer everybody may
-    describe every topic."""
-    names = tuple(topics)
-    return {regex: frozenset(filter(_matcher(regex), names)) for regex in regexes}
-
-
-def _matcher(regex: str) -> Callable[[str], object]:
-    """The expression's full match; one that is none, from a log that others wrote, matches nothing."""
     try:
-        matcher: Callable[[str], object] = _compile(regex).fullmatch
-    except KafkaError:
-        return lambda _: False
-    return matcher
-
-
-def _compile(regex: str) -> Any:
-    # Imported here, as few brokers ever see an expression.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    try:
-        return re2.compile(regex, options)
-    except (re2.error, UnicodeEncodeError) as error:
-        kind = error.args[0].decode(errors="replace").partition(": ")[0] if isinstance(error, re2.error) else "not text"
-        reason = _RE2J_NAMES.get(kind, kind)
+        Expression(regex)
+    except InvalidExpressionError as error:
+        reason = _RE2J_NAMES.get(error.message, error.message)
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex[:_CHARS_IN_MESSAGE]}` is not a valid regular expression: {reason}.",
         ) from error
+
+
+def resolve(regexes: Collection[str], topics: Iterable[str]) -> Steps[dict[str, frozenset[str]]]:
+    """The topics whose whole name each expression matches, internal ones too, as they were at the beginning. Without an
+    authorizer everybody may describe every topic. An expression that is none, from a log that others wrote, matches
+    nothing."""
+    names = tuple(topics)
+    resolved = {}
+    for regex in regexes:
+        found = []
+        try:
+            matches = Expression(regex).matches
+            for name in names:
+                if matches(name):
+                    found.append(name)
+                yield
+        except InvalidExpressionError:
+            found.clear()
+        resolved[regex] = frozenset(found)
+    return resolved

@@ -1,0 +1,365 @@
+"""What happens to thousands at once happens in pieces: between any two of them others may have their turn.
+
+Pieces are counted, no time is taken: whatever there is many of, a piece appends little and looks at few topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.wire import ZERO_UUID
+from ottla.server.coordination.jobs import Job, Jobs, never
+from ottla.server.groups.settings import PLACES_A_PIECE
+from ottla.server.transactions.settings import IDS_A_PIECE, MARKERS_A_PIECE
+from ottla.storage.paths import TopicPartition
+from support.consumer_groups import SESSION_MS, ConsumerGroups
+from support.groups import FakeTopics, Groups
+from support.transactions import SWEEP_MS, Transactions
+
+MANY = 1_100
+RECORDS_A_PIECE = max(PLACES_A_PIECE, IDS_A_PIECE, MARKERS_A_PIECE) + 1
+WEEK_MS = 7 * 86_400_000
+
+
+class Done:
+    """How much the pieces of something were."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        self.most_records = 0
+        self.most_appends = 0
+        self.most_markers = 0
+
+
+def pursue(it: Groups | Transactions, each: Callable[[], object] = lambda: None) -> Done:
+    """Do all that is due now, a piece a turn; `each` comes after every one."""
+    done = Done()
+    while (due_ms := it.coordinator.next_deadline_ms()) is not None and due_ms <= it.elapsed_ms:
+        before = counts(it)
+        it.coordinator.run_due(it.now_ms, lambda: True)
+        appends, records, markers = (after - was for after, was in zip(counts(it), before, strict=True))
+        done.pieces += 1
+        done.most_appends = max(done.most_appends, appends)
+        done.most_records = max(done.most_records, records)
+        done.most_markers = max(done.most_markers, markers)
+        each()
+    return done
+
+
+def counts(it: Groups | Transactions) -> tuple[int, int, int]:
+    markers = it.markers if isinstance(it, Transactions) else None
+    return it.store.appends, sum(it.store.end_offsets), 0 if markers is None else len(markers.written)
+
+
+Prepared = tuple[Groups | Transactions, Callable[[], None], Callable[[], bool]]
+"""What the coordinator has many of, what happens to them, and whether it has happened to all."""
+
+
+def groups_that_committed() -> Groups:
+    groups = Groups(topics=FakeTopics(orders=1, bills=1))
+    for number in range(MANY):
+        groups.commit({("orders", 0): number}, group=f"g{number}")
+    return groups
+
+
+def offset_count(groups: Groups) -> int:
+    shards = groups.coordinator.shards
+    return sum(len(shard.offsets.places(group)) for shard in shards for group in shard.offsets.groups())
+
+
+def offset_of(groups: Groups, place: tuple[str, int]) -> int | None:
+    committed = groups.coordinator.fetch("g", place[0], ZERO_UUID, [place[1]], stable=False)[0].committed
+    return None if committed is None else committed.offset
+
+
+def group_count(groups: Groups) -> int:
+    return sum(len(shard.groups) for shard in groups.coordinator.shards)
+
+
+def delete_topic(groups: Groups) -> None:
+    topic_id = groups.topics.id_of("orders")
+    assert topic_id is not None
+    groups.topics.delete("orders")
+    groups.coordinator.topic_deleted("orders", topic_id, groups.now_ms)
+
+
+def a_topic_that_many_groups_committed_is_deleted() -> Prepared:
+    groups = groups_that_committed()
+    return groups, lambda: delete_topic(groups), lambda: not offset_count(groups)
+
+
+def a_group_with_many_offsets() -> Groups:
+    groups = Groups(topics=FakeTopics(orders=MANY, bills=1))
+    groups.commit({("orders", number): number for number in range(MANY)})
+    return groups
+
+
+def a_topic_with_many_offsets_is_deleted() -> Prepared:
+    groups = a_group_with_many_offsets()
+    return groups, lambda: delete_topic(groups), lambda: not offset_count(groups)
+
+
+def a_topic_was_deleted_before_the_load() -> Prepared:
+    groups = groups_that_committed()
+    groups.topics.delete("orders")
+    again = Groups(groups.store, topics=groups.topics, loads=False)
+    return again, again.load_only, lambda: not offset_count(again)
+
+
+def many_groups_expire() -> Prepared:
+    groups = groups_that_committed()
+    return groups, lambda: pass_time(groups, 8 * 86_400_000), lambda: not group_count(groups)
+
+
+def a_group_with_many_offsets_expires() -> Prepared:
+    groups = a_group_with_many_offsets()
+    return groups, lambda: pass_time(groups, 8 * 86_400_000), lambda: not group_count(groups)
+
+
+def pass_time(it: Groups | Transactions, by_ms: int) -> None:
+    """All at once: what is due by then is due together."""
+    it.elapsed_ms += by_ms
+
+
+def members_of_a_consumer_group() -> ConsumerGroups:
+    groups = ConsumerGroups(orders=1, settings={"group_consumer_assignment_interval_ms": 3_600_000})
+    for number in range(MANY):
+        groups.enter(f"m{number:04}")
+    return groups.restarted()
+
+
+def the_sessions_of_many_members_end() -> Prepared:
+    groups = members_of_a_consumer_group()
+    return groups, lambda: pass_time(groups, SESSION_MS + 1), lambda: not groups.table().members
+
+
+def many_members_of_classic_groups_fail() -> Prepared:
+    groups = Groups()
+    for number in range(MANY):
+        groups.join(f"g{number}", session_ms=10_000)
+    groups.advance(0)
+    members = lambda: sum(len(group.members) for shard in groups.coordinator.shards for group in shard.groups.values())  # type: ignore[union-attr]  # noqa: E731
+    assert members() == MANY
+    # Nobody sends SyncGroup.
+    return groups, lambda: pass_time(groups, 3_600_000), lambda: not members()
+
+
+def transactions_with(partitions: int = 1, count: int = MANY) -> Transactions:
+    transactions = Transactions()
+    for number in range(count):
+        producer = transactions.init(f"x{number}", timeout_ms=5_000)
+        transactions.add(f"x{number}", producer, *(TopicPartition("a", index) for index in range(partitions)))
+    return transactions
+
+
+def is_open(transactions: Transactions) -> bool:
+    return any(shard.open for shard in transactions.coordinator.shards)
+
+
+def many_transactions_time_out() -> Prepared:
+    transactions = transactions_with()
+    return transactions, lambda: pass_time(transactions, SWEEP_MS), lambda: not is_open(transactions)
+
+
+def a_transaction_of_many_partitions_times_out() -> Prepared:
+    transactions = transactions_with(partitions=MANY, count=1)
+    return transactions, lambda: pass_time(transactions, SWEEP_MS), lambda: not is_open(transactions)
+
+
+def a_transaction_of_many_partitions_ends() -> Prepared:
+    transactions = transactions_with(partitions=MANY, count=1)
+
+    def end() -> None:
+        transactions.end("x0", transactions.producer("x0"), commit=True)
+        assert len(transactions.markers.written) <= MARKERS_A_PIECE
+
+    return transactions, end, lambda: not is_open(transactions)
+
+
+def many_decided() -> Transactions:
+    transactions = transactions_with()
+    transactions.markers.refusing.add(TopicPartition("a", 0))
+    for number in range(MANY):
+        transactions.end(f"x{number}", transactions.producer(f"x{number}"), commit=True)
+    transactions.markers.refusing.clear()
+    return transactions
+
+
+def many_markers_are_tried_again() -> Prepared:
+    transactions = many_decided()
+    return transactions, lambda: pass_time(transactions, 500), lambda: not is_open(transactions)
+
+
+def many_that_are_decided_are_loaded() -> Prepared:
+    transactions = Transactions(after=many_decided(), loads=False)
+    return transactions, transactions.load_all, lambda: not is_open(transactions)
+
+
+def many_transactional_ids_expire() -> Prepared:
+    transactions = Transactions()
+    for number in range(MANY):
+        transactions.init(f"x{number}")
+    known = lambda: sum(len(shard.transactions) for shard in transactions.coordinator.shards)  # noqa: E731
+    return transactions, lambda: pass_time(transactions, 2 * WEEK_MS), lambda: not known()
+
+
+def many_members_are_loaded() -> Prepared:
+    groups = members_of_a_consumer_group()
+    again = ConsumerGroups(groups.store, topics=groups.topics, loads=False)
+    return again, again.load_only, lambda: len(again.table().sessions) == MANY
+
+
+def many_topics_are_matched() -> Prepared:
+    groups = ConsumerGroups(**{f"t{number}": 1 for number in range(MANY)})
+    groups.works_at_once = False
+
+    def enter() -> None:
+        groups.enter("a", subscribed_topic_regex="t.*")
+
+    return groups, enter, lambda: len(groups.table().subscribed_topics) == MANY
+
+
+MANY_AT_ONCE = [
+    a_topic_that_many_groups_committed_is_deleted,
+    a_topic_with_many_offsets_is_deleted,
+    a_topic_was_deleted_before_the_load,
+    many_groups_expire,
+    a_group_with_many_offsets_expires,
+    the_sessions_of_many_members_end,
+    many_members_of_classic_groups_fail,
+    many_transactions_time_out,
+    a_transaction_of_many_partitions_times_out,
+    a_transaction_of_many_partitions_ends,
+    many_markers_are_tried_again,
+    many_that_are_decided_are_loaded,
+    many_transactional_ids_expire,
+    many_members_are_loaded,
+    many_topics_are_matched,
+]
+
+
+@pytest.mark.parametrize("prepare", MANY_AT_ONCE, ids=lambda prepare: prepare.__name__)
+def test_what_happens_to_many_happens_in_pieces(prepare: Callable[[], Prepared]) -> None:
+    it, happen, is_done = prepare()
+    happen()
+    assert not is_done()
+
+    done = pursue(it)
+
+    assert is_done()
+    # A group or transaction a piece, or some hundred offsets or ids of one: what is decided and then closed is two appends.
+    assert done.most_appends <= 4
+    assert done.most_records <= RECORDS_A_PIECE
+    assert done.most_markers <= MARKERS_A_PIECE
+    assert done.pieces >= MANY // max(PLACES_A_PIECE, IDS_A_PIECE)
+
+
+def test_a_member_that_goes_costs_no_look_at_the_topics_of_the_others() -> None:
+    """Else members that go one after the other cost the square of their number."""
+    groups = members_of_a_consumer_group()
+    looks = []
+    racks = groups.topics.racks
+    groups.topics.racks = lambda topic_id: looks.append(topic_id) or racks(topic_id)  # type: ignore[method-assign,func-returns-value]
+
+    groups.advance(SESSION_MS + 1)
+
+    assert not groups.table().members
+    assert len(looks) <= 1
+
+
+def test_an_offset_that_is_committed_while_old_ones_expire_stays() -> None:
+    groups = a_group_with_many_offsets()
+    pass_time(groups, 8 * 86_400_000)
+    last = ("orders", MANY - 1)
+
+    def commit_once() -> None:
+        if offset_of(groups, last) == MANY - 1:
+            groups.commit({last: 77})
+
+    done = pursue(groups, commit_once)
+
+    assert done.pieces > 1
+    assert offset_of(groups, last) == 77
+    assert offset_count(groups) == 1
+    assert offset_of(groups.restarted(), last) == 77
+
+
+def test_offsets_in_a_topic_of_the_same_name_stay_while_those_of_the_deleted_one_are_forgotten() -> None:
+    groups = a_group_with_many_offsets()
+    delete_topic(groups)
+    groups.topics.put("orders", MANY)
+    places = [("orders", 0), ("orders", MANY - 1)]
+
+    pursue(groups, lambda: groups.commit(dict.fromkeys(places, 5)))
+
+    assert offset_count(groups) == 2
+    assert [offset_of(groups.restarted(), place) for place in places] == [5, 5]
+
+
+def test_topics_deleted_while_offsets_are_forgotten_are_forgotten_too_in_one_more_round() -> None:
+    groups = Groups(topics=FakeTopics(orders=1, bills=1))
+    for number in range(100):
+        groups.commit({("orders", 0): 1, ("bills", 0): 1}, group=f"g{number}")
+    delete_topic(groups)
+    groups.coordinator.run_due(groups.now_ms, lambda: True)
+    for _ in range(50):
+        groups.coordinator.topic_deleted("bills", groups.topics.id_of("bills") or b"", groups.now_ms)
+
+    done = pursue(groups)
+
+    assert not offset_count(groups)
+    assert done.pieces < 1_000
+
+
+def test_a_transaction_begun_while_ids_expire_is_not_forgotten() -> None:
+    transactions = Transactions()
+    for number in range(4 * MANY):
+        transactions.init(f"x{number}")
+    pass_time(transactions, 2 * WEEK_MS)
+
+    def begin() -> None:
+        if transactions.knows("x4000") and not is_open(transactions):
+            transactions.add("x4000", transactions.producer("x4000"), TopicPartition("a", 0))
+
+    pursue(transactions, begin)
+
+    assert is_open(transactions)
+    assert Transactions(after=transactions).knows("x4000")
+
+
+def test_pieces_for_a_shard_that_was_given_up_are_not_done() -> None:
+    groups = groups_that_committed()
+    delete_topic(groups)
+    groups.coordinator.run_due(groups.now_ms, lambda: True)
+    appends = groups.store.appends
+    for partition in range(len(groups.coordinator.shards)):
+        groups.coordinator.unload(partition, ErrorCode.NOT_COORDINATOR, groups.now_ms)
+
+    pursue(groups)
+
+    assert groups.store.appends == appends
+
+
+def test_a_job_that_fails_takes_no_other_with_it() -> None:
+    done: list[str] = []
+
+    def failing() -> Job:
+        yield
+        raise ZeroDivisionError
+
+    def other() -> Job:
+        yield
+        done.append("other")
+
+    jobs = Jobs()
+    jobs.start(failing())
+    jobs.start(other())
+    with pytest.raises(ZeroDivisionError):
+        jobs.run(never)
+    jobs.run(never)
+
+    assert done == ["other"]
+    assert not jobs
