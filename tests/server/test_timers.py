@@ -172,7 +172,7 @@ HANDED_ON = {
     "metrics.py _cleaner_manager": "",
     "opening.py _topic": "as `_create_logs`",
     "opening.py open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
-    "transactions/endings.py _abort_timed_out": "as `watch`",
+    "transactions/endings.py _abort_all": "as `watch`",
     "transactions/endings.py _look_again": "as `watch`",
     "transactions/service.py __init__": "",
     "transactions/verification.py _begin": "tests of ProducerStates",
