@@ -53,7 +53,9 @@ class FakeTopics:
             self._made += 1
             is_first = name not in self._known_before
             self._known_before.add(name)
-            self._ids[name] = TOPIC_IDS[name] if is_first and name in TOPIC_IDS else (0x1000 + self._made).to_bytes(2, "big") * 8
+            self._ids[name] = (
+                TOPIC_IDS[name] if is_first and name in TOPIC_IDS else (0x1000 + self._made).to_bytes(2, "big") * 8
+            )
         self._counts[self._ids[name]] = partition_count
         return self._ids[name]
 
