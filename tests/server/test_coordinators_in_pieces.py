@@ -119,6 +119,10 @@ def a_group_with_many_offsets_expires() -> Prepared:
     return groups, lambda: pass_time(groups, 8 * 86_400_000), lambda: not group_count(groups)
 
 
+def member_count(groups: Groups) -> int:
+    return sum(len(group.members) for shard in groups.coordinator.shards for group in shard.groups.values())
+
+
 def pass_time(it: Groups | Transactions, by_ms: int) -> None:
     """All at once: what is due by then is due together."""
     it.elapsed_ms += by_ms
@@ -141,10 +145,9 @@ def many_members_of_classic_groups_fail() -> Prepared:
     for number in range(MANY):
         groups.join(f"g{number}", session_ms=10_000)
     groups.advance(0)
-    members = lambda: sum(len(group.members) for shard in groups.coordinator.shards for group in shard.groups.values())  # type: ignore[union-attr]  # noqa: E731
-    assert members() == MANY
+    assert member_count(groups) == MANY
     # Nobody sends SyncGroup.
-    return groups, lambda: pass_time(groups, 3_600_000), lambda: not members()
+    return groups, lambda: pass_time(groups, 3_600_000), lambda: not member_count(groups)
 
 
 def transactions_with(partitions: int = 1, count: int = MANY) -> Transactions:
@@ -202,8 +205,11 @@ def many_transactional_ids_expire() -> Prepared:
     transactions = Transactions()
     for number in range(MANY):
         transactions.init(f"x{number}")
-    known = lambda: sum(len(shard.transactions) for shard in transactions.coordinator.shards)  # noqa: E731
-    return transactions, lambda: pass_time(transactions, 2 * WEEK_MS), lambda: not known()
+    return transactions, lambda: pass_time(transactions, 2 * WEEK_MS), lambda: not transactions_known(transactions)
+
+
+def transactions_known(transactions: Transactions) -> int:
+    return sum(len(shard.transactions) for shard in transactions.coordinator.shards)
 
 
 def many_members_are_loaded() -> Prepared:
