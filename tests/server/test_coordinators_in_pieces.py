@@ -219,7 +219,7 @@ def many_members_are_loaded() -> Prepared:
 
 
 def many_topics_are_matched() -> Prepared:
-    groups = ConsumerGroups(**{f"t{number}": 1 for number in range(MANY)})
+    groups = ConsumerGroups(topics=FakeTopics(**{f"t{number}": 1 for number in range(MANY)}))
     groups.works_at_once = False
 
     def enter() -> None:
