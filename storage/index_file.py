@@ -28,13 +28,6 @@ CHECKED_WHOLE_MAX = 4096
 ENTRIES_PER_SECTOR = 32
 """Of the smallest unit that disks lose, 512 bytes, every sparse index has more entries than this."""
 
-# Two flushes of one index must not both append what is missing. The writes are short; the syncs are outside.
-_write_lock = threading.Lock()
-
-# The cleaner's thread loads the indexes of the segments that it is about to rename. Who is loading one of them meanwhile
-# must have opened its file by then, or would take a file that has another name now for an empty one.
-_load_lock = threading.Lock()
-
 
 class CorruptIndexError(Exception):
     """An index file contradicts itself. Rebuild it from the log."""
@@ -58,6 +51,10 @@ class IndexFile(ABC):
         self.is_new = False
         """Whether this object made the file, and nobody has synced the directory since; the caller sets it back."""
         self._files = files
+        # Two flushes must not both append what is missing. And the cleaner's thread loads the indexes of the segments that it
+        # is about to rename: who is loading one of them meanwhile must have opened its file by then, or would take a file
+        # that has another name now for an empty one. Each index has its own: one disk that hangs must not hold up the others.
+        self._using_file = threading.Lock()
         self._loaded = False
         self._written_count = 0  # leading entries that the file holds as memory does; counts once loaded
         self._is_file_current = False
@@ -100,7 +97,7 @@ class IndexFile(ABC):
             # Read before the entries, so that an append beside us leaves the file marked as behind.
             self._is_file_current = True
             try:
-                with _write_lock:
+                with self._using_file:
                     self._write_missing()
             except BaseException:
                 self._is_file_current = False
@@ -136,7 +133,7 @@ class IndexFile(ABC):
         file.close()
 
     def _load(self) -> None:
-        with _load_lock:
+        with self._using_file:
             if not self._loaded:
                 self._load_file()
 

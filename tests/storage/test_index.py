@@ -1,11 +1,14 @@
 import struct
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.storage import index_file
+from ottla.storage.files import OsFiles
 from ottla.storage.index import (
     RELATIVE_OFFSET_MAX,
     AbortedTxn,
@@ -16,6 +19,7 @@ from ottla.storage.index import (
     TransactionIndex,
 )
 from support.crash_files import CrashFiles
+from support.gated_files import GatedFiles
 
 BASE = 1000
 MAKERS: list[Callable[[CrashFiles], OffsetIndex | TimeIndex | TransactionIndex]] = [
@@ -499,3 +503,39 @@ def test_a_transaction_index_that_contradicts_itself_is_corrupt(
     files = disk_with(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
     with pytest.raises(CorruptIndexError):
         TransactionIndex(files, "x", base_offset).sanity_check()
+
+
+@pytest.mark.parametrize("use", ["load", "flush"])
+def test_an_index_whose_disk_hangs_holds_up_no_other(tmp_path: Path, use: str) -> None:
+    files = GatedFiles("/stuck")
+    done: list[str] = []
+
+    def index(name: str) -> OffsetIndex:
+        return OffsetIndex(files, str(tmp_path / name), 0, 80)
+
+    def work(name: str) -> None:
+        mine = index(name)
+        if use == "flush":
+            mine.reset()
+            mine.append(1, 100)
+            mine.flush(sync=False)
+        else:
+            assert mine.lookup(5) == (1, 100)
+        done.append(name)
+
+    if use == "load":
+        for name in ("stuck", "works"):
+            whole = OffsetIndex(OsFiles(), str(tmp_path / name), 0, 80)
+            whole.append(1, 100)
+            whole.flush(sync=False)
+    hanging = threading.Thread(target=work, args=("stuck",))
+    hanging.start()
+    files.wait_until_reached()
+    working = threading.Thread(target=work, args=("works",))
+    working.start()
+    working.join(10)
+    done_meanwhile = list(done)
+    files.let_on()
+    hanging.join()
+    working.join()
+    assert done_meanwhile == ["works"] and done == ["works", "stuck"]

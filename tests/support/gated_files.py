@@ -27,7 +27,11 @@ class GatedFiles(OsFiles):
 
     async def reached(self) -> None:
         """Return once somebody waits."""
-        assert await trio.to_thread.run_sync(self._reached.wait, PATIENCE_S), f"nobody opened {self.at}"
+        await trio.to_thread.run_sync(self.wait_until_reached)
+
+    def wait_until_reached(self) -> None:
+        """The same, for a thread."""
+        assert self._reached.wait(PATIENCE_S), f"nobody opened {self.at}"
 
     def let_on(self) -> None:
         """Let them go on, and all after them."""
