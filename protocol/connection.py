@@ -13,7 +13,7 @@ from typing import Any
 from .apis import API_VERSIONS_KEY, APIS, Api
 from .errors import ErrorCode, ProtocolError
 from .headers import read_request_header, read_response_header, request_header, skip_tags
-from .wire import Parts, codec
+from .wire import MAX_ELEMENTS, NO_LIMIT, Parts, codec
 
 _SIZE = struct.Struct(">i")
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
@@ -29,10 +29,14 @@ class Request:
     correlation_id: int
     client_id: str | None
     body: Any
+    elements: int = 0
+    """Of all arrays and tagged fields together."""
 
 
-def parse_request(frame: memoryview) -> Request:
+def parse_request(frame: memoryview, most_elements: int = MAX_ELEMENTS) -> Request:
     """One frame (without its size) as a request.
+
+    Raises TooManyElementsError, which is a ProtocolError, as soon as there are more than `most_elements`.
 
     Raises ProtocolError for an API or version that we do not speak and for bytes that are not the message; the
     connection is then closed, as Kafka does. ApiVersions is the exception (KIP-511): in an unknown version it is
@@ -51,15 +55,19 @@ def parse_request(frame: memoryview) -> Request:
         at = skip_tags(frame, at)
     # Bytes behind the body are ignored, as Apache Kafka does: librdkafka 2.16 sends three zero bytes too many when it
     # asks for the metadata of all topics.
-    body, _ = codec(api.request, version, flexible).read(frame, at)
-    return Request(api, version, correlation_id, client_id, body)
+    body, _, left = codec(api.request, version, flexible).read_within(frame, at, most_elements)
+    return Request(api, version, correlation_id, client_id, body, most_elements - left)
 
 
-def encode_response(request: Request, body: Any) -> list[Any]:
+def encode_response(
+    request: Request, body: Any, most_elements: int = NO_LIMIT, most_bytes: int = NO_LIMIT
+) -> list[Any]:
     """The parts of the response frame, size first, to be sent in order.
 
     Parts of ours are bytearrays; records are the very objects that `body` carries (bytes-like, or slices of files).
     `body` may be None for an unknown ApiVersions version: Kafka's answer to it is made here.
+
+    Raises LargeMessageError for more than `most_elements`, or much more than `most_bytes` beside the records.
     """
     api, version = request.api, request.version
     if request.body is None and api.key == API_VERSIONS_KEY:
@@ -70,7 +78,7 @@ def encode_response(request: Request, body: Any) -> list[Any]:
     head += bytes(8)
     if api.has_flexible_response_header(version):
         head.append(0)
-    codec(api.response, version, api.is_flexible(version)).write(body, parts)
+    codec(api.response, version, api.is_flexible(version)).write_within(body, parts, most_elements, most_bytes)
     elements = parts.elements
     if len(elements) == 1:
         size = len(head)

@@ -180,3 +180,11 @@ class CorruptRecordError(KafkaError):
 
 class ProtocolError(Exception):
     """The peer's bytes are not Kafka's protocol: there is no answer but to close the connection."""
+
+
+class TooManyElementsError(ProtocolError):
+    """A message has more elements than its reader may read."""
+
+
+class LargeMessageError(Exception):
+    """A message is larger than its writer may write now; nothing is wrong with it."""

@@ -1,4 +1,4 @@
-"""Writes the source of `read(view, at)` for one message class and version.
+"""Writes the source of `read(view, at, most)` for one message class and version.
 
 Fixed-size values gather in a run until something needs them; then one `unpack_from` reads them all, and checks the
 bounds as it does. The length of a string or the count of an array joins the run before it. For `index: Int32,
@@ -21,7 +21,6 @@ import struct
 from typing import Any
 
 from .codegen import (
-    MAX_ELEMENTS,
     MAX_STRING_BYTES,
     Source,
     array_methods,
@@ -30,7 +29,7 @@ from .codegen import (
     read_uvarint,
     split_fields,
 )
-from .errors import ProtocolError
+from .errors import ProtocolError, TooManyElementsError
 from .schema import Field, Type, fields_of
 
 
@@ -41,17 +40,18 @@ class ReaderSource(Source):
         super().__init__(cls, version, flexible)
         self.names |= {
             "ProtocolError": ProtocolError,
+            "TooManyElementsError": TooManyElementsError,
             "struct_error": struct.error,
             "read_uvarint": read_uvarint,
             "fail": fail,
         }
         self._run: list[tuple[str, str]] = []  # (format, variable) not read yet
-        self.line("def read(view, at):", +1)
+        self.line("def read(view, at, most):", +1)
         self.line("size = len(view)")
-        self.line(f"left = {MAX_ELEMENTS}")
+        self.line("left = most")
         self.line("try:", +1)
         self._struct(cls, "value")
-        self.line("return value, at")
+        self.line("return value, at, left")
         self.dedent()
         self.line("except (struct_error, IndexError):", +1)
         self.line(f"raise ProtocolError('{self.label}: cut short') from None")
@@ -128,7 +128,7 @@ class ReaderSource(Source):
         takes one byte at least: no struct is empty."""
         self.line(f"if {n} > size - at: fail('{self.label}: %d elements in %d bytes' % ({n}, size - at))")
         self.line(f"left -= {n}")
-        self.line(f"if left < 0: fail('{self.label}: more than {MAX_ELEMENTS} elements')")
+        self.line(f"if left < 0: raise TooManyElementsError(f'{self.label}: more than {{most}} elements')")
 
     def _length(self, format: str, n: str, nullable: bool, target: str) -> None:
         """Read a length or count into `n`, and open the block for what is not null. As in Kafka, any negative length

@@ -80,8 +80,9 @@ class Parts:
         return self.tail
 
 
-Read = Callable[[memoryview, int], tuple[Any, int]]
-Write = Callable[[Any, Parts], None]
+ReadWithin = Callable[[memoryview, int, int], tuple[Any, int, int]]
+WriteWithin = Callable[[Any, Parts, int, int], None]
+NO_LIMIT = 1 << 62
 
 
 class Codec:
@@ -90,24 +91,39 @@ class Codec:
     def __init__(self, cls: type[Any], version: int, flexible: bool) -> None:
         self.cls, self.version, self.flexible = cls, version, flexible
 
-    @cached_property
-    def read(self) -> Read:
-        """`read(view, at) -> (value, next_at)`.
+    def read(self, view: memoryview, at: int) -> tuple[Any, int]:
+        """A value, and where the bytes behind it begin, which are the caller's business. `view` must have byte format.
 
         Raises ProtocolError for bytes that are not this message: cut short, null where there is none, not UTF-8, an
-        array longer than the bytes left, tagged fields of later versions. `view` must have byte format; bytes behind
-        `next_at` are the caller's business.
+        array longer than the bytes left, more than `MAX_ELEMENTS` elements, tagged fields of later versions.
         """
-        read: Read = self._compile("read")
-        return read
+        value, at, _ = self.read_within(view, at, MAX_ELEMENTS)
+        return value, at
 
-    @cached_property
-    def write(self) -> Write:
-        """`write(value, parts)` appends to `parts`. Fields that this version lacks are left out.
+    def write(self, value: Any, parts: Parts) -> None:
+        """Append a value to `parts`. Fields that this version lacks are left out.
 
         Raises ValueError when the value does not fit the schema (our mistake, not the peer's); `parts` is then spoilt.
         """
-        write: Write = self._compile("write")
+        self.write_within(value, parts, NO_LIMIT, NO_LIMIT)
+
+    @cached_property
+    def read_within(self) -> ReadWithin:
+        """`read_within(view, at, most_elements) -> (value, next_at, elements_left)`: as `read`.
+
+        Raises TooManyElementsError as soon as there are more; nothing may be wrong with the message then.
+        """
+        read: ReadWithin = self._compile("read")
+        return read
+
+    @cached_property
+    def write_within(self) -> WriteWithin:
+        """`write_within(value, parts, most_elements, most_bytes)`: as `write`.
+
+        Raises LargeMessageError, at the latest an element behind the limits; `parts` is then spoilt. Of arrays of numbers
+        the elements are not counted, nor the bytes of records; bytes are counted anew between records.
+        """
+        write: WriteWithin = self._compile("write")
         return write
 
     def source(self, direction: Literal["read", "write"]) -> str:

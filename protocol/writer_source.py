@@ -1,4 +1,4 @@
-"""Writes the source of `write(value, parts)` for one message class and version.
+"""Writes the source of `write(value, parts, most_elements, most_bytes)` for one message class and version.
 
 Fixed-size values gather in a run and are packed with one call before anything of variable size. For `index: Int32,
 name: String | None` in flexible encoding:
@@ -16,13 +16,14 @@ name: String | None` in flexible encoding:
     out += b'\\x00'
 
 (`x` in a format is a zero byte: a null, or "no tagged fields".) Records go into `parts` as they are, and a new `out`
-follows them.
+follows them. Elements are counted array by array before they are written, bytes after each element, within each `out`.
 """
 
 import struct
 from typing import Any
 
 from .codegen import MAX_STRING_BYTES, Source, array_methods, is_fixed, split_fields, uvarint
+from .errors import LargeMessageError
 from .schema import Field, Type
 
 
@@ -34,11 +35,13 @@ class WriterSource(Source):
         self.names |= {
             "uvarint": uvarint,
             "string_prefix": _string_prefix,
+            "LargeMessageError": LargeMessageError,
             "Misfit": (struct.error, AttributeError, TypeError),
         }
         self._run: list[tuple[str, str]] = []  # (format, expression) not written yet
-        self.line("def write(value, parts):", +1)
+        self.line("def write(value, parts, most_elements, most_bytes):", +1)
         self.line("out = parts.tail")
+        self.line("left = most_elements")
         self.line("try:", +1)
         self._struct(cls, "value")
         self._flush()
@@ -151,7 +154,12 @@ class WriterSource(Source):
         elif type.name == "records":
             self.line(f"if len({source}): out = parts.add({source})")
         else:
+            if type.name == "bytes":
+                self._refuse(f"len({source}) > most_bytes")
             self.line(f"out += {source}")
+
+    def _refuse(self, condition: str) -> None:
+        self.line(f"if {condition}: raise LargeMessageError('{self.label}')")
 
     def _items(self, item: Type, source: str) -> None:
         if is_fixed(item):
@@ -159,9 +167,12 @@ class WriterSource(Source):
             self.line(f"if {source}: out += {pack}[len({source})](*{source})")
         else:
             one = self.fresh("item")
+            self.line(f"left -= len({source})")
+            self._refuse("left < 0")
             self.line(f"for {one} in {source}:", +1)
             self._value(item, one, False)
             self._flush()
+            self._refuse("len(out) > most_bytes")
             self.dedent()
 
 

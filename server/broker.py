@@ -36,6 +36,7 @@ from .flusher import Flusher
 from .handlers import Handlers
 from .housekeeping import Housekeeping
 from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from .large_requests import LargeRequests
 from .meters import Meter
 from .node_life import STOP_DEADLINE_S, NodeLife
 from .nodes import Listener, Node, close_all
@@ -89,6 +90,7 @@ class Broker:
         self.connections = Connections(self)
         limit = self.config.queued_max_request_bytes
         self.request_memory = RequestMemory(limit if limit > 0 else DEFAULT_REQUEST_MEMORY_BYTES)
+        self.large_requests = LargeRequests()
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
         self.node_life = NodeLife(self)
         self.admin_http: AdminHttp | None = None
@@ -471,6 +473,7 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
             await nursery.start(broker._make_transactions().run)
         nursery.start_soon(broker.producer_ids.run)
         nursery.start_soon(broker.request_memory.run)
+        nursery.start_soon(broker.large_requests.living.run)
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)
         if broker.admin_http is not None:

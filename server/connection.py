@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..protocol.connection import encode_response, parse_request
 from ..protocol.errors import ProtocolError
 from .frames import FrameReader
+from .large_requests import LargeRequest, read_now, write_now
 from .transport import PeerGoneError, PlainTransport
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ log = logging.getLogger("ottla.connection")
 
 # Its records stay views into the frame; all else of a request is copied out of it.
 PRODUCE_KEY = 0
-# A client whose requests are always already there must not starve the others or dodge cancellation.
-REQUESTS_PER_CHECKPOINT = 16
 # What the process or the machine is short of for a while.
 SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 # A parked request looks this often whether its client is still there.
@@ -65,8 +63,10 @@ class Connection:
             broker.config.socket_request_max_bytes,
             broker.request_memory,
             self._context.client_host,
-            self._give_up,
+            self.give_up,
         )
+        self._large: LargeRequest | None = None
+        """The request it is at, if that or its answer is large."""
 
     async def serve(self) -> None:
         """Answer requests until the peer closes, does not speak Kafka, or the node stops.
@@ -74,36 +74,51 @@ class Connection:
         Never raises but for cancellation: malformed bytes end this connection with one log line,
         an error of our own with a traceback, and every other connection goes on.
         """
+        broken_off: list[Exception] = []
         try:
             await self._serve()
-        except ProtocolError as error:
-            log.warning("closing %s: %s", self.peer, error)
-        except PeerGoneError as error:
-            log.debug("%s is gone: %s", self.peer, error)
-        except trio.ClosedResourceError:
-            log.debug("%s was closed by us", self.peer)
-        except Exception as error:
-            if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno in SCARCE):
-                # An API is loaded when it is first spoken, which is tried again with the next request of its kind.
-                log.error("closing %s: %s", self.peer, error)
-            else:
-                log.exception("closing %s after an error of the broker", self.peer)
+        except Exception as error:  # noqa: BLE001 -- every connection for itself
+            self._log(error)
+            broken_off.append(error)
         finally:
             self._frames.close()
             self._transport.close()
+            if self._large is not None:
+                # Its traceback names the request, and all that the handler has made of it.
+                await self._large.end(broken_off)
+
+    def _log(self, error: Exception) -> None:
+        match error:
+            case ProtocolError():
+                log.warning("closing %s: %s", self.peer, error)
+            case PeerGoneError():
+                log.debug("%s is gone: %s", self.peer, error)
+            case trio.ClosedResourceError():
+                log.debug("%s was closed by us", self.peer)
+            case ImportError():
+                # An API is loaded when it is first spoken, which is tried again with the next request of its kind.
+                log.error("closing %s: %s", self.peer, error)
+            case OSError() if error.errno in SCARCE:
+                log.error("closing %s: %s", self.peer, error)
+            case _:
+                log.error("closing %s after an error of the broker", self.peer, exc_info=error)
 
     async def _serve(self) -> None:
         broker, context, frames = self._broker, self._context, self._frames
-        handlers = broker.handlers
-        served = 0
+        handlers, turn = broker.handlers, self._transport.turn
         while self.node.is_alive and not broker.stopping:
             frame = await frames.next_frame()
             if frame is None:
                 return
             self.busy = True
-            request = parse_request(frame)
+            request = read_now(frame)
             # Whatever still names the frame here while we wait would keep its memory.
-            del frame
+            if request is None:
+                box = [frame]
+                del frame
+                request = await self._at_large().read(box)
+            else:
+                del frame
             if request.api.key != PRODUCE_KEY:
                 frames.let_go()
             try:
@@ -111,16 +126,31 @@ class Connection:
             except KeyError:
                 raise ProtocolError(f"{request.api.name} (API key {request.api.key}) is not served") from None
             body = await handle(context, request)
-            parts = None if body is None else encode_response(request, body)
-            del request, body
+            parts = None if body is None or self._large is not None else write_now(request, body)
+            if parts is None and (body is not None or self._large is not None):
+                answer = [request, body]
+                del request, body
+                parts = await self._at_large().write(answer)
+            else:
+                del request, body
             frames.let_go()
             if parts is not None:
                 await self._transport.send(parts)
+            if self._large is not None:
+                sent = [parts]
+                del parts
+                await self._large.end(sent)
+                self._large = None
+            else:
                 del parts
             self.busy = False
-            served += 1
-            if served % REQUESTS_PER_CHECKPOINT == 0:
-                await trio.lowlevel.checkpoint()
+            if turn.is_over():
+                await turn.next()
+
+    def _at_large(self) -> LargeRequest:
+        if self._large is None:
+            self._large = LargeRequest(self._broker.large_requests, self, self._context.client_host)
+        return self._large
 
     def check_peer(self) -> None:
         """Raise PeerGoneError if the client has gone while its request was parked.
@@ -145,7 +175,10 @@ class Connection:
         """Close at once; a task inside `serve` ends, in the midst of a request as soon as it would go on without one."""
         self._transport.close()
         self._frames.stop_waiting()
+        if self._large is not None:
+            self._large.stop_waiting()
 
-    def _give_up(self, reason: str) -> None:
+    def give_up(self, reason: str) -> None:
+        """Close it, and say why."""
         log.warning("closing %s: %s", self.peer, reason)
         self.close()

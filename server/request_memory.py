@@ -50,8 +50,9 @@ class Holder(Protocol):
 class RequestMemory:
     """See the module. All on Trio's thread and by Trio's time; `run` is the task that looks who stands still."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, *, stands_still_s: float = STANDS_STILL_S) -> None:
         self.limit_bytes = limit_bytes
+        self._stands_still_s = stands_still_s
         self.address_limit_bytes = limit_bytes // 2
         self.used_bytes = 0
         self.is_short = False
@@ -135,7 +136,7 @@ class RequestMemory:
                 if self.is_short and each.held_bytes:
                     each.shrink()
             await trio.sleep(LOOK_EVERY_S)
-            before_s = trio.current_time() - STANDS_STILL_S
+            before_s = trio.current_time() - self._stands_still_s
             still = [each for each, granted_s in self._granted_s.items() if granted_s < before_s and each.is_receiving]
             for each in still:
                 if self.is_short and each.held_bytes:

@@ -17,11 +17,12 @@ from typing import TypeAlias
 import trio
 
 from ..storage.files import FileSlice
+from .turns import Turn
 
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
-# One sendfile call at most; keeps a single huge answer from holding the loop for long.
-SENDFILE_BYTES = 1 << 20
+# One call at most: a reader that is fast enough would let the kernel go on and on.
+SEND_BYTES = 1 << 20
 # The kernel takes at most IOV_MAX (1024 on Linux) buffers in one sendmsg.
 MAX_BUFFERS = 1000
 # Linux joins the header with the file bytes that follow into full packets.
@@ -42,6 +43,8 @@ class PlainTransport:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
+        self.turn = Turn()
+        """Of the connection's task; it begins anew whenever the client has kept it waiting."""
         self.has_moved = False
         """Set whenever bytes have moved, either way; whoever looks whether any do takes it back."""
 
@@ -78,6 +81,7 @@ class PlainTransport:
             trio.ClosedResourceError: `close` was called meanwhile.
         """
         await trio.lowlevel.wait_readable(self._sock)
+        self.turn.begin()
 
     async def send(self, parts: Sequence[Part]) -> None:
         """Send all parts in order; file slices go from the page cache to the socket uncopied.
@@ -99,34 +103,58 @@ class PlainTransport:
             raise PeerGoneError(str(error)) from error
 
     async def _send_buffers(self, buffers: list[bytes | bytearray | memoryview], flags: int) -> None:
-        while buffers:
+        at = 0
+        while at < len(buffers):
             try:
-                sent = self._sock.sendmsg(buffers[:MAX_BUFFERS], (), flags)
+                sent = self._sock.sendmsg(_some_of(buffers, at), (), flags)
             except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._sock)
+                await self._writable()
                 continue
             self.has_moved = True
-            while buffers and sent >= len(buffers[0]):
-                sent -= len(buffers.pop(0))
+            while at < len(buffers) and sent >= len(buffers[at]):
+                sent -= len(buffers[at])
+                at += 1
             if sent:
-                buffers[0] = memoryview(buffers[0])[sent:]
+                buffers[at] = memoryview(buffers[at])[sent:]
+            if at < len(buffers) and self.turn.is_over():
+                await self.turn.next()
 
     async def _send_file(self, part: FileSlice) -> None:
         descriptor, position, left = part.file.fileno(), part.position, part.size_bytes
         while left:
             try:
-                sent = os.sendfile(self._sock.fileno(), descriptor, position, min(left, SENDFILE_BYTES))
+                sent = os.sendfile(self._sock.fileno(), descriptor, position, min(left, SEND_BYTES))
             except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._sock)
+                await self._writable()
                 continue
             if sent == 0:  # The file is shorter than promised: the frame cannot be completed.
                 raise PeerGoneError(f"file ended {left} bytes before the promised end")
             self.has_moved = True
             position += sent
             left -= sent
+            if self.turn.is_over():
+                await self.turn.next()
+
+    async def _writable(self) -> None:
+        await trio.lowlevel.wait_writable(self._sock)
+        self.turn.begin()
 
     def close(self) -> None:
         """Close the socket at once and wake a task that waits on it."""
         if self._sock.fileno() >= 0:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
+
+
+def _some_of(buffers: list[bytes | bytearray | memoryview], at: int) -> list[bytes | bytearray | memoryview]:
+    """Those from `at` on that one call may send."""
+    first = buffers[at]
+    if len(first) >= SEND_BYTES:
+        return [memoryview(first)[:SEND_BYTES]]
+    some, room = [first], SEND_BYTES - len(first)
+    for buffer in buffers[at + 1 : at + MAX_BUFFERS]:
+        room -= len(buffer)
+        if room < 0:
+            break
+        some.append(buffer)
+    return some

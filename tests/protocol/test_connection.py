@@ -8,11 +8,12 @@ import pytest
 
 from ottla.protocol.apis import APIS, Api
 from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
-from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.errors import ErrorCode, LargeMessageError, ProtocolError, TooManyElementsError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.wire import NO_LIMIT
 from support.strategies import as_of, same, sample
 
 API_VERSIONS, METADATA, PRODUCE, FETCH = APIS[18], APIS[3], APIS[0], APIS[1]
@@ -41,6 +42,34 @@ def test_a_request_and_its_response_arrive(api: Api, version: int) -> None:
     correlation_id, received = parse_response(api, version, sent[4:])
     assert correlation_id == 77
     assert same(answer, received)
+
+
+@pytest.mark.parametrize("api, version", VERSIONS)
+def test_reading_and_writing_stop_at_their_limits(api: Api, version: int) -> None:
+    body, answer = as_of(sample(api.request), version), as_of(sample(api.response), version)
+    frame = memoryview(frame_of(api, version, body))
+
+    elements = parse_request(frame).elements
+    request = parse_request(frame, elements)
+    assert same(body, request.body)
+    if elements:
+        with pytest.raises(TooManyElementsError, match=f"more than {elements - 1} elements"):
+            parse_request(frame, elements - 1)
+
+    written = encode_response(request, answer)
+    most = next(most for most in range(100) if _is_written(request, answer, most))
+    assert encode_response(request, answer, most, 1 << 20) == written
+    if most:
+        with pytest.raises(LargeMessageError):
+            encode_response(request, answer, NO_LIMIT, 0)
+
+
+def _is_written(request: Request, answer: Any, most_elements: int) -> bool:
+    try:
+        encode_response(request, answer, most_elements)
+    except LargeMessageError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("api, version", VERSIONS)

@@ -331,8 +331,8 @@ def test_read_messages_are_as_frozen_and_hashable_as_made_ones() -> None:
 def test_a_codec_is_made_once_and_shows_its_source() -> None:
     assert codec(Point, 0, True) is codec(Point, 0, True)
     assert codec(Point, 0, True) is not codec(Point, 0, False)
-    assert "def read(view, at)" in codec(Point, 0, True).source("read")
-    assert "def write(value, parts)" in codec(Point, 0, True).source("write")
+    assert "def read(view, at, most)" in codec(Point, 0, True).source("read")
+    assert "def write(value, parts, most_elements, most_bytes)" in codec(Point, 0, True).source("write")
 
 
 def test_annotations_that_make_no_schema_are_refused() -> None:
