@@ -18,6 +18,7 @@ from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -67,6 +68,7 @@ class At:
 
     process: BrokerProcess
     client: Client
+    node_id: int
     size: int
     kept: ExitStack
     producer: Any = None
@@ -105,6 +107,7 @@ class Job:
     quick_size: int = 1
     needs_clock: bool = False
     nodes: int = 1
+    key_type: int = 0
     overrides: dict[str, str] = field(default_factory=dict)
 
 
@@ -400,11 +403,11 @@ def _transactional_ids_expire(at: At) -> None:
 
 
 def _move_leaders(at: At) -> None:
-    """The other node hands over what it leads, and gets it back."""
+    """The node hands over what it leads to the other one, which is pinged, and may get it back."""
     assert isinstance(at.process, OttlaProcess)
-    at.process.stop_node(1)
+    at.process.stop_node(at.node_id)
     at.settle()
-    at.process.start_node(1)
+    at.process.start_node(at.node_id)
     at.settle()
 
 
@@ -535,7 +538,16 @@ JOBS = (
     Job("Loads of the group coordinator", "{size} offsets", _move_leaders, _many_offsets, 100_000, 5_000, nodes=2),
     Job("Loads of the group coordinator, groups", "{size} groups", _move_leaders, _groups, 20_000, 1_000, nodes=2),
     Job("Loads of a consumer group", "{size} members", _move_leaders, _consumer_members, 2_000, 200, nodes=2),
-    Job("Loads of the transaction coordinator", "{size} ids", _move_leaders, _transactions, 5_000, 300, nodes=2),
+    Job(
+        "Loads of the transaction coordinator",
+        "{size} ids",
+        _move_leaders,
+        _transactions,
+        5_000,
+        300,
+        nodes=2,
+        key_type=1,
+    ),
     Job(
         "Idle connections are closed",
         "{size} of them",
@@ -546,6 +558,13 @@ JOBS = (
         overrides={"connections.max.idle.ms": "2000"},
     ),
 )
+
+TWO_REPLICAS = {
+    name: value
+    for topic in ("offsets.topic", "transaction.state.log")
+    for name, value in ((f"{topic}.num.partitions", "1"), (f"{topic}.replication.factor", "2"))
+}
+"""Of internal topics: then one node coordinates all, and another can."""
 
 QUICK_JOBS = {
     "The first request of each API",
@@ -574,11 +593,26 @@ def run(figures: Figures, broker: Callable[..., BrokerProcess], pinged: Pinged, 
 
 def _done(job: Job, size: int, broker: Callable[..., BrokerProcess], pinged: Pinged) -> Hold:
     with ExitStack() as stack:
-        process, pinger = stack.enter_context(pinged(broker(job.nodes, job.overrides)))
-        at = At(process, stack.enter_context(client(process.bootstrap)), size, stack.enter_context(ExitStack()))
+        if job.nodes > 1:
+            process = stack.enter_context(broker(job.nodes, TWO_REPLICAS | job.overrides))
+            node_id = _coordinator(process, job.key_type)
+            assert process.process is not None
+            pinger = stack.enter_context(Pinger(process.addresses[1 - node_id], process.process.pid))
+        else:
+            process, pinger = stack.enter_context(pinged(broker(1, job.overrides)))
+            node_id = 0
+        at_client = stack.enter_context(client(process.addresses[node_id]))
+        at = At(process, at_client, node_id, size, stack.enter_context(ExitStack()))
         job.prepare(at)
         at.settle()
         with pinger.watch() as hold:
             job.act(at)
             at.settle()
     return hold
+
+
+def _coordinator(process: BrokerProcess, key_type: int) -> int:
+    """The node that coordinates everything of this kind."""
+    with client(process.bootstrap) as at:
+        asked = FindCoordinatorRequest(key="any", key_type=key_type)
+        return int(retried(lambda: at.ask(asked, 3), lambda answer: not answer.error_code).node_id)
