@@ -98,15 +98,15 @@ class Pinger:
             self._come.notify_all()
 
     def _wait_for_ping(self, after_s: float) -> None:
-        """Return when a ping has been answered that was sent after `after_s`. RuntimeError if none is."""
+        """Return when a ping has been answered that was sent after `after_s`. TimeoutError if none is."""
         with self._come:
             self._come.wait_for(
                 lambda: self._ended or (self._pings and self._pings[-1][0] > after_s), timeout=ANSWER_TIMEOUT_S
             )
             if not self._pings or self._pings[-1][0] <= after_s:
-                raise RuntimeError(
-                    "the pinger has ended" if self._ended else f"no ping answered in {ANSWER_TIMEOUT_S} s"
-                )
+                if self._ended:
+                    raise RuntimeError("the pinger has ended: the broker closed its connection")
+                raise TimeoutError(f"no ping was answered for {ANSWER_TIMEOUT_S:.0f} s")
 
     @contextmanager
     def watch(self) -> Iterator[Hold]:
