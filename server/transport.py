@@ -16,13 +16,17 @@ from typing import TypeAlias
 
 import trio
 
-from ..storage.files import FileSlice
+from ..storage.files import Buffer, FileSlice, WouldWaitError
+from .cold_reads import read_ahead
 from .turns import Turn
 
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
 # One call at most: a reader that is fast enough would let the kernel go on and on.
 SEND_BYTES = 1 << 20
+# Small slices are copied into the same call as what is before and behind them, up to so many bytes at a time: that costs no
+# more than a call for each, and all of the slice is looked for in memory, not some of it.
+COPIED_BYTES = 16 << 10
 # The kernel takes at most IOV_MAX (1024 on Linux) buffers in one sendmsg.
 MAX_BUFFERS = 1000
 # Linux joins the header with the file bytes that follow into full packets.
@@ -84,18 +88,29 @@ class PlainTransport:
         self.turn.begin()
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """Send all parts in order; file slices go from the page cache to the socket uncopied.
+        """Send all parts in order; large file slices go from the page cache to the socket uncopied.
+
+        What is not in the page cache is brought there by a worker thread first.
 
         Raises:
             PeerGoneError: The peer does not take them any more.
         """
         buffers: list[bytes | bytearray | memoryview] = []
+        copied_bytes = 0
         try:
             for part in parts:
                 if isinstance(part, FileSlice):
-                    await self._send_buffers(buffers, MSG_MORE)
-                    buffers = []
-                    await self._send_file(part)
+                    is_copied = part.size_bytes <= COPIED_BYTES
+                    if not is_copied or copied_bytes > COPIED_BYTES:
+                        await self._send_buffers(buffers, MSG_MORE)
+                        buffers, copied_bytes = [], 0
+                    if is_copied:
+                        buffers.append(await self._read(part))
+                        copied_bytes += part.size_bytes
+                        if self.turn.is_over():
+                            await self.turn.next()
+                    else:
+                        await self._send_file(part)
                 elif part:
                     buffers.append(part)
             await self._send_buffers(buffers, 0)
@@ -120,10 +135,15 @@ class PlainTransport:
                 await self.turn.next()
 
     async def _send_file(self, part: FileSlice) -> None:
-        descriptor, position, left = part.file.fileno(), part.position, part.size_bytes
+        file, position, left = part.file, part.position, part.size_bytes
         while left:
+            size_bytes = min(left, SEND_BYTES)
+            # The call waits for the disk if it has to, and a client that reads slowly leaves pages time to go.
+            cached_bytes = file.cached_bytes(position, size_bytes)
+            if not cached_bytes:
+                await self._read_ahead(FileSlice(file, position, size_bytes))
             try:
-                sent = os.sendfile(self._sock.fileno(), descriptor, position, min(left, SEND_BYTES))
+                sent = os.sendfile(self._sock.fileno(), file.fileno(), position, cached_bytes or size_bytes)
             except BlockingIOError:
                 await self._writable()
                 continue
@@ -134,6 +154,20 @@ class PlainTransport:
             left -= sent
             if self.turn.is_over():
                 await self.turn.next()
+
+    async def _read(self, part: FileSlice) -> Buffer:
+        try:
+            data = part.file.read_now(part.position, part.size_bytes)
+        except WouldWaitError:
+            await self._read_ahead(part)
+            data = part.file.read_at(part.position, part.size_bytes)
+        if len(data) != part.size_bytes:
+            raise PeerGoneError(f"file ended {part.size_bytes - len(data)} bytes before the promised end")
+        return data
+
+    async def _read_ahead(self, part: FileSlice) -> None:
+        await read_ahead(part)
+        self.turn.begin()
 
     async def _writable(self) -> None:
         await trio.lowlevel.wait_writable(self._sock)

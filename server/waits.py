@@ -187,8 +187,8 @@ def _note_end(parked: Parked, log: LogReader, end_offset: int) -> None:
     if end_offset != parked.end_offset:
         parked.end_offset = end_offset
         try:
-            end = log.locate(end_offset)
-        except Exception:  # noqa: BLE001 -- the append stands; whoever waits looks again and is told what is wrong
+            end = log.locate(end_offset, at_once=True)
+        except Exception:  # noqa: BLE001 -- the append stands; whoever waits looks again, and is told what is wrong
             _wake(parked)
             return
         due = [watch for watch in parked.watches if watch.due_position <= end.position]

@@ -36,14 +36,15 @@ OLD_LENGTH_MIN = 14
 """CRC, magic, attributes, and two lengths."""
 
 
-def batch_steps(file: File, position: int, where: str) -> Iterator[tuple[int, int, int]]:
+def batch_steps(file: File, position: int, where: str, *, at_once: bool = False) -> Iterator[tuple[int, int, int]]:
     """(position, end, last offset) of each batch: `batch_walk` with the least possible work.
 
     Raises:
         CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
+        WouldWaitError: Only if `at_once`: a header is not in memory.
     """
     size_bytes = file.size()
-    read_at, unpack_from = file.read_at, _STEP.unpack_from
+    read_at, unpack_from = file.read_now if at_once else file.read_at, _STEP.unpack_from
     while position < size_bytes:
         chunk = read_at(position, SCAN_CHUNK_BYTES)
         chunk_start, at = position, 0
@@ -63,7 +64,7 @@ def batch_steps(file: File, position: int, where: str) -> Iterator[tuple[int, in
 
 
 def batch_walk(
-    file: File, position: int, where: str, *, chunk_bytes: int, whole_bytes_max: int
+    file: File, position: int, where: str, *, chunk_bytes: int, whole_bytes_max: int, at_once: bool = False
 ) -> Iterator[tuple[int, RecordBatch]]:
     """(position, batch) of each batch.
 
@@ -72,12 +73,13 @@ def batch_walk(
         whole_bytes_max: Batches up to this size are whole. Of larger ones only the header is sure to be there.
 
     Raises:
-        CorruptRecordError: As `batch_steps`.
+        CorruptRecordError, WouldWaitError: As `batch_steps`.
     """
     size_bytes = file.size()
     wanted_bytes = chunk_bytes
+    read_at = file.read_now if at_once else file.read_at
     while position < size_bytes:
-        chunk = memoryview(file.read_at(position, wanted_bytes))
+        chunk = memoryview(read_at(position, wanted_bytes))
         if len(chunk) < HEADER_BYTES:
             raise _no_header(where, position, len(chunk))
         wanted_bytes = chunk_bytes

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import ClassVar, NamedTuple
 
 from .files import Files
@@ -40,6 +41,9 @@ class AbortedTxn(NamedTuple):
     """The marker's offset."""
     last_stable_offset: int
     """The LSO just after the marker."""
+
+
+_last_offset = attrgetter("last_offset")
 
 
 class OffsetIndex(SparseIndex):
@@ -217,8 +221,10 @@ class TransactionIndex(IndexFile):
         if not self._loaded:
             self._load()
         found = []
-        for txn in self._txns:
-            if txn.last_offset >= from_offset and txn.first_offset < upper_offset:
+        txns = self._txns
+        for slot in range(bisect_left(txns, from_offset, key=_last_offset), len(txns)):
+            txn = txns[slot]
+            if txn.first_offset < upper_offset:
                 found.append(txn)
             if txn.last_stable_offset >= upper_offset:
                 return found, True
@@ -228,7 +234,7 @@ class TransactionIndex(IndexFile):
         """Drop the transactions whose marker lies at or above `offset`."""
         if not self._loaded:
             self._load()
-        count = bisect_left(self._txns, offset, key=lambda txn: txn.last_offset)
+        count = bisect_left(self._txns, offset, key=_last_offset)
         if count < len(self._txns):
             del self._txns[count:]
             self._cut_written(count)

@@ -61,6 +61,11 @@ class IndexFile(ABC):
         self._is_file_synced = False
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether a look-up reads no file."""
+        return self._loaded
+
+    @property
     def entry_count(self) -> int:
         """Entries in the index, flushed or not. Does not read the file, only its size."""
         if self._loaded:

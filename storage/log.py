@@ -24,7 +24,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.records import NO_PRODUCER_ID, RecordBatch
 from . import paths, producer_snapshots
 from .config import LogConfig
-from .files import Files
+from .files import Files, WouldWaitError
 from .flush import Flush
 from .health import Health, is_disk_failure
 from .index import RELATIVE_OFFSET_MAX
@@ -153,7 +153,8 @@ class Log(LogReader):
             now_ms: Wall clock, for timestamp bounds, LogAppendTime and rolling.
             leader_epoch: Epoch of the partition's leader, written into each batch.
             origin: Who writes; only a COORDINATOR may write control batches.
-            at_once: Others wait for this thread: what takes longer than 200 µs to check is left to another one.
+            at_once: Others wait for this thread: what takes longer than 200 µs to check is left to another one, and so is
+                what the first append after a start has to read.
             transaction_version: Of the transaction that a marker ends; see `ProducerStates.check`.
 
         Returns:
@@ -166,12 +167,15 @@ class Log(LogReader):
                 written. KAFKA_STORAGE_ERROR: the disk refused, or all offsets are given; the log is as it was before
                 the call.
             HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
+            WouldWaitError: Only if `at_once`.
 
         Readable on return, unless it `needs_flush`; durable after the next `flush`, and then readable, too.
         Source: KIP-98 (batches, sequences), KIP-101 (leader epochs).
         """
         if self._health.failure is not None:
             raise self._offline()
+        if at_once and not self._active.is_ready:
+            raise WouldWaitError(self._active.get_ready)
         config = self.config
         base_offset = self.log_end_offset
         if not isinstance(records, CheckedBatch):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError
 from .config import LogConfig
-from .files import Files, FileSlice
+from .files import Files, FileSlice, WouldWaitError
 from .health import Health
 from .index import AbortedTxn
 from .leader_epochs import LeaderEpochs
@@ -150,17 +150,18 @@ class LogReader:
     def _offline(self) -> KafkaError:
         return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")
 
-    def locate(self, offset: int) -> LogOffsetMetadata:
+    def locate(self, offset: int, *, at_once: bool = False) -> LogOffsetMetadata:
         """Where `offset` lies, or for the LEO where the next batch will; at most the LEO.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
+            WouldWaitError: Only if `at_once`: a file has to be read that is not in memory.
         """
         segment = self._active
         if offset < self.log_end_offset:
             with self._working():
                 for segment in self.segments.between(offset, self.log_end_offset):
-                    position = segment.position_of(offset)
+                    position = segment.position_of(offset, at_once=at_once)
                     if position is not None:
                         return LogOffsetMetadata(offset, segment.base_offset, position)
         return LogOffsetMetadata(offset, segment.base_offset, segment.size_bytes)
@@ -171,7 +172,13 @@ class LogReader:
         return self.fetch(offset, max_bytes=max_bytes, end=end, first_batch_whole=first_batch_whole).records
 
     def fetch(
-        self, offset: int, *, max_bytes: int, end: LogOffsetMetadata, first_batch_whole: bool = True
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        end: LogOffsetMetadata,
+        first_batch_whole: bool = True,
+        at_once: bool = False,
     ) -> FetchedRecords:
         """The batches from the one that contains `offset` on, or that follows it if it lies in a gap.
 
@@ -181,12 +188,14 @@ class LogReader:
             max_bytes: Of batches to give at most.
             end: Only batches below it: what `locate` says of the high watermark or of the last stable offset.
             first_batch_whole: Give the first batch even if it alone exceeds `max_bytes`.
+            at_once: Others wait for this thread: it must not wait for the disk.
 
         Returns:
             Without records if there is nothing between `offset` and `end`, or the first batch is too large.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the LEO; KAFKA_STORAGE_ERROR.
+            WouldWaitError: As `locate`.
         """
         if self._health.failure is not None:
             raise self._offline()
@@ -197,7 +206,7 @@ class LogReader:
             )
         start = end
         if offset > end.offset:
-            start = self.locate(offset)
+            start = self.locate(offset, at_once=at_once)
         elif offset < end.offset:
             segment: LogSegment | None = self._active
             assert segment is not None
@@ -206,7 +215,7 @@ class LogReader:
             try:
                 while segment is not None and segment.base_offset <= end.segment_base_offset:
                     limit = end.position if segment.base_offset == end.segment_base_offset else segment.size_bytes
-                    found = segment.read(offset, max_bytes=max_bytes, max_position=limit)
+                    found = segment.read(offset, max_bytes=max_bytes, max_position=limit, at_once=at_once)
                     if found is not None:
                         start = LogOffsetMetadata(offset, segment.base_offset, found.position)
                         if len(found) <= max_bytes:
@@ -251,7 +260,9 @@ class LogReader:
         epoch = self.leader_epochs.epoch_for_offset(found[1])
         return FoundOffset(*found, -1 if epoch is None else epoch)
 
-    def aborted_transactions(self, from_offset: int, up_to: int, records: FileSlice | None = None) -> list[AbortedTxn]:
+    def aborted_transactions(
+        self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
+    ) -> list[AbortedTxn]:
         """What a `read_committed` consumer must know to skip the aborted records in what it fetched.
 
         Args:
@@ -262,24 +273,29 @@ class LogReader:
 
         Returns:
             The aborted transactions that overlap this range.
+
+        Raises:
+            KafkaError, WouldWaitError: As `locate`.
         """
         with self._working():
             if records is not None:
-                up_to = min(up_to, self._end_offset_of(records, from_offset))
+                up_to = min(up_to, self._end_offset_of(records, from_offset, at_once))
             aborted: list[AbortedTxn] = []
             # A marker comes after the data that it decides, maybe in a later segment.
             for segment in self.segments.between(from_offset, self.log_end_offset):
+                if at_once and not segment.txn_index.is_loaded:
+                    raise WouldWaitError(segment.txn_index.sanity_check)
                 found, is_complete = segment.txn_index.collect_aborted(from_offset, up_to)
                 aborted += found
                 if is_complete:
                     break
             return aborted
 
-    def _end_offset_of(self, records: FileSlice, from_offset: int) -> int:
+    def _end_offset_of(self, records: FileSlice, from_offset: int, at_once: bool) -> int:
         """A bound above the last offset in a slice that was read from `from_offset` on."""
         segments = self.segments.between(from_offset, self.log_end_offset)
         segment = next(each for each in segments if each.log_file is records.file)
-        following = next(segment.headers(records.position + records.size_bytes), None)
+        following = next(segment.headers(records.position + records.size_bytes, at_once=at_once), None)
         if following is not None:
             return following[1].base_offset
         higher = self.segments.higher(segment.base_offset)

@@ -67,6 +67,8 @@ class LogSegment:
         self.time_index = self._indexes.time
         self.txn_index = self._indexes.txn
         self._first_batch_timestamp_ms: int | None = None  # not known yet
+        self.is_ready = False
+        """Whether an append reads nothing from the disk; see `get_ready`."""
         self._is_new = False
         self._is_preallocated = False
 
@@ -91,7 +93,7 @@ class LogSegment:
         if config.preallocate:
             segment.log_file.preallocate(config.segment_bytes)
             segment._is_preallocated = True
-        segment._is_new = True
+        segment._is_new = segment.is_ready = True
         return segment
 
     @classmethod
@@ -141,6 +143,12 @@ class LogSegment:
         return self._first_batch_timestamp_ms
 
     # Writing
+
+    def get_ready(self) -> None:
+        """Read what the first append after `open` needs to know. For any thread."""
+        self._indexes.grow()
+        _ = self.first_batch_timestamp_ms
+        self.is_ready = True
 
     def append(
         self,
@@ -294,13 +302,16 @@ class LogSegment:
 
     # Reading
 
-    def read(self, offset: int, *, max_bytes: int, max_position: int | None = None) -> FileSlice | None:
+    def read(
+        self, offset: int, *, max_bytes: int, max_position: int | None = None, at_once: bool = False
+    ) -> FileSlice | None:
         """Where the batches from `offset` on lie, for sending as they are.
 
         Args:
             offset: The slice begins with the first batch whose last offset is at or above it.
             max_bytes: The slice ends with the last batch that fits. The first batch is given even if it does not.
             max_position: End of what may be read, a batch's start or the file's end (which None means).
+            at_once: Do not wait for the disk. The slice's own bytes may be anywhere all the same.
 
         Returns:
             None if the segment has no batch at or above `offset`; an empty slice if it has, but beyond
@@ -308,23 +319,29 @@ class LogSegment:
 
         Raises:
             CorruptRecordError: The bytes between index entry and result are no batches.
+            WouldWaitError: Only if `at_once`: the index, or a header on the way, is not in memory.
         """
-        position = self.position_of(offset)
+        position = self.position_of(offset, at_once=at_once)
         if position is None:
             return None
         end = self.log_file.size()
         if max_position is not None and max_position < end:
             end = max_position
         if end - position > max_bytes:
-            end = self._end_of_whole_batches(position, position + max_bytes)
+            end = self._end_of_whole_batches(position, position + max_bytes, at_once)
         return FileSlice(self.log_file, position, max(0, end - position))
 
-    def position_of(self, offset: int) -> int | None:
-        """Where the first batch begins whose last offset is at or above `offset`; None if there is none."""
+    def position_of(self, offset: int, *, at_once: bool = False) -> int | None:
+        """Where the first batch begins whose last offset is at or above `offset`; None if there is none.
+
+        Raises:
+            CorruptRecordError, WouldWaitError: As `read`.
+        """
         newest = self._indexes.newest
         if offset >= newest.first_offset:
             return newest.position_of(offset)
-        for position, _, last_offset in batch_steps(self.log_file, self.floor_position(offset), self._log_path):
+        start = self._indexes.floor_position(offset, at_once=at_once)
+        for position, _, last_offset in batch_steps(self.log_file, start, self._log_path, at_once=at_once):
             if last_offset >= offset:
                 return position
         return None
@@ -333,13 +350,21 @@ class LogSegment:
         """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
         return self._indexes.floor_position(offset)
 
-    def headers(self, from_position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
+    def headers(self, from_position: int = 0, *, at_once: bool = False) -> Iterator[tuple[int, RecordBatch]]:
         """Every batch from `from_position` (a batch's start) on, as (position, batch); only headers are sure to be read.
 
         Raises:
             CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
+            WouldWaitError: Only if `at_once`: a header is not in memory.
         """
-        return batch_walk(self.log_file, from_position, self._log_path, chunk_bytes=SCAN_CHUNK_BYTES, whole_bytes_max=0)
+        return batch_walk(
+            self.log_file,
+            from_position,
+            self._log_path,
+            chunk_bytes=SCAN_CHUNK_BYTES,
+            whole_bytes_max=0,
+            at_once=at_once,
+        )
 
     def batches(
         self, from_position: int = 0, chunk_bytes: int = RECOVERY_CHUNK_BYTES
@@ -490,14 +515,14 @@ class LogSegment:
             self.log_file.truncate(self.log_file.size())
             self._is_preallocated = False
 
-    def _end_of_whole_batches(self, position: int, limit: int) -> int:
+    def _end_of_whole_batches(self, position: int, limit: int, at_once: bool) -> int:
         """The largest batch end at or below byte `limit`, but at least that of the batch at `position`."""
         end = self._indexes.newest.end_between(position, limit, self.log_file.size())
         if end is not None:
             return end
-        start = max(position, self.offset_index.floor_of_position(limit)[1])
+        start = max(position, self._indexes.batch_before(limit, at_once=at_once))
         end = start
-        for _, batch_end, _ in batch_steps(self.log_file, start, self._log_path):
+        for _, batch_end, _ in batch_steps(self.log_file, start, self._log_path, at_once=at_once):
             if batch_end > limit:
                 return batch_end if end == position else end
             end = batch_end

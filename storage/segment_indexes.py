@@ -20,7 +20,7 @@ from ..protocol.records import NO_TIMESTAMP, RecordBatch
 from . import paths
 from .batch_scan import SCAN_CHUNK_BYTES, batch_walk
 from .config import LogConfig
-from .files import File, Files
+from .files import File, Files, WouldWaitError
 from .index import RELATIVE_OFFSET_MAX, CorruptIndexError, OffsetIndex, TimeIndex, TransactionIndex
 from .index_file import POSITION_MAX
 from .newest_batches import NewestBatches
@@ -81,11 +81,25 @@ class SegmentIndexes:
         """The last offset of the first batch with `max_timestamp_ms`; the base offset if that is -1."""
         return self._max_timestamp()[1]
 
-    def floor_position(self, offset: int) -> int:
-        """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
-        if not self._is_offset_index_checked:
-            self._check_offset_index()
+    def floor_position(self, offset: int, *, at_once: bool = False) -> int:
+        """Where some batch begins at or before the one with `offset`, as near as the offset index knows.
+
+        Raises:
+            WouldWaitError: Only if `at_once`: the index has to be read.
+        """
+        self._have_offset_index(at_once)
         return self.offset.lookup(offset)[1]
+
+    def batch_before(self, position: int, *, at_once: bool = False) -> int:
+        """Where some batch begins at or before byte `position`, as near as the offset index knows. Errors as above."""
+        self._have_offset_index(at_once)
+        return self.offset.floor_of_position(position)[1]
+
+    def _have_offset_index(self, at_once: bool) -> None:
+        if not self._is_offset_index_checked:
+            if at_once:
+                raise WouldWaitError(self._check_offset_index)
+            self._check_offset_index()
 
     def offset_before_timestamp(self, timestamp_ms: int) -> int:
         """An offset below which no record is later than `timestamp_ms`, as near as the time index knows."""
@@ -97,7 +111,8 @@ class SegmentIndexes:
         if self._is_growing:
             return
         with self._preparing:
-            self._take_up()
+            if not self._is_growing:
+                self._take_up()
 
     def _take_up(self) -> None:
         if self._max_timestamp_ms is None:

@@ -37,7 +37,9 @@ from ...protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ...storage.files import WouldWaitError
 from ...storage.log_reader import LogReader
+from ..cold_reads import TRIES_MAX, bring
 from ..connection import PEER_CHECK_MS, Context
 from ..fetch_sessions import NO_SESSION, FetchItem, FetchSessions, TopicKey
 from ..routing import NotLeaderError, endpoints, led_partition
@@ -57,6 +59,8 @@ class Look:
     must_answer: bool = False
     missing_count: int = 0
     """Partitions that are not there."""
+    has_waited: bool = False
+    """Whether the disk had to be waited for, so that what was found first is older than what was found last."""
     wanted: list[Wanted] = field(default_factory=list)
     leaders: set[int] = field(default_factory=set)
 
@@ -72,16 +76,19 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
     min_bytes = min(body.min_bytes, max_bytes)
     committed = body.isolation_level == READ_COMMITTED
 
-    look = _look(ctx, items, max_bytes, committed)
+    look = await _look(ctx, items, max_bytes, committed)
     missing_count, deadline_s = look.missing_count, trio.current_time() + body.max_wait_ms / 1000
     while look.wanted and not look.must_answer and look.missing_count == missing_count:
         if look.offered_bytes >= min_bytes or trio.current_time() >= deadline_s or ctx.broker.stopping:
             break
+        if look.has_waited:  # and what it saw may have changed since
+            look = await _look(ctx, items, max_bytes, committed)
+            continue
         waiter = ctx.broker.waits.waiter(look.wanted, min_bytes, committed=committed)
         if waiter.is_complete:
             break
         await _wait(ctx, waiter, deadline_s)
-        look = _look(ctx, items, max_bytes, committed)
+        look = await _look(ctx, items, max_bytes, committed)
         if waiter.is_complete:
             break
 
@@ -114,8 +121,11 @@ async def _wait(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
             ctx.connection.check_peer()
 
 
-def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool) -> Look:
-    """Read what is there now, in order, until `max_bytes` are found."""
+async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool) -> Look:
+    """Read what is there now, in order, until `max_bytes` are found.
+
+    What is not in memory is brought by a worker thread first; nearly always nothing has to be.
+    """
     look = Look()
     left_bytes = max_bytes
     for item in items:
@@ -134,7 +144,7 @@ def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool)
             look.missing_count += 1
             continue
         try:
-            data, found = _read(partition, item, left_bytes, look.offered_bytes == 0, committed)
+            data, found = await _read_from(ctx, partition, item, left_bytes, look, committed)
         except KafkaError as error:
             data, found = _refusal(item, error), None
         look.answers.append((item, data))
@@ -147,8 +157,23 @@ def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool)
     return look
 
 
+async def _read_from(
+    ctx: Context, partition: Partition, item: FetchItem, left_bytes: int, look: Look, committed: bool
+) -> tuple[PartitionData, tuple[Wanted, int] | None]:
+    """`_read`, once all that it looks at is in memory; the partition is not the same any more if it has been made anew."""
+    first = look.offered_bytes == 0
+    for _ in range(TRIES_MAX):
+        try:
+            return _read(partition, item, left_bytes, first, committed, at_once=True)
+        except WouldWaitError as cold:
+            look.has_waited = True
+            await bring(cold, partition.log)
+            partition = led_partition(ctx, item.topic, item.partition)
+    return _read(partition, item, left_bytes, first, committed, at_once=False)
+
+
 def _read(
-    partition: Partition, item: FetchItem, left_bytes: int, first: bool, committed: bool
+    partition: Partition, item: FetchItem, left_bytes: int, first: bool, committed: bool, *, at_once: bool
 ) -> tuple[PartitionData, tuple[Wanted, int] | None]:
     """What partition `item` has to give, at most `left_bytes` unless its first batch may exceed them.
 
@@ -157,6 +182,7 @@ def _read(
 
     Raises:
         KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        WouldWaitError: Only if `at_once`.
     """
     log = partition.log
     partition.check_leader_epoch(item.current_leader_epoch)
@@ -175,15 +201,19 @@ def _read(
                 records=b"",
             ), None
     up_to = last_stable_offset if committed else high_watermark
-    end = log.locate(up_to)
+    end = log.locate(up_to, at_once=at_once)
     records, offered_bytes, start = log.fetch(
-        item.fetch_offset, max_bytes=min(item.max_bytes, left_bytes), end=end, first_batch_whole=first
+        item.fetch_offset,
+        max_bytes=min(item.max_bytes, left_bytes),
+        end=end,
+        first_batch_whole=first,
+        at_once=at_once,
     )
     aborted = None
     if committed:
         aborted = tuple(
             AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-            for txn in (log.aborted_transactions(item.fetch_offset, up_to, records) if records else ())
+            for txn in (log.aborted_transactions(item.fetch_offset, up_to, records, at_once=at_once) if records else ())
         )
     return PartitionData(
         partition_index=item.partition,

@@ -33,9 +33,11 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
+from ...storage.files import WouldWaitError
 from ...storage.log import Log
 from ...storage.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
 from ...storage.validation import CheckedBatch
+from ..cold_reads import bring
 from ..connection import Context
 from ..reasons import Reasons
 from ..routing import NotLeaderError, endpoints, led_partition
@@ -180,6 +182,8 @@ async def _append(
                     checked, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
                 )
                 break
+            except WouldWaitError as cold:
+                await bring(cold, log)
             except HeavyBatchError:
                 check = partial(log.check, records, now_ms=broker.clock.now_ms())
                 checked = await trio.to_thread.run_sync(check, limiter=broker.heavy_checks)

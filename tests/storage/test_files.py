@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from ottla.storage import files as files_module
-from ottla.storage.files import DirectoryLockedError, FileSlice, OsFile, OsFiles, SyncError, sync_by
+from ottla.storage.files import (
+    DirectoryLockedError,
+    FileSlice,
+    OsFile,
+    OsFiles,
+    SyncError,
+    WouldWaitError,
+    sync_by,
+)
 from ottla.storage.index import TransactionIndex
 from support.crash_files import CrashFiles
 
@@ -329,3 +337,75 @@ def test_a_lock_file_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
         FILES.lock(f"{tmp_path}/missing/.lock")
     (tmp_path / "missing").mkdir()
     FILES.lock(f"{tmp_path}/missing/.lock").release()
+
+
+# What is in memory
+
+PAGES_BYTES = 1 << 20
+
+
+def in_no_memory(path: str) -> OsFile:
+    """A file of a megabyte that the page cache has let go."""
+    file = FILES.open(path, create=True)
+    file.append(os.urandom(PAGES_BYTES))
+    file.sync()
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead unasked
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if file.cached_bytes(0, PAGES_BYTES):
+        pytest.skip("this file system keeps its pages, or does not tell of them")
+    return file
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
+def test_what_the_page_cache_let_go_is_not_waited_for_until_it_was_brought(path: str) -> None:
+    file = in_no_memory(path)
+    with pytest.raises(WouldWaitError) as cold:
+        file.read_now(500_000, 100)
+    cold.value.bring()
+    assert file.read_now(500_000, 100) == file.read_at(500_000, 100)
+
+    file.read_ahead(0, PAGES_BYTES)
+    assert file.cached_bytes(0, PAGES_BYTES) == PAGES_BYTES
+    assert file.read_now(0, PAGES_BYTES + 5) == file.read_at(0, PAGES_BYTES)
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
+def test_what_is_in_memory_up_to_a_gap_is_told_but_not_beyond(path: str) -> None:
+    file = in_no_memory(path)
+    file.read_at(0, PAGES_BYTES // 2)
+    assert PAGES_BYTES // 4 <= file.cached_bytes(0, PAGES_BYTES) <= PAGES_BYTES * 3 // 4
+    file.read_at(PAGES_BYTES - 1, 1)
+    assert file.cached_bytes(0, PAGES_BYTES) <= PAGES_BYTES * 3 // 4
+
+
+def test_a_range_behind_the_end_is_read_as_the_end(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"abc")
+    assert bytes(file.read_now(1, 100)) == b"bc"
+    assert bytes(file.read_now(3, 1)) == b""
+    file.read_ahead(1, 100)
+
+
+def test_where_the_system_does_not_tell_what_was_written_here_is_taken_to_be_in_memory(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_module, "_NOWAIT", None)  # as on macOS
+    FILES.open(path, create=True).append(b"found")
+    file = FILES.open(path)
+    file.append(b"written")
+    assert file.cached_bytes(0, 12) == file.cached_bytes(4, 2) == 0
+    assert file.cached_bytes(5, 7) == 7
+    assert file.read_now(0, 12) == b"foundwritten"
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
+def test_a_file_system_that_does_not_know_the_question_is_asked_once(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        files_module, "_NOWAIT", 1 << 20
+    )  # no flag of any system: refused as on a file system without it
+    FILES.open(path, create=True).append(b"found")
+    file = FILES.open(path)
+    assert file.cached_bytes(0, 5) == 0
+    assert file.read_now(0, 5) == b"found"

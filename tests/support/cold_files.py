@@ -53,6 +53,7 @@ class ColdFiles(OsFiles):
         self._asked = threading.Semaphore(0)
         self._thread = threading.get_ident()
         self._cold: set[str] = set()
+        self._from_page = 0
         self._warm: set[tuple[str, int]] = set()
         self._works = threading.Event()
         self._works.set()
@@ -61,13 +62,18 @@ class ColdFiles(OsFiles):
         flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
         return ColdFile(self, path, os.open(path, flags, 0o644))
 
-    def evict(self, *at: str) -> None:
-        """Take out of memory what is there now of all files that have one of `at` in their paths."""
-        self._cold = set(at)
+    def evict(self, *at: str, from_page: int = 0) -> None:
+        """Take out of memory what is there now of all files that have one of `at` in their paths, from a page on."""
+        self._cold, self._from_page = set(at), from_page
         self._warm.clear()
 
     def hang(self) -> None:
         self._works.clear()
+
+    @property
+    def has_been_asked(self) -> bool:
+        """Whether any thread but that one has waited for the disk."""
+        return self._asked.acquire(blocking=False)
 
     def wait_until_asked(self) -> None:
         """Until another thread waits for the disk; each time counts once."""
@@ -79,7 +85,7 @@ class ColdFiles(OsFiles):
     def cold_pages(self, path: str, position: int, size_bytes: int) -> list[int]:
         if size_bytes <= 0 or not any(at in path for at in self._cold):
             return []
-        pages = range(position // PAGE_BYTES, (position + size_bytes - 1) // PAGE_BYTES + 1)
+        pages = range(max(self._from_page, position // PAGE_BYTES), (position + size_bytes - 1) // PAGE_BYTES + 1)
         return [page for page in pages if (path, page) not in self._warm]
 
     def bring(self, path: str, position: int, size_bytes: int) -> None:
