@@ -46,6 +46,7 @@ from .producer_ids import ProducerIds
 from .request_memory import RequestMemory
 from .topic_admin import TopicAdmin
 from .topics import NO_LEADER, Partition, Topic, Topics
+from .unsent_answers import UnsentAnswers
 from .waits import Waits
 
 if TYPE_CHECKING:
@@ -88,8 +89,11 @@ class Broker:
         self.keyless_refused = Meter()
         """Records without a key that compacted topics did not take."""
         self.connections = Connections(self)
-        limit = self.config.queued_max_request_bytes
-        self.request_memory = RequestMemory(limit if limit > 0 else DEFAULT_REQUEST_MEMORY_BYTES)
+        limit_bytes = self.config.queued_max_request_bytes
+        if limit_bytes <= 0:
+            limit_bytes = DEFAULT_REQUEST_MEMORY_BYTES
+        self.request_memory = RequestMemory(limit_bytes)
+        self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests()
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
         self.node_life = NodeLife(self)
@@ -473,6 +477,7 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
             await nursery.start(broker._make_transactions().run)
         nursery.start_soon(broker.producer_ids.run)
         nursery.start_soon(broker.request_memory.run)
+        nursery.start_soon(broker.unsent_answers.run)
         nursery.start_soon(broker.large_requests.living.run)
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)

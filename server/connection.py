@@ -17,7 +17,8 @@ import trio
 from ..protocol.errors import ProtocolError
 from .frames import FrameReader
 from .large_requests import LargeRequest, read_now, write_now
-from .transport import PeerGoneError, PlainTransport
+from .transport import Part, PeerGoneError, PlainTransport
+from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -135,7 +136,7 @@ class Connection:
                 del request, body
             frames.let_go()
             if parts is not None:
-                await self._transport.send(parts)
+                await self._send(parts)
             if self._large is not None:
                 sent = [parts]
                 del parts
@@ -146,6 +147,14 @@ class Connection:
             self.busy = False
             if turn.is_over():
                 await turn.next()
+
+    async def _send(self, parts: list[Part]) -> None:
+        size_bytes = memory_bytes(parts)
+        if size_bytes < COUNTED_BYTES_MIN:
+            await self._transport.send(parts)
+            return
+        with self._broker.unsent_answers.lying(self, self._context.client_host, size_bytes):
+            await self._transport.send(parts)
 
     def _at_large(self) -> LargeRequest:
         if self._large is None:
