@@ -93,6 +93,9 @@ class LogStore:
         log = self._broker.topics.partition(self._topic, partition).log
         return not log.needs_flush or log.recovery_point >= up_to
 
+    def max_batch_bytes(self, partition: int) -> int:
+        return self._broker.topics.partition(self._topic, partition).log.config.max_message_bytes
+
     def leader_epoch(self, partition: int) -> int:
         return self._broker.topics.partition(self._topic, partition).leader_epoch
 

@@ -52,6 +52,9 @@ class RecordStore(Protocol):
             KafkaError: The partition does not take them; the code is fit for the coordinator's client.
         """
 
+    def max_batch_bytes(self, partition: int) -> int:
+        """What `append` takes at the most."""
+
     def leader_epoch(self, partition: int) -> int:
         """The epoch of the partition's leader, which is the epoch of its coordinator."""
 

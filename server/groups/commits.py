@@ -6,7 +6,7 @@ after, so the tables never hold what a restart would not find again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -44,6 +44,14 @@ class Fetched(NamedTuple):
     error: ErrorCode
 
 
+class Positions(NamedTuple):
+    """What a group has committed at some moment; `unstable` are the places where a transaction is about to commit, which
+    nobody is told who asks for stable offsets, and none for others."""
+
+    committed: Mapping[Place, CommittedOffset]
+    unstable: Collection[Place]
+
+
 def is_metadata_too_large(metadata: str, limit: int) -> bool:
     """Whether a commit's metadata has more UTF-16 units, which is what Kafka counts, than `offset.metadata.max.bytes`."""
     if len(metadata) > limit:
@@ -69,31 +77,33 @@ class Prepared(NamedTuple):
 def prepare(
     group_id: str,
     topics: Sequence[TopicCommit],
-    check: PartitionCheck | None,
     *,
     now_ms: int,
     expire_ms: int,
     metadata_max: int,
-) -> Prepared:
-    """Make the records of a commit, plain or in a transaction; OFFSET_METADATA_TOO_LARGE refuses a partition alone.
+    max_bytes: int,
+) -> Steps[Prepared]:
+    """Make the records of a commit, plain or in a transaction; OFFSET_METADATA_TOO_LARGE refuses a partition alone. Nothing
+    is asked of the group here, so that others may have their turns meanwhile.
 
     Args:
         expire_ms: When the client wants it forgotten; -1 if it says nothing.
         metadata_max: `offset.metadata.max.bytes`, in UTF-16 units.
+        max_bytes: What a batch may have: no more is made of one that will be refused for its size.
 
     Raises:
-        KafkaError: From `check`.
+        KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka says to a commit that makes too large a batch.
     """
     prepared = Prepared([], [], {})
+    size_bytes = 0
     for topic, topic_id, partitions in topics:
         for partition in partitions:
+            yield
             place = topic, partition.partition_index
             metadata = partition.committed_metadata or ""
             if is_metadata_too_large(metadata, metadata_max):
                 prepared.refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            if check is not None:
-                check(topic_id, partition.partition_index)
             committed = CommittedOffset(
                 partition.committed_offset,
                 partition.committed_leader_epoch,
@@ -103,9 +113,23 @@ def prepare(
                 topic_id,
                 len(prepared.records),
             )
-            prepared.records.append((offset_key(group_id, *place), offset_value(committed)))
+            key, value = offset_key(group_id, *place), offset_value(committed)
+            size_bytes += len(key) + len(value)
+            if size_bytes > max_bytes:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"{len(prepared.records) + 1} offsets take more than the {max_bytes} bytes of a batch",
+                )
+            prepared.records.append((key, value))
             prepared.accepted.append((place, committed))
     return prepared
+
+
+def check_places(prepared: Prepared, check: PartitionCheck | None) -> None:
+    """Raise what `check` does for any of the places."""
+    if check is not None:
+        for (_, partition), committed in prepared.accepted:
+            check(committed.topic_id, partition)
 
 
 class Commits:
@@ -116,14 +140,27 @@ class Commits:
         self._store = store
         self._classic = classic
 
+    def prepare(
+        self, partition: int, request: OffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int
+    ) -> Steps[Prepared]:
+        """`prepare` for `commit`, in a partition of `__consumer_offsets`."""
+        return prepare(
+            request.group_id,
+            topics,
+            now_ms=now_ms,
+            expire_ms=-1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, MAX_LONG),
+            metadata_max=self._settings.offset_metadata_max_bytes,
+            max_bytes=self._store.max_batch_bytes(partition),
+        )
+
     def commit(
-        self, shard: Shard, request: OffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
+        self, shard: Shard, request: OffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
     ) -> dict[Place, ErrorCode]:
-        """Commit all offsets with metadata of allowed size, in one batch.
+        """Commit all offsets with metadata of allowed size, in one batch: for everybody at once.
 
         Args:
             request: Says which group and member commits; its `topics` are not looked at.
-            topics: What to commit instead.
+            prepared: What to commit instead.
 
         Returns:
             What was refused: OFFSET_METADATA_TOO_LARGE.
@@ -133,14 +170,7 @@ class Commits:
                 GROUP_ID_NOT_FOUND), or the partition cannot be written. Nothing is committed then.
         """
         check, new_group = self._check_commit(shard, request, version, now_ms)
-        prepared = prepare(
-            request.group_id,
-            topics,
-            check,
-            now_ms=now_ms,
-            expire_ms=-1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, MAX_LONG),
-            metadata_max=self._settings.offset_metadata_max_bytes,
-        )
+        check_places(prepared, check)
         if prepared.records:
             base_offset = self._store.append(shard.partition, prepared.records, now_ms)
             # A simple group comes into being with its first commit, not with the attempt.
@@ -174,24 +204,21 @@ class Commits:
         if group is not None:
             group.check_fetch(member_id, epoch)
 
-    def fetch(
-        self, shard: Shard, group_id: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
-    ) -> list[Fetched]:
-        """The group's positions in these partitions.
+    @staticmethod
+    def fetch(positions: Positions, topic: str, topic_id: bytes, partitions: Iterable[int]) -> Steps[list[Fetched]]:
+        """A group's positions in these partitions, all as they were when `positions` were taken.
 
         Args:
             topic_id: An offset committed to another topic of the same name is not taken; zero takes any.
-            stable: Answer UNSTABLE_OFFSET_COMMIT where a transaction is about to commit.
         """
-        offsets = shard.offsets
-        of_group = offsets.of_group(group_id)
         fetched = []
         for partition in partitions:
+            yield
             place = (topic, partition)
-            if stable and offsets.is_unstable(group_id, place):
+            if place in positions.unstable:
                 fetched.append(Fetched(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
-            committed = of_group.get(place)
+            committed = positions.committed.get(place)
             if (
                 committed is not None
                 and topic_id != committed.topic_id
@@ -201,21 +228,20 @@ class Commits:
             fetched.append(Fetched(partition, committed, ErrorCode.NONE))
         return fetched
 
-    def fetch_all(
-        self, shard: Shard, group_id: str, id_of: Callable[[str], bytes], *, stable: bool
-    ) -> dict[str, list[Fetched]]:
-        """All that the group has committed, by topic; `id_of` gives what `fetch` takes as `topic_id`."""
+    def fetch_all(self, positions: Positions, id_of: Callable[[str], bytes]) -> Steps[dict[str, list[Fetched]]]:
+        """All that a group has committed, by topic; `id_of` gives what `fetch` takes as `topic_id`."""
         partitions: dict[str, list[int]] = {}
-        for topic, partition in shard.offsets.of_group(group_id):
+        for topic, partition in positions.committed:
             partitions.setdefault(topic, []).append(partition)
+            yield
         found = {}
         for topic, indexes in partitions.items():
-            fetched = self.fetch(shard, group_id, topic, id_of(topic), indexes, stable=stable)
+            fetched = yield from self.fetch(positions, topic, id_of(topic), indexes)
             if there := [one for one in fetched if one.committed is not None or one.error]:
                 found[topic] = there
         return found
 
-    def delete(self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int) -> list[ErrorCode]:
+    def delete(self, shard: Shard, group_id: str, places: Sequence[Place], now_ms: int) -> dict[Place, ErrorCode]:
         """Delete offsets on request (KIP-496).
 
         Returns:
@@ -228,12 +254,17 @@ class Commits:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group.check_offset_delete()
-        errors = [
-            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes_to(topic) else ErrorCode.NONE for topic, _ in places
+        errors = {
+            place: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes_to(place[0]) else ErrorCode.NONE
+            for place in places
+        }
+        offsets = shard.offsets
+        deletable = [
+            place
+            for place, error in errors.items()
+            if not error and (place in offsets.of_group(group_id) or offsets.is_unstable(group_id, place))
         ]
-        known = set(shard.offsets.places(group_id))
-        deletable = [place for place, error in zip(places, errors, strict=True) if not error and place in known]
-        self.remove(shard, group_id, list(dict.fromkeys(deletable)), now_ms)
+        self.remove(shard, group_id, deletable, now_ms)
         return errors
 
     def remove(

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -26,12 +27,12 @@ from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
 from ..coordination.coordinator import Coordinator
-from ..coordination.jobs import Job
+from ..coordination.jobs import Job, Steps
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import Caller, ClassicProtocol
-from .commits import Commits, Fetched, TopicCommit
+from .commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.migration import Migration
@@ -44,7 +45,7 @@ from .group import ClassicGroup, JoinReply, SyncReply
 from .offsets import Place, TopicId
 from .rebalance import refuse
 from .records import group_key, group_value, write_record
-from .settings import GroupSettings
+from .settings import PLACES_A_PIECE, GroupSettings
 from .shard import Shard
 from .txn_commits import TxnCommits
 
@@ -201,37 +202,57 @@ class GroupCoordinator(Coordinator[Shard]):
 
     # Offsets
 
+    def prepare(
+        self, request: OffsetCommitRequest | TxnOffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int
+    ) -> Steps[Prepared]:
+        """What `commit` and `commit_in_transaction` take (`commits.prepare`)."""
+        partition = self.partition_for(request.group_id)
+        if isinstance(request, OffsetCommitRequest):
+            return self._commits.prepare(partition, request, topics, now_ms)
+        return self._txn_commits.prepare(partition, request, topics, now_ms)
+
     def commit(
-        self, request: OffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
+        self, request: OffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Commit offsets (`Commits.commit`)."""
-        return self._commits.commit(self.shard_of(request.group_id), request, version, topics, now_ms)
+        return self._commits.commit(self.shard_of(request.group_id), request, version, prepared, now_ms)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise KafkaError also if this member may not read committed offsets (`Commits.check_fetch`)."""
         self._commits.check_fetch(self.shard_of(group_id), group_id, member_id, epoch)
 
+    def positions(self, group_id: str, *, stable: bool) -> Positions:
+        """What the group has committed by now, for `fetch` and `fetch_all`: a copy, as a transaction that ends between two
+        of their pieces must be seen in all partitions or in none.
+
+        Args:
+            stable: Answer UNSTABLE_OFFSET_COMMIT where a transaction is about to commit.
+        """
+        offsets = self.shard_of(group_id).offsets
+        unstable = frozenset(offsets.unstable_places(group_id)) if stable else frozenset()
+        return Positions(offsets.of_group(group_id).copy(), unstable)
+
     def fetch(
-        self, group_id: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
-    ) -> list[Fetched]:
+        self, positions: Positions, topic: str, topic_id: bytes, partitions: Iterable[int]
+    ) -> Steps[list[Fetched]]:
         """Committed offsets of some partitions (`Commits.fetch`); a topic that is named and not meant by id (zero) is the
         one that has the name now."""
         wanted = self._present_id(topic) if topic_id == ZERO_UUID else topic_id
-        return self._commits.fetch(self.shard_of(group_id), group_id, topic, wanted, partitions, stable=stable)
+        return self._commits.fetch(positions, topic, wanted, partitions)
 
-    def fetch_all(self, group_id: str, *, stable: bool) -> dict[str, list[Fetched]]:
+    def fetch_all(self, positions: Positions) -> Steps[dict[str, list[Fetched]]]:
         """All committed offsets by topic (`Commits.fetch_all`)."""
-        return self._commits.fetch_all(self.shard_of(group_id), group_id, self._present_id, stable=stable)
+        return self._commits.fetch_all(positions, self._present_id)
 
     def _present_id(self, topic: str) -> bytes:
         """Zero if there is no such topic."""
         return self._topics.id_of(topic) or ZERO_UUID
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
+        self, request: TxnOffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Commit offsets as part of a transaction (`TxnCommits.commit`)."""
-        return self._txn_commits.commit(self._group_shard(request.group_id), request, version, topics, now_ms)
+        return self._txn_commits.commit(self._group_shard(request.group_id), request, version, prepared, now_ms)
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Make the offsets real that the producer's transaction committed in this partition, or drop them.
@@ -241,9 +262,17 @@ class GroupCoordinator(Coordinator[Shard]):
         if partition < len(self.shards) and (shard := self.shards[partition]).state is ShardState.ACTIVE:
             shard.offsets.end_transaction(producer_id, commit=commit)
 
-    def delete_offsets(self, group_id: str, places: Sequence[Place], now_ms: int) -> list[ErrorCode]:
-        """Delete offsets (`Commits.delete`)."""
-        return self._commits.delete(self._group_shard(group_id), group_id, places, now_ms)
+    def delete_offsets(self, group_id: str, places: Sequence[Place], now_ms: int) -> Steps[dict[Place, ErrorCode]]:
+        """Delete offsets, some hundred a piece (`Commits.delete`).
+
+        Raises:
+            KafkaError: What the group says, as far as it has come by then.
+        """
+        errors: dict[Place, ErrorCode] = {}
+        for some in chunks(places) or [()]:
+            errors |= self._commits.delete(self._group_shard(group_id), group_id, some, now_ms)
+            yield
+        return errors
 
     def _group_shard(self, group_id: str) -> Shard:
         if not group_id:
@@ -266,7 +295,7 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def list_groups(
         self, partitions: Iterable[int], states: Collection[str], types: Collection[str]
-    ) -> list[ListedGroup]:
+    ) -> Steps[list[ListedGroup]]:
         """The groups of these partitions (`descriptions.list_groups`).
 
         Raises:
@@ -276,22 +305,29 @@ class GroupCoordinator(Coordinator[Shard]):
         shards = [self.shards[partition] for partition in partitions]
         if any(shard.state is ShardState.LOADING for shard in shards):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
-        return list_groups((group for shard in shards for group in shard.groups.values()), states, types)
+        return (yield from list_groups(_each_group(shards), states, types))
 
-    def delete_group(self, group_id: str, now_ms: int) -> None:
-        """Delete a group without members, and all its offsets.
+    def delete_group(self, group_id: str, now_ms: int) -> Job:
+        """Delete a group without members, and all its offsets, some hundred a piece.
 
         Raises:
-            KafkaError: also GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what writing the tombstones failed with.
+            KafkaError: also GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what writing the tombstones failed with. It is there
+                still, and some of its offsets may be gone.
         """
-        shard = self.shard_of(group_id)
-        group = shard.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if not group.is_empty:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self._commits.remove(shard, group_id, shard.offsets.places(group_id), now_ms, with_group=True)
-        self._drop(shard, group, now_ms)
+        while True:
+            shard = self.shard_of(group_id)
+            group = shard.groups.get(group_id)
+            if group is None:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            if not group.is_empty:
+                raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
+            places = list(islice(shard.offsets.each_place(group_id), PLACES_A_PIECE + 1))
+            if len(places) <= PLACES_A_PIECE:
+                self._commits.remove(shard, group_id, places, now_ms, with_group=True)
+                self._drop(shard, group, now_ms)
+                return
+            self._commits.remove(shard, group_id, places, now_ms)
+            yield
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions."""
@@ -358,6 +394,15 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def _repeat_expiry(self, shard: Shard) -> None:
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
+
+
+def _each_group(shards: Iterable[Shard]) -> Iterator[ClassicGroup | ConsumerGroup]:
+    """All that there is when the shard's turn comes, as far as it still is there."""
+    for shard in shards:
+        for group_id in tuple(shard.groups):
+            group = shard.groups.get(group_id)
+            if group is not None:
+                yield group
 
 
 def _for_each(groups: Collection[T], act: Callable[[T], Job], failing: str) -> Job:

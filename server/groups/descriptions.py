@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_describe as message
 from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ...protocol.messages.list_groups import ListedGroup
+from ..coordination.jobs import Steps
 from .consumer.group import ConsumerGroup
 from .consumer.member import Member
 from .consumer.targets import preferred_assignor
@@ -110,22 +111,32 @@ def _assignment(partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView)
     )
 
 
-def list_groups(groups: Iterable[Group], states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-    """The groups in the given states and of the given types, no matter the case; none means all."""
-    wanted_states = {state.strip().lower() for state in states}
-    wanted_types = {kind.lower() for kind in types}
-    return [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=state,
-            group_type=group.type_name,
-        )
-        for group in groups
-        if not wanted_types or group.type_name in wanted_types
-        for state in [group.state_name]
-        if not wanted_states or state.lower() in wanted_states
-    ]
+def list_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
+    """The groups in the given states and of the given types, no matter the case; none means all. Each is as it was at some
+    moment meanwhile."""
+    wanted_states: set[str] = set()
+    for state in states:
+        wanted_states.add(state.strip().lower())
+        yield
+    wanted_types: set[str] = set()
+    for kind in types:
+        wanted_types.add(kind.lower())
+        yield
+    found = []
+    for group in groups:
+        if not wanted_types or group.type_name in wanted_types:
+            state = group.state_name
+            if not wanted_states or state.lower() in wanted_states:
+                found.append(
+                    ListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=group.protocol_type or "",
+                        group_state=state,
+                        group_type=group.type_name,
+                    )
+                )
+        yield
+    return found
 
 
 def _not_found(group_id: str, group: Group | None, kind: str) -> str:

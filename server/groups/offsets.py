@@ -74,12 +74,22 @@ class Offsets:
         """Whether a transaction that has not ended yet commits there."""
         return place in self._unstable.get(group_id, {})
 
+    def unstable_places(self, group_id: str) -> list[Place]:
+        """Where transactions that have not ended yet commit."""
+        return list(self._unstable.get(group_id, ()))
+
     def has_unstable(self, group_id: str) -> bool:
         return group_id in self._unstable
 
     def places(self, group_id: str) -> list[Place]:
         """Where the group has committed anything, pending or not."""
         return list(dict.fromkeys([*self._committed.get(group_id, {}), *self._unstable.get(group_id, {})]))
+
+    def each_place(self, group_id: str) -> Iterator[Place]:
+        """`places`, one after the other, while nothing changes."""
+        committed = self._committed.get(group_id, {})
+        yield from committed
+        yield from (place for place in self._unstable.get(group_id, {}) if place not in committed)
 
     def places_gone(self, group_id: str, places: Iterable[Place], topics: Container[TopicId]) -> list[Place]:
         """Those of `places` where the group has committed something, pending or not, and all of it in these topics."""

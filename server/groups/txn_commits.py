@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from ..coordination.jobs import Steps
 from ..coordination.store import Producer, RecordStore
 from .classic import ClassicProtocol
-from .commits import TopicCommit, prepare
+from .commits import Prepared, TopicCommit, check_places, prepare
 from .group import ClassicGroup
 from .kinds import PartitionCheck
 from .offsets import Place
@@ -29,14 +30,27 @@ class TxnCommits:
         self._store = store
         self._classic = classic
 
+    def prepare(
+        self, partition: int, request: TxnOffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int
+    ) -> Steps[Prepared]:
+        """`commits.prepare` for `commit`, in a partition of `__consumer_offsets`."""
+        return prepare(
+            request.group_id,
+            topics,
+            now_ms=now_ms,
+            expire_ms=-1,
+            metadata_max=self._settings.offset_metadata_max_bytes,
+            max_bytes=self._store.max_batch_bytes(partition),
+        )
+
     def commit(
-        self, shard: Shard, request: TxnOffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
+        self, shard: Shard, request: TxnOffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
     ) -> dict[Place, ErrorCode]:
         """Write all offsets with metadata of allowed size in one batch of the transaction, and keep them pending.
 
         Args:
             request: Says which producer, group and member commits; its `topics` are not looked at.
-            topics: What to commit instead.
+            prepared: What to commit instead.
 
         Returns:
             What was refused: OFFSET_METADATA_TOO_LARGE.
@@ -48,14 +62,7 @@ class TxnCommits:
         """
         try:
             check, new_group = self._check(shard, request, version, now_ms)
-            prepared = prepare(
-                request.group_id,
-                topics,
-                check,
-                now_ms=now_ms,
-                expire_ms=-1,
-                metadata_max=self._settings.offset_metadata_max_bytes,
-            )
+            check_places(prepared, check)
         except KafkaError as error:
             raise _in_old_words(error) from error
         if prepared.records:

@@ -12,7 +12,7 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,7 +21,6 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
@@ -31,6 +30,7 @@ from ..coordination.store import Producer
 from ..internal_topics import INTERNAL_TOPICS
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
+from ..turns import Turn
 
 _FIRST_VERSION_WITH_FENCED = 2
 _FIRST_VERSION_OF_BROKERS = 4
@@ -40,6 +40,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
     body: AddPartitionsToTxnRequest = request.body
+    turn = Turn()
     if request.version < _FIRST_VERSION_OF_BROKERS:
         asked = AddPartitionsToTxnTransaction(
             transactional_id=body.v3_and_below_transactional_id,
@@ -47,27 +48,44 @@ async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
             producer_epoch=body.v3_and_below_producer_epoch,
             topics=body.v3_and_below_topics,
         )
-        codes = await _add(ctx, asked, request.version)
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(codes))
+        codes = await _add(ctx, asked, request.version, turn)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _by_topic(codes, turn))
     # The transactional id is a key: of several with the same one, the first counts.
-    transactions = {one.transactional_id: one for one in reversed(body.transactions)}
-    results = [
-        AddPartitionsToTxnResult(
-            transactional_id=one.transactional_id, topic_results=_by_topic(await _add(ctx, one, request.version))
+    transactions: dict[str, AddPartitionsToTxnTransaction] = {}
+    for one in body.transactions:
+        if turn.is_over():
+            await turn.next()
+        transactions.setdefault(one.transactional_id, one)
+    results = []
+    for one in transactions.values():
+        if turn.is_over():
+            await turn.next()
+        codes = await _add(ctx, one, request.version, turn)
+        results.append(
+            AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=await _by_topic(codes, turn))
         )
-        for one in reversed(transactions.values())
-    ]
     return AddPartitionsToTxnResponse(results_by_transaction=tuple(results))
 
 
-async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Codes:
-    partitions = _partitions(asked.topics)
-    refused = _refused(ctx, partitions, adds=not asked.verify_only)
-    if refused:
-        return dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
+async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int, turn: Turn) -> Codes:
+    codes: dict[TopicPartition, ErrorCode] = {}
+    is_refused = False
+    for topic in asked.topics:
+        if turn.is_over():
+            await turn.next()
+        for index in topic.partitions:
+            if turn.is_over():
+                await turn.next()
+            one = TopicPartition(topic.name, index)
+            codes[one] = _refused(ctx, one, adds=not asked.verify_only)
+            is_refused |= bool(codes[one])
+    if is_refused:
+        rest = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return dict(await turn.map(lambda one: (one[0], one[1] or rest), codes.items()))
+    # All of them exist, so there are no more than there are partitions.
+    partitions = list(codes)
     broker = ctx.broker
     producer = Producer(asked.producer_id, asked.producer_epoch)
-    codes = dict.fromkeys(partitions, ErrorCode.NONE)
     try:
         coordinator = await broker.transactions.route(ctx.node, asked.transactional_id)
         if asked.verify_only:
@@ -84,32 +102,27 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int)
     return codes
 
 
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    """Each partition once, in the order of the request."""
-    return list(
-        dict.fromkeys(TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions)
-    )
+def _refused(ctx: Context, one: TopicPartition, *, adds: bool) -> ErrorCode:
+    """Why the partition cannot be in a transaction, whichever; NONE if it can."""
+    if adds and one.topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    try:
+        ctx.broker.topics.partition(*one)
+    except KafkaError as error:
+        return ErrorCode(error.code)
+    return ErrorCode.NONE
 
 
-def _refused(ctx: Context, partitions: Iterable[TopicPartition], *, adds: bool) -> dict[TopicPartition, ErrorCode]:
-    refused = {}
-    for one in partitions:
-        if adds and one.topic in INTERNAL_TOPICS:
-            refused[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        else:
-            try:
-                ctx.broker.topics.partition(*one)
-            except KafkaError as error:
-                refused[one] = error.code
-    return refused
-
-
-def _by_topic(codes: Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+async def _by_topic(codes: Codes, turn: Turn) -> tuple[AddPartitionsToTxnTopicResult, ...]:
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, partition), code in codes.items():
+        if turn.is_over():
+            await turn.next()
         result = AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
         by_topic.setdefault(topic, []).append(result)
     return tuple(
-        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=tuple(results))
-        for topic, results in by_topic.items()
+        await turn.map(
+            lambda one: AddPartitionsToTxnTopicResult(name=one[0], results_by_partition=tuple(one[1])),
+            by_topic.items(),
+        )
     )

@@ -19,14 +19,22 @@ from ...protocol.messages.consumer_group_describe import (
 )
 from ..authorization import group_operations
 from ..connection import Context
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeResponse:
     body: ConsumerGroupDescribeRequest = request.body
-    groups = [await _describe(ctx, group_id) for group_id in dict.fromkeys(body.group_ids)]
+    turn = Turn()
+    groups = []
+    for group_id in await turn.once(body.group_ids):
+        if turn.is_over():
+            await turn.next()
+        groups.append(await _describe(ctx, group_id))
     if body.include_authorized_operations:
         allowed = group_operations()
-        groups = [one if one.error_code else replace(one, authorized_operations=allowed) for one in groups]
+        groups = await turn.map(
+            lambda one: one if one.error_code else replace(one, authorized_operations=allowed), groups
+        )
     return ConsumerGroupDescribeResponse(groups=tuple(groups))
 
 

@@ -11,25 +11,26 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ..connection import Context
+from ..coordination.service import in_turns
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
     body: DeleteGroupsRequest = request.body
-    return DeleteGroupsResponse(
-        results=tuple(
-            [
-                DeletableGroupResult(group_id=group_id, error_code=await _delete(ctx, group_id))
-                for group_id in dict.fromkeys(body.groups_names)
-            ]
-        )
-    )
+    turn = Turn()
+    results = []
+    for group_id in await turn.once(body.groups_names):
+        if turn.is_over():
+            await turn.next()
+        results.append(DeletableGroupResult(group_id=group_id, error_code=await _delete(ctx, group_id)))
+    return DeleteGroupsResponse(results=tuple(results))
 
 
 async def _delete(ctx: Context, group_id: str) -> ErrorCode:
     try:
         groups = ctx.broker.groups
         groups.check_coordinates(ctx.node, group_id)
-        groups.coordinator.delete_group(group_id, ctx.broker.clock.now_ms())
+        await in_turns(groups.coordinator.delete_group(group_id, ctx.broker.clock.now_ms()))
         await groups.settle(group_id)
     except KafkaError as error:
         return error.code

@@ -16,14 +16,22 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ..authorization import group_operations
 from ..connection import Context
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     body: DescribeGroupsRequest = request.body
-    groups = [await _describe(ctx, group_id, request.version) for group_id in dict.fromkeys(body.groups)]
+    turn = Turn()
+    groups = []
+    for group_id in await turn.once(body.groups):
+        if turn.is_over():
+            await turn.next()
+        groups.append(await _describe(ctx, group_id, request.version))
     if body.include_authorized_operations:
         allowed = group_operations()
-        groups = [one if one.error_code else replace(one, authorized_operations=allowed) for one in groups]
+        groups = await turn.map(
+            lambda one: one if one.error_code else replace(one, authorized_operations=allowed), groups
+        )
     return DescribeGroupsResponse(groups=tuple(groups))
 
 

@@ -17,15 +17,18 @@ from ...protocol.messages.describe_transactions import (
 )
 from ..connection import Context
 from ..transactions.coordinator import check_id
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse:
     body: DescribeTransactionsRequest = request.body
-    return DescribeTransactionsResponse(
-        transaction_states=tuple(
-            [await _describe(ctx, transactional_id) for transactional_id in dict.fromkeys(body.transactional_ids)]
-        )
-    )
+    turn = Turn()
+    states = []
+    for transactional_id in await turn.once(body.transactional_ids):
+        if turn.is_over():
+            await turn.next()
+        states.append(await _describe(ctx, transactional_id))
+    return DescribeTransactionsResponse(transaction_states=tuple(states))
 
 
 async def _describe(ctx: Context, transactional_id: str) -> TransactionState:

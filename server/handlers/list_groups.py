@@ -11,14 +11,15 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ..connection import Context
+from ..coordination.service import in_turns
 
 
 async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
     body: ListGroupsRequest = request.body
     groups = ctx.broker.groups
     try:
-        found = groups.coordinator.list_groups(
-            groups.partitions_led_by(ctx.node), body.states_filter, body.types_filter
+        found = await in_turns(
+            groups.coordinator.list_groups(groups.partitions_led_by(ctx.node), body.states_filter, body.types_filter)
         )
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)

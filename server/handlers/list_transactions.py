@@ -13,7 +13,8 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from ..connection import Context
 from ..coordination.service import in_turns
-from ..transactions.listing import Filter
+from ..transactions.listing import Filter, is_unknown
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
@@ -34,12 +35,15 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
     await service.settle_all(ctx.node)
-    return ListTransactionsResponse(
-        unknown_state_filters=wanted.unknown_states,
-        transaction_states=tuple(
-            TransactionState(
-                transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.title
-            )
-            for one in found
+    turn = Turn()
+    unknown = await turn.once(body.state_filters)
+    states = await turn.map(
+        lambda one: TransactionState(
+            transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.title
         ),
+        found,
+    )
+    return ListTransactionsResponse(
+        unknown_state_filters=tuple(await turn.map(lambda name: name, (name for name in unknown if is_unknown(name)))),
+        transaction_states=tuple(states),
     )

@@ -16,10 +16,14 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ..connection import Context
-from ..groups.commits import TopicCommit
+from ..coordination.service import in_turns
+from ..groups.commits import Prepared, TopicCommit
+from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import Place
 from ..topics import Topic, Topics
+from ..turns import Turn
 
 _FIRST_VERSION_WITH_IDS = 10
 
@@ -27,13 +31,21 @@ _FIRST_VERSION_WITH_IDS = 10
 async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
     by_id = request.version >= _FIRST_VERSION_WITH_IDS
-    known = ctx.broker.topics
-    topics = [known.by_id(asked.topic_id) if by_id else known.get(asked.name) for asked in body.topics]
+    known, turn = ctx.broker.topics, Turn()
+    topics: list[Topic | None] = []
     commits = []
-    for topic, asked in zip(topics, body.topics, strict=True):
+    for asked in body.topics:
+        if turn.is_over():
+            await turn.next()
+        topic = known.by_id(asked.topic_id) if by_id else known.get(asked.name)
+        topics.append(topic)
         if topic is not None:
-            count = len(topic.partitions)
-            partitions = [one for one in asked.partitions if 0 <= one.partition_index < count]
+            partitions = []
+            for one in asked.partitions:
+                if turn.is_over():
+                    await turn.next()
+                if 0 <= one.partition_index < len(topic.partitions):
+                    partitions.append(one)
             if partitions:
                 commits.append(TopicCommit(topic.name, topic.id, partitions))
     group_error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
@@ -45,21 +57,26 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return group_error or refused.get((topic.name, index), ErrorCode.NONE)
 
-    return OffsetCommitResponse(
-        topics=tuple(
+    turn.begin()
+    answers = []
+    for topic, asked in zip(topics, body.topics, strict=True):
+        if turn.is_over():
+            await turn.next()
+        answers.append(
             OffsetCommitResponseTopic(
                 name=asked.name,
                 topic_id=asked.topic_id,
                 partitions=tuple(
-                    OffsetCommitResponsePartition(
-                        partition_index=one.partition_index, error_code=error_of(topic, one.partition_index)
+                    await turn.map(
+                        lambda one, topic=topic: OffsetCommitResponsePartition(  # type: ignore[misc]
+                            partition_index=one.partition_index, error_code=error_of(topic, one.partition_index)
+                        ),
+                        asked.partitions,
                     )
-                    for one in asked.partitions
                 ),
             )
-            for topic, asked in zip(topics, body.topics, strict=True)
         )
-    )
+    return OffsetCommitResponse(topics=tuple(answers))
 
 
 async def _commit(
@@ -68,12 +85,27 @@ async def _commit(
     try:
         groups = ctx.broker.groups
         coordinator = await groups.route(ctx.node, body.group_id)
-        present, refused = still_there(ctx.broker.topics, commits)
-        refused |= coordinator.commit(body, version, present, ctx.broker.clock.now_ms())
+        prepared = await prepared_in_turns(ctx, coordinator, body, commits)
+        refused = coordinator.commit(body, version, prepared, ctx.broker.clock.now_ms())
         await groups.settle(body.group_id)
         return ErrorCode.NONE, refused
     except KafkaError as error:
         return error.code, {}
+
+
+async def prepared_in_turns(
+    ctx: Context,
+    coordinator: GroupCoordinator,
+    body: OffsetCommitRequest | TxnOffsetCommitRequest,
+    commits: list[TopicCommit],
+) -> Prepared:
+    """The commit, ready to be written in the turn in which this returns: each topic is there then."""
+    while True:
+        present, gone = still_there(ctx.broker.topics, commits)
+        prepared = await in_turns(coordinator.prepare(body, present, ctx.broker.clock.now_ms()))
+        if all(ctx.broker.topics.by_id(one.topic_id) is not None for one in present):
+            prepared.refused.update(gone)
+            return prepared
 
 
 def still_there(topics: Topics, commits: list[TopicCommit]) -> tuple[list[TopicCommit], dict[Place, ErrorCode]]:

@@ -17,35 +17,51 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from ..connection import Context
+from ..coordination.service import in_turns
+from ..groups.offsets import Place
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
     body: OffsetDeleteRequest = request.body
-    places = [(topic.name, one.partition_index) for topic in body.topics for one in topic.partitions]
-    existing = [place for place in dict.fromkeys(places) if _exists(ctx, *place)]
+    turn = Turn()
+    # As many as there are partitions, whatever the request repeats.
+    existing: dict[Place, None] = {}
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        for one in topic.partitions:
+            if turn.is_over():
+                await turn.next()
+            if _exists(ctx, topic.name, one.partition_index):
+                existing[topic.name, one.partition_index] = None
     try:
         groups = ctx.broker.groups
         coordinator = await groups.route(ctx.node, body.group_id)
-        deleted = coordinator.delete_offsets(body.group_id, existing, ctx.broker.clock.now_ms())
+        errors = await in_turns(coordinator.delete_offsets(body.group_id, tuple(existing), ctx.broker.clock.now_ms()))
         await groups.settle(body.group_id)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    errors = dict(zip(existing, deleted, strict=True))
-    return OffsetDeleteResponse(
-        topics=tuple(
+    turn.begin()
+    answers = []
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        answers.append(
             OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=tuple(
-                    OffsetDeleteResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=errors.get((topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    await turn.map(
+                        lambda one, name=topic.name: OffsetDeleteResponsePartition(  # type: ignore[misc]
+                            partition_index=one.partition_index,
+                            error_code=errors.get((name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                        ),
+                        topic.partitions,
                     )
-                    for one in topic.partitions
                 ),
             )
-            for topic in body.topics
         )
-    )
+    return OffsetDeleteResponse(topics=tuple(answers))
 
 
 def _exists(ctx: Context, name: str, index: int) -> bool:

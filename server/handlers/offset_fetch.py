@@ -32,7 +32,9 @@ from ...protocol.messages.offset_fetch import (
 )
 from ...protocol.wire import ZERO_UUID
 from ..connection import Context
+from ..coordination.service import in_turns
 from ..groups.commits import Fetched
+from ..turns import Turn
 
 _FIRST_VERSION_WITH_ERROR = 2
 _FIRST_BATCHED_VERSION = 8
@@ -49,39 +51,45 @@ class TopicOffsets(NamedTuple):
 
 async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
     body: OffsetFetchRequest = request.body
-    version = request.version
+    version, turn = request.version, Turn()
     if version >= _FIRST_BATCHED_VERSION:
-        asked_groups = {group.group_id: group for group in body.groups}.values()
-        groups = [await _group(ctx, group, version, body.require_stable) for group in asked_groups]
-        return OffsetFetchResponse(
-            groups=tuple(
-                OffsetFetchResponseGroup(
-                    group_id=asked.group_id, error_code=error, topics=tuple(_batched_topic(topic) for topic in topics)
-                )
-                for asked, (error, topics) in zip(asked_groups, groups, strict=True)
-            )
-        )
+        asked_groups: dict[str, OffsetFetchRequestGroup] = {}
+        for group in body.groups:
+            if turn.is_over():
+                await turn.next()
+            asked_groups[group.group_id] = group
+        groups = []
+        for asked in asked_groups.values():
+            if turn.is_over():
+                await turn.next()
+            error, topics = await _group(ctx, asked, version, body.require_stable, turn)
+            batched = [await _batched_topic(topic, turn) for topic in topics]
+            groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error, topics=tuple(batched)))
+        return OffsetFetchResponse(groups=tuple(groups))
     asked_topics = body.topics
     group = OffsetFetchRequestGroup(
         group_id=body.group_id,
         topics=None
         if asked_topics is None
         else tuple(
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in asked_topics
+            await turn.map(
+                lambda topic: OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes),
+                asked_topics,
+            )
         ),
     )
-    error, topics = await _group(ctx, group, version, body.require_stable)
+    error, topics = await _group(ctx, group, version, body.require_stable, turn)
     if error and version < _FIRST_VERSION_WITH_ERROR:
-        topics = [
-            TopicOffsets(topic.name, topic.topic_id, [Fetched(index, None, error) for index in topic.partition_indexes])
-            for topic in group.topics or ()
-        ]
-    return OffsetFetchResponse(error_code=error, topics=tuple(_topic(topic) for topic in topics))
+        code = error
+        topics = []
+        for topic in group.topics or ():
+            told = await turn.map(lambda index: Fetched(index, None, code), topic.partition_indexes)
+            topics.append(TopicOffsets(topic.name, topic.topic_id, told))
+    return OffsetFetchResponse(error_code=error, topics=tuple([await _topic(topic, turn) for topic in topics]))
 
 
 async def _group(
-    ctx: Context, asked: OffsetFetchRequestGroup, version: int, stable: bool
+    ctx: Context, asked: OffsetFetchRequestGroup, version: int, stable: bool, turn: Turn
 ) -> tuple[ErrorCode, list[TopicOffsets]]:
     by_id = version >= _FIRST_VERSION_WITH_IDS
     known = ctx.broker.topics
@@ -90,20 +98,23 @@ async def _group(
         groups = ctx.broker.groups
         coordinator = await groups.route(ctx.node, asked.group_id)
         coordinator.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
+        positions = coordinator.positions(asked.group_id, stable=stable)
         if asked.topics is None:
-            for name, partitions in coordinator.fetch_all(asked.group_id, stable=stable).items():
+            for name, partitions in (await in_turns(coordinator.fetch_all(positions))).items():
                 topic = known.get(name)
                 if topic is not None or not by_id:
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
-        for (name, topic_id), indexes in _once(asked.topics or ()).items():
+        for (name, topic_id), indexes in (await _once(asked.topics or (), turn)).items():
+            if turn.is_over():
+                await turn.next()
             if by_id:
                 topic = known.by_id(topic_id)
                 if topic is None:
-                    unknown = [Fetched(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+                    unknown = await turn.map(lambda index: Fetched(index, None, ErrorCode.UNKNOWN_TOPIC_ID), indexes)
                     found.append(TopicOffsets("", topic_id, unknown))
                     continue
                 name = topic.name
-            fetched = coordinator.fetch(asked.group_id, name, topic_id, indexes, stable=stable)
+            fetched = await in_turns(coordinator.fetch(positions, name, topic_id, indexes))
             found.append(TopicOffsets(name, topic_id, fetched))
         await groups.settle(asked.group_id)
     except KafkaError as error:
@@ -111,42 +122,39 @@ async def _group(
     return ErrorCode.NONE, found
 
 
-def _once(topics: Iterable[OffsetFetchRequestTopics]) -> dict[tuple[str, bytes], dict[int, None]]:
+async def _once(topics: Iterable[OffsetFetchRequestTopics], turn: Turn) -> dict[tuple[str, bytes], dict[int, None]]:
     """The partitions of each topic (name and id), in the order of the request."""
     found: dict[tuple[str, bytes], dict[int, None]] = {}
     for topic in topics:
-        found.setdefault((topic.name, topic.topic_id), {}).update(dict.fromkeys(topic.partition_indexes))
+        if turn.is_over():
+            await turn.next()
+        found.setdefault((topic.name, topic.topic_id), {}).update(await turn.once(topic.partition_indexes))
     return found
 
 
-def _topic(topic: TopicOffsets) -> OffsetFetchResponseTopic:
-    return OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=tuple(
-            OffsetFetchResponsePartition(
-                partition_index=partition,
-                committed_offset=-1 if committed is None else committed.offset,
-                committed_leader_epoch=-1 if committed is None else committed.leader_epoch,
-                metadata="" if committed is None else committed.metadata,
-                error_code=error,
-            )
-            for partition, committed, error in topic.partitions
+async def _topic(topic: TopicOffsets, turn: Turn) -> OffsetFetchResponseTopic:
+    partitions = await turn.map(
+        lambda one: OffsetFetchResponsePartition(
+            partition_index=one.partition,
+            committed_offset=-1 if one.committed is None else one.committed.offset,
+            committed_leader_epoch=-1 if one.committed is None else one.committed.leader_epoch,
+            metadata="" if one.committed is None else one.committed.metadata,
+            error_code=one.error,
         ),
+        topic.partitions,
     )
+    return OffsetFetchResponseTopic(name=topic.name, partitions=tuple(partitions))
 
 
-def _batched_topic(topic: TopicOffsets) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=tuple(
-            OffsetFetchResponsePartitions(
-                partition_index=partition,
-                committed_offset=-1 if committed is None else committed.offset,
-                committed_leader_epoch=-1 if committed is None else committed.leader_epoch,
-                metadata="" if committed is None else committed.metadata,
-                error_code=error,
-            )
-            for partition, committed, error in topic.partitions
+async def _batched_topic(topic: TopicOffsets, turn: Turn) -> OffsetFetchResponseTopics:
+    partitions = await turn.map(
+        lambda one: OffsetFetchResponsePartitions(
+            partition_index=one.partition,
+            committed_offset=-1 if one.committed is None else one.committed.offset,
+            committed_leader_epoch=-1 if one.committed is None else one.committed.leader_epoch,
+            metadata="" if one.committed is None else one.committed.metadata,
+            error_code=one.error,
         ),
+        topic.partitions,
     )
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))

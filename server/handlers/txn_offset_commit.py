@@ -26,7 +26,8 @@ from ..groups.commits import TopicCommit
 from ..groups.offsets import Place
 from ..internal_topics import OFFSETS_TOPIC
 from ..transactions.verification import Verification, ability_of
-from .offset_commit import still_there
+from ..turns import Turn
+from .offset_commit import prepared_in_turns
 
 # First versions whose clients stand COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the
 # partition to the transaction.
@@ -39,16 +40,23 @@ _NO_SEQUENCE = -1
 
 async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
     body: TxnOffsetCommitRequest = request.body
-    known = ctx.broker.topics
+    known, turn = ctx.broker.topics, Turn()
     commits = []
+    existing = set()
     for asked in body.topics:
+        if turn.is_over():
+            await turn.next()
         topic = known.get(asked.name)
         if topic is not None:
-            count = len(topic.partitions)
-            partitions = [one for one in asked.partitions if 0 <= one.partition_index < count]
+            partitions = []
+            for one in asked.partitions:
+                if turn.is_over():
+                    await turn.next()
+                if 0 <= one.partition_index < len(topic.partitions):
+                    partitions.append(one)
+                    existing.add((topic.name, one.partition_index))
             if partitions:
                 commits.append(TopicCommit(topic.name, topic.id, partitions))
-    existing = {(topic.topic, one.partition_index) for topic in commits for one in topic.partitions}
     error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -58,20 +66,25 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return error or refused.get(place, ErrorCode.NONE)
 
-    return TxnOffsetCommitResponse(
-        topics=tuple(
+    turn.begin()
+    answers = []
+    for asked in body.topics:
+        if turn.is_over():
+            await turn.next()
+        answers.append(
             TxnOffsetCommitResponseTopic(
                 name=asked.name,
                 partitions=tuple(
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=one.partition_index, error_code=error_of((asked.name, one.partition_index))
+                    await turn.map(
+                        lambda one, name=asked.name: TxnOffsetCommitResponsePartition(  # type: ignore[misc]
+                            partition_index=one.partition_index, error_code=error_of((name, one.partition_index))
+                        ),
+                        asked.partitions,
                     )
-                    for one in asked.partitions
                 ),
             )
-            for asked in body.topics
         )
-    )
+    return TxnOffsetCommitResponse(topics=tuple(answers))
 
 
 async def _commit(
@@ -87,10 +100,15 @@ async def _commit(
         partition = TopicPartition(OFFSETS_TOPIC, coordinator.partition_for(body.group_id))
         producer = Producer(body.producer_id, body.producer_epoch)
         ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
-        # The append follows in the same turn.
-        await Verification(broker, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE}).check(partition)
-        present, refused = still_there(broker.topics, commits)
-        refused |= coordinator.commit_in_transaction(body, version, present, broker.clock.now_ms())
+        verification = Verification(broker, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE})
+        while True:
+            prepared = await prepared_in_turns(ctx, coordinator, body, commits)
+            # The append follows in the same turn.
+            await verification.check(partition)
+            topic_ids = {committed.topic_id for _, committed in prepared.accepted}
+            if all(broker.topics.by_id(topic_id) is not None for topic_id in topic_ids):
+                break
+        refused = coordinator.commit_in_transaction(body, version, prepared, broker.clock.now_ms())
         await broker.groups.settle(body.group_id)
         return ErrorCode.NONE, refused
     except KafkaError as error:

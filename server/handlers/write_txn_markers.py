@@ -23,6 +23,7 @@ from ...storage.log import Log
 from ..connection import Context
 from ..routing import led_partition
 from ..transactions.markers import write_marker
+from ..turns import Turn
 
 Results = dict[str, dict[int, ErrorCode]]
 """By topic and partition."""
@@ -32,9 +33,14 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     body: WriteTxnMarkersRequest = request.body
     results: dict[int, Results] = {}
     written: dict[Log, list[tuple[dict[int, ErrorCode], int]]] = {}
+    turn = Turn()
     for marker in body.markers:
         for topic in marker.topics:
+            if turn.is_over():
+                await turn.next()
             for index in topic.partition_indexes:
+                if turn.is_over():
+                    await turn.next()
                 of_topic = results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})
                 of_topic[index] = _write(ctx, marker, topic.name, index)
                 if not of_topic[index] and (log := ctx.broker.topics.partition(topic.name, index).log).needs_flush:
@@ -42,24 +48,20 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     for log in await ctx.broker.flusher.flush_each(written):
         for of_topic, index in written[log]:
             of_topic[index] = ErrorCode.KAFKA_STORAGE_ERROR
-    return WriteTxnMarkersResponse(
-        markers=tuple(
-            WritableTxnMarkerResult(
-                producer_id=producer_id,
-                topics=tuple(
-                    WritableTxnMarkerTopicResult(
-                        name=name,
-                        partitions=tuple(
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-                            for index, error in partitions.items()
-                        ),
-                    )
-                    for name, partitions in topics.items()
-                ),
+    turn.begin()
+    answers = []
+    for producer_id, topics in results.items():
+        told = []
+        for name, partitions in topics.items():
+            if turn.is_over():
+                await turn.next()
+            rows = await turn.map(
+                lambda one: WritableTxnMarkerPartitionResult(partition_index=one[0], error_code=one[1]),
+                partitions.items(),
             )
-            for producer_id, topics in results.items()
-        )
-    )
+            told.append(WritableTxnMarkerTopicResult(name=name, partitions=tuple(rows)))
+        answers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=tuple(told)))
+    return WriteTxnMarkersResponse(markers=tuple(answers))
 
 
 def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:

@@ -9,7 +9,7 @@ from ...protocol.messages.describe_transactions import TopicData
 from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from ..coordination.jobs import Steps
 from ..expressions import Expression
-from .metadata import BY_TITLE, TransactionMetadata
+from .metadata import BY_TITLE, TransactionMetadata, TransactionState
 from .records import partitions_by_topic
 
 
@@ -25,20 +25,21 @@ class Filter:
     pattern: str | None = None
     """RE2, which has to match the whole transactional id."""
 
-    @property
-    def unknown_states(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for name in self.states if name not in BY_TITLE))
-
     def select(self, transactions: Iterable[TransactionMetadata], now_ms: int) -> Steps[list[TransactionMetadata]]:
         """Those that pass.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION.
         """
-        states = {BY_TITLE[name] for name in self.states if name in BY_TITLE}
-        yield
-        producer_ids = frozenset(self.producer_ids)
-        yield
+        states: set[TransactionState] = set()
+        for name in self.states:
+            if name in BY_TITLE:
+                states.add(BY_TITLE[name])
+            yield
+        producer_ids: set[int] = set()
+        for producer_id in self.producer_ids:
+            producer_ids.add(producer_id)
+            yield
         matches = Expression(self.pattern).matches if self.pattern else None
         found = []
         for one in transactions:
@@ -51,6 +52,11 @@ class Filter:
             ):
                 found.append(one)
         return found
+
+
+def is_unknown(name: str) -> bool:
+    """Whether no state has this title."""
+    return name not in BY_TITLE
 
 
 def described(metadata: TransactionMetadata) -> DescribedTransaction:

@@ -96,7 +96,7 @@ def both_kinds() -> ConsumerGroups:
     ],
 )
 def test_groups_of_both_kinds_are_listed(states: Any, types: Any, expected: set[str]) -> None:
-    listed = both_kinds().coordinator.list_groups(range(4), states, types)
+    listed = both_kinds().list_groups(range(4), states, types)
     assert {one.group_id for one in listed} == expected
     assert {(one.group_id, one.group_type, one.protocol_type) for one in listed} <= {
         ("new", "consumer", "consumer"),
@@ -109,7 +109,7 @@ def test_the_states_of_a_group_are_listed() -> None:
     groups = ConsumerGroups(orders=2, settings={"group_consumer_assignment_interval_ms": 1_000})
 
     def state() -> str:
-        return groups.coordinator.list_groups(range(4), (), ())[0].group_state
+        return groups.list_groups(range(4), (), ())[0].group_state
 
     groups.enter("a")
     assert state() == "Stable"
@@ -148,7 +148,7 @@ def test_each_kind_is_described_by_its_own_api() -> None:
 def test_only_a_group_without_members_may_be_deleted() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
-    delete = lambda: groups.coordinator.delete_group("g", groups.now_ms)
+    delete = lambda: groups.delete_group("g", groups.now_ms)
     assert raised(delete)[0] is E.NON_EMPTY_GROUP
     groups.beat("a", -1)
     assert raised(delete)[0] is E.NONE
@@ -166,7 +166,7 @@ def test_a_group_without_members_and_offsets_goes_by_itself() -> None:
     groups.beat("a", -1)
     groups.advance(600_000)
     assert groups.committed() == {}
-    assert groups.coordinator.list_groups(range(4), (), ()) == []
+    assert groups.list_groups(range(4), (), ()) == []
     assert groups.store.table(groups.coordinator.partition_for("g")) == {}
 
 

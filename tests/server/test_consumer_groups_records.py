@@ -132,11 +132,11 @@ def test_a_group_that_is_deleted_leaves_no_record() -> None:
     groups.commit({("orders", 0): 5}, member="a", generation=1, version=9)
     groups.beat("a", -1)
     log = Log(groups)
-    groups.coordinator.delete_group("g", groups.now_ms)
+    groups.delete_group("g", groups.now_ms)
     assert groups.store.table(log.partition) == {}
-    assert groups.coordinator.list_groups(range(4), (), ()) == []
+    assert groups.list_groups(range(4), (), ()) == []
     again = groups.restarted()
-    assert again.coordinator.list_groups(range(4), (), ()) == []
+    assert again.list_groups(range(4), (), ()) == []
     assert again.committed() == {}
 
 
@@ -165,7 +165,7 @@ def test_an_empty_consumer_group_makes_room_for_a_classic_one() -> None:
     assert joined.answer.generation_id == 1
     assert groups.state() == "CompletingRebalance"
     assert groups.committed() == {("orders", 0): 5}
-    assert [one.group_type for one in groups.restarted().coordinator.list_groups(range(4), (), ())] == ["classic"]
+    assert [one.group_type for one in groups.restarted().list_groups(range(4), (), ())] == ["classic"]
 
 
 class TestWhatOthersHaveWritten:
@@ -198,7 +198,7 @@ class TestWhatOthersHaveWritten:
     @pytest.mark.parametrize("key", [key for key, _ in messages.RECORD_TYPES.values()])
     def test_a_tombstone_of_something_unknown_does_nothing(self, key: Any) -> None:
         groups = self.loaded((key(group_id="g"), None))
-        assert groups.coordinator.list_groups(range(4), (), ()) == []
+        assert groups.list_groups(range(4), (), ()) == []
         groups.enter("a")
 
     def test_members_of_a_loaded_group_have_a_session_and_a_rebalance_time_again(self) -> None:

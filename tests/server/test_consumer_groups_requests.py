@@ -68,7 +68,7 @@ def test_a_regular_expression_must_be_one() -> None:
 def test_only_who_joins_makes_a_group(member: str, epoch: int, expected: object) -> None:
     groups = ConsumerGroups(orders=2)
     assert groups.error(member, epoch) == expected
-    assert groups.coordinator.list_groups(range(4), (), ()) == []
+    assert groups.list_groups(range(4), (), ()) == []
 
 
 def test_who_is_no_member_is_unknown() -> None:

@@ -46,7 +46,7 @@ def commit(
         )
         for topic, index in places
     ]
-    return raised(lambda: groups.coordinator.commit(request, version, topics, groups.now_ms))[0]
+    return raised(lambda: groups.commit_all(request, version, topics, groups.now_ms))[0]
 
 
 def two_members() -> ConsumerGroups:
@@ -185,7 +185,7 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:
     groups.enter("a", "orders")
     groups.enter("b", subscribed_topic_regex="bi.*")
     commit(groups, "a", 2, ("orders", 0), ("bills", 0))
-    delete = groups.coordinator.delete_offsets
+    delete = groups.delete_offsets
     assert delete("g", [("orders", 0), ("bills", 0)], groups.now_ms) == [E.GROUP_SUBSCRIBED_TO_TOPIC] * 2
     groups.beat("b", -1)
     assert delete("g", [("orders", 0), ("bills", 0)], groups.now_ms) == [E.GROUP_SUBSCRIBED_TO_TOPIC, E.NONE]
@@ -223,9 +223,9 @@ def test_a_deleted_group_takes_its_offsets_along() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     commit(groups, "a", 2, ("orders", 0))
-    assert raised(lambda: groups.coordinator.delete_group("g", groups.now_ms))[0] is E.NON_EMPTY_GROUP
+    assert raised(lambda: groups.delete_group("g", groups.now_ms))[0] is E.NON_EMPTY_GROUP
     groups.beat("a", -1)
-    groups.coordinator.delete_group("g", groups.now_ms)
+    groups.delete_group("g", groups.now_ms)
     assert groups.store.table(groups.coordinator.partition_for("g")) == {}
 
 

@@ -71,7 +71,7 @@ def offset_count(groups: Groups) -> int:
 
 
 def offset_of(groups: Groups, place: tuple[str, int]) -> int | None:
-    committed = groups.coordinator.fetch("g", place[0], ZERO_UUID, [place[1]], stable=False)[0].committed
+    committed = groups.fetch_by_id("g", place[0], ZERO_UUID, [place[1]], stable=False)[0].committed
     return None if committed is None else committed.offset
 
 

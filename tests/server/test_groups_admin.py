@@ -52,7 +52,7 @@ FILTERS = [
 def test_groups_are_listed_by_state_and_type(
     states: tuple[str, ...], types: tuple[str, ...], expected: set[str]
 ) -> None:
-    listed = some_groups().coordinator.list_groups(range(4), states, types)
+    listed = some_groups().list_groups(range(4), states, types)
     assert {one.group_id for one in listed} == expected
     for one in listed:
         assert (one.group_state, one.protocol_type) == STATES[one.group_id]
@@ -62,7 +62,7 @@ def test_groups_are_listed_by_state_and_type(
 def test_only_the_asked_partitions_are_listed() -> None:
     groups = some_groups()
     partition = groups.coordinator.partition_for("stable")
-    listed = {one.group_id for one in groups.coordinator.list_groups([partition], (), ())}
+    listed = {one.group_id for one in groups.list_groups([partition], (), ())}
     assert listed == {one for one in ALL if groups.coordinator.partition_for(one) == partition}
 
 
@@ -119,8 +119,8 @@ DELETIONS = [
 @pytest.mark.parametrize(("group", "error"), DELETIONS)
 def test_only_empty_groups_are_deleted(group: str, error: ErrorCode) -> None:
     groups = some_groups()
-    assert error_of(lambda: groups.coordinator.delete_group(group, groups.now_ms)) == error
-    left = {one.group_id for one in groups.coordinator.list_groups(range(4), (), ())}
+    assert error_of(lambda: groups.delete_group(group, groups.now_ms)) == error
+    left = {one.group_id for one in groups.list_groups(range(4), (), ())}
     assert left == (ALL if error else ALL - {group})
 
 
@@ -130,28 +130,28 @@ def test_a_deleted_group_leaves_only_tombstones_behind() -> None:
     groups.commit({("orders", n): n for n in range(1_200)}, member=member, generation=generation)
     groups.leave(member)
 
-    groups.coordinator.delete_group("g", groups.now_ms)
+    groups.delete_group("g", groups.now_ms)
 
     assert groups.committed() == {}
     assert groups.store.table(groups.coordinator.partition_for("g")) == {}
-    assert groups.restarted().coordinator.list_groups(range(4), (), ()) == []
+    assert groups.restarted().list_groups(range(4), (), ()) == []
 
 
 def test_a_group_that_cannot_be_deleted_stays() -> None:
     groups = Groups()
     groups.commit({("orders", 0): 1})
     groups.store.failure = ErrorCode.NOT_COORDINATOR
-    assert error_of(lambda: groups.coordinator.delete_group("g", groups.now_ms)) == ErrorCode.NOT_COORDINATOR
+    assert error_of(lambda: groups.delete_group("g", groups.now_ms)) == ErrorCode.NOT_COORDINATOR
     assert groups.committed() == {("orders", 0): 1}
 
 
 def test_a_member_with_an_id_from_before_the_deletion_must_begin_anew() -> None:
     groups = Groups()
     member_id = groups.join(version=4).answer.member_id
-    groups.coordinator.delete_group("g", groups.now_ms)
+    groups.delete_group("g", groups.now_ms)
     assert groups.join(member=member_id, version=4).answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     groups.advance(100_000)
-    assert error_of(lambda: groups.coordinator.delete_group("g", groups.now_ms)) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert error_of(lambda: groups.delete_group("g", groups.now_ms)) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_group_without_members_and_offsets_goes_with_the_next_look_at_expiry() -> None:
@@ -161,5 +161,5 @@ def test_a_group_without_members_and_offsets_goes_with_the_next_look_at_expiry()
     assert groups.state() == "Stable"
     groups.leave(member)
     groups.advance(60_000)
-    assert groups.coordinator.list_groups(range(4), (), ()) == []
+    assert groups.list_groups(range(4), (), ()) == []
     assert group_key("g") not in groups.store.table(groups.coordinator.partition_for("g"))

@@ -307,7 +307,7 @@ def test_the_session_timeout_has_bounds(session_ms: int, error: int) -> None:
 def test_a_member_id_is_of_no_use_in_a_group_that_does_not_exist() -> None:
     groups = Groups()
     assert groups.join(member="c-1").answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert groups.coordinator.list_groups(range(4), (), ()) == []
+    assert groups.list_groups(range(4), (), ()) == []
 
 
 def test_an_unknown_member_id_is_refused() -> None:
@@ -348,4 +348,4 @@ def test_a_group_that_cannot_be_written_down_does_not_come_into_being(failure: E
     groups = Groups()
     groups.store.failure = failure
     assert error_of(groups.join) == failure
-    assert groups.coordinator.list_groups(range(4), (), ()) == []
+    assert groups.list_groups(range(4), (), ()) == []

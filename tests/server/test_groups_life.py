@@ -73,7 +73,7 @@ def test_a_group_needs_an_id_everywhere() -> None:
         lambda: groups.sync("m", 1, group=""),
         lambda: groups.heartbeat("m", 1, group=""),
         lambda: groups.leave("m", group=""),
-        lambda: groups.coordinator.delete_offsets("", [], 0),
+        lambda: groups.delete_offsets("", [], 0),
     ):
         assert error_of(call) == ErrorCode.INVALID_GROUP_ID
 

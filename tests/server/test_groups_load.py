@@ -51,7 +51,7 @@ def test_a_stable_group_is_found_stable_and_goes_on() -> None:
     assert (again.state(), again.members()) == ("Stable", ids)
     assert again.heartbeat(ids[1], generation) == ErrorCode.NONE
     assert again.sync(ids[1], generation).answer.assignment == ids[1].encode()
-    assert again.coordinator.delete_offsets("g", [P0], again.now_ms) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert again.delete_offsets("g", [P0], again.now_ms) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
     # The leader is still the leader: its join starts a rebalance, that of a follower does not.
     assert not again.join(member=ids[1], protocols=[("range", subscription("orders"))]).is_parked
     assert again.join(member=ids[0], protocols=[("range", subscription("orders"))]).is_parked
@@ -119,7 +119,7 @@ def test_of_many_commits_to_one_place_the_last_counts_in_any_order_with_other_re
     assert loaded(*commits, tombstone).committed() == {P0: 7}
     assert loaded(*commits, tombstone, commit_batch(8, partition=1)).committed() == {P0: 7, P1: 8}
     groups = loaded(*commits, group_tombstone)
-    assert groups.coordinator.list_groups([0], (), ()) == []
+    assert groups.list_groups([0], (), ()) == []
     assert loaded(*commits, group_tombstone, commit_batch(9)).state() == "Empty"
 
 
@@ -165,7 +165,7 @@ def test_pending_offsets_hold_back_expiry_and_go_with_their_group() -> None:
     groups.advance(30 * 86_400_000)
     assert groups.committed() == {P0: 5}
 
-    groups.coordinator.delete_group("g", groups.now_ms)
+    groups.delete_group("g", groups.now_ms)
     groups.store.append_batch(0, marker(7, commit=True))
 
     assert groups.restarted().committed() == {}
@@ -213,12 +213,12 @@ def test_damaged_bytes_stop_their_partition_only_and_are_named(caplog: pytest.Lo
         lambda: again.commit({P0: 3}, group=broken),
         lambda: again.join(group=broken),
         lambda: again.heartbeat("m", 1, group=broken),
-        lambda: again.coordinator.delete_group(broken, 0),
+        lambda: again.delete_group(broken, 0),
     ):
         assert error_of(call) == ErrorCode.NOT_COORDINATOR
     assert "__consumer_offsets-0" in caplog.text
     assert "at offset 1 " in caplog.text
-    assert [one.group_id for one in again.coordinator.list_groups(range(4), (), ())] == [whole]
+    assert [one.group_id for one in again.list_groups(range(4), (), ())] == [whole]
 
 
 @pytest.mark.parametrize("kind", ["length", "key", "no key", "value", "marker"])
@@ -250,8 +250,8 @@ def test_while_a_partition_is_loading_its_groups_answer_so() -> None:
         lambda: groups.commit({P0: 1}),
         lambda: groups.fetch("orders", 0),
         lambda: groups.coordinator.describe_group("g", 6),
-        lambda: groups.coordinator.list_groups(range(4), (), ()),
-        lambda: groups.coordinator.delete_group("g", 0),
+        lambda: groups.list_groups(range(4), (), ()),
+        lambda: groups.delete_group("g", 0),
         lambda: groups.leave("m"),
     ):
         assert error_of(call) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -14,6 +14,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.log_store import APPEND_ERRORS
 from ottla.server.coordination.service import INLINE_LOAD_BYTES, Parked
 from ottla.server.coordination.shard import ShardState
@@ -69,11 +70,14 @@ async def commit(service: GroupService, broker: GroupBroker, offset: int = 1, gr
     coordinator = await service.route(cast(Any, broker.node), group)
     partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index in range(50)]
     request = OffsetCommitRequest(group_id=group)
-    coordinator.commit(request, 8, [TopicCommit("t", CONSUMED_TOPIC_ID, partitions)], broker.clock.now_ms())
+    now_ms = broker.clock.now_ms()
+    prepared = to_the_end(coordinator.prepare(request, [TopicCommit("t", CONSUMED_TOPIC_ID, partitions)], now_ms))
+    coordinator.commit(request, 8, prepared, now_ms)
 
 
 def offsets(service: GroupService, group: str = "g") -> set[int]:
-    found = service.coordinator.fetch_all(group, stable=False).get("t", [])
+    coordinator = service.coordinator
+    found = to_the_end(coordinator.fetch_all(coordinator.positions(group, stable=False))).get("t", [])
     return {one.committed.offset for one in found if one.committed is not None}
 
 

@@ -71,9 +71,8 @@ def test_all_offsets_of_a_request_are_one_batch() -> None:
 def test_an_offset_of_an_earlier_topic_of_the_same_name_is_not_given_to_who_asks_by_id() -> None:
     groups = Groups()
     groups.commit({P0: 42})
-    coordinator = groups.coordinator
     for topic_id, is_found in ((TOPIC_IDS["orders"], True), (bytes(16), True), (rb"\9" * 16, False)):
-        (found,) = coordinator.fetch("g", "orders", topic_id, [0], stable=False)
+        (found,) = groups.fetch_by_id("g", "orders", topic_id, [0], stable=False)
         assert (found.committed is not None) == is_found
 
 
@@ -172,7 +171,7 @@ def test_a_fenced_static_member_cannot_commit() -> None:
 def test_only_commits_by_hand_bring_a_group_into_being(generation: int, version: int, error: int) -> None:
     groups = Groups()
     assert error_of(lambda: groups.commit({P0: 1}, generation=generation, member="m", version=version)) == error
-    assert [one.group_id for one in groups.coordinator.list_groups(range(4), (), ())] == ([] if error else ["g"])
+    assert [one.group_id for one in groups.list_groups(range(4), (), ())] == ([] if error else ["g"])
 
 
 def test_a_commit_that_cannot_be_written_down_is_not_made() -> None:
@@ -182,7 +181,7 @@ def test_a_commit_that_cannot_be_written_down_is_not_made() -> None:
     assert error_of(lambda: groups.commit({P0: 2})) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert error_of(lambda: groups.commit({P0: 2}, group="new")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert groups.committed() == {P0: 1}
-    assert [one.group_id for one in groups.coordinator.list_groups(range(4), (), ())] == ["g"]
+    assert [one.group_id for one in groups.list_groups(range(4), (), ())] == ["g"]
 
 
 def test_the_empty_group_id_may_commit() -> None:
@@ -205,7 +204,7 @@ def working_consumers(*topics: str) -> tuple[Groups, str, int]:
 
 def test_offsets_of_topics_that_nobody_reads_are_deleted() -> None:
     groups, _, _ = working_consumers("orders")
-    errors = groups.coordinator.delete_offsets("g", [P0, BILL, ("bills", 9)], groups.now_ms)
+    errors = groups.delete_offsets("g", [P0, BILL, ("bills", 9)], groups.now_ms)
     assert errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]
     assert groups.committed() == groups.restarted().committed() == {P0: 1, P1: 2}
 
@@ -214,13 +213,13 @@ def test_a_group_whose_subscriptions_cannot_be_read_keeps_its_offsets() -> None:
     groups = Groups()
     (member,), generation = groups.stable(1, protocols=[("range", b"?")])
     groups.commit({P0: 1}, member=member, generation=generation)
-    assert groups.coordinator.delete_offsets("g", [P0], groups.now_ms) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert groups.delete_offsets("g", [P0], groups.now_ms) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
 def test_an_empty_group_gives_all_its_offsets() -> None:
     groups, member, _ = working_consumers("orders")
     groups.leave(member)
-    assert groups.coordinator.delete_offsets("g", [P0, P0, BILL], groups.now_ms) == [ErrorCode.NONE] * 3
+    assert groups.delete_offsets("g", [P0, P0, BILL], groups.now_ms) == [ErrorCode.NONE] * 3
     assert groups.committed() == {P1: 2}
 
 
@@ -228,7 +227,7 @@ def test_deletion_is_refused_to_unknown_groups_and_others_at_work() -> None:
     groups = Groups()
     groups.stable(1, group="connect", protocol_type="connect")
     for group, error in (("none", ErrorCode.GROUP_ID_NOT_FOUND), ("connect", ErrorCode.NON_EMPTY_GROUP)):
-        assert error_of(partial(groups.coordinator.delete_offsets, group, [P0], groups.now_ms)) == error
+        assert error_of(partial(groups.delete_offsets, group, [P0], groups.now_ms)) == error
 
 
 def test_offsets_of_a_deleted_topic_go_but_not_those_of_its_successor() -> None:
@@ -268,7 +267,7 @@ def test_a_restart_forgets_the_offsets_of_topics_that_went_meanwhile(is_made_ane
         request = TxnOffsetCommitRequest(transactional_id="x", group_id="a", producer_id=7, producer_epoch=0)
         row = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=9)
         topics = [TopicCommit("orders", TOPIC_IDS["orders"], [row])]
-        groups.coordinator.commit_in_transaction(request, 5, topics, groups.now_ms)
+        groups.commit_in_transaction(request, 5, topics, groups.now_ms)
     groups.topics.delete("orders")
     if is_made_anew:
         groups.topics.put("orders", 1)
@@ -305,7 +304,7 @@ def test_what_a_restart_cannot_forget_nobody_finds_in_the_next_topic_of_the_name
     groups.store.failure = ErrorCode.NOT_COORDINATOR
     again = groups.restarted()
     assert again.committed() == {}
-    (by_name,) = again.coordinator.fetch("g", "orders", ZERO_UUID, [0], stable=False)
+    (by_name,) = again.fetch_by_id("g", "orders", ZERO_UUID, [0], stable=False)
     assert by_name.committed is None
 
 
@@ -321,7 +320,7 @@ def test_offsets_of_a_simple_group_expire_by_their_commit() -> None:
     assert groups.committed() == {P1: 2}
     groups.advance(DAY_MS)
     assert groups.committed() == {}
-    assert groups.coordinator.list_groups(range(4), (), ()) == []
+    assert groups.list_groups(range(4), (), ()) == []
     assert groups.store.table(groups.coordinator.partition_for("g")) == {}
 
 
@@ -430,8 +429,8 @@ def group_with_a_long_name() -> tuple[Groups, str]:
 
 def test_a_group_with_a_long_name_can_be_deleted() -> None:
     groups, name = group_with_a_long_name()
-    groups.coordinator.delete_group(name, groups.now_ms)
-    assert groups.restarted().coordinator.list_groups([0], (), ()) == []
+    groups.delete_group(name, groups.now_ms)
+    assert groups.restarted().list_groups([0], (), ()) == []
 
 
 def test_offsets_of_a_group_with_a_long_name_expire() -> None:

@@ -64,15 +64,15 @@ class World:
                     request = TxnOffsetCommitRequest(group_id=group, producer_id=producer, generation_id=-1)
                     one = TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=rng.randrange(1_000))
                     commit = TopicCommit(topic, topic_id, [one])
-                    groups.coordinator.commit_in_transaction(request, 3, [commit], groups.now_ms)
+                    groups.commit_in_transaction(request, 3, [commit], groups.now_ms)
                 case "end":
                     self.end(producer, commit=rng.random() < 0.6)
                 case "time":
                     groups.advance(rng.choice([1_000, 30_000]))
                 case "delete":
-                    groups.coordinator.delete_group(group, groups.now_ms)
+                    groups.delete_group(group, groups.now_ms)
                 case "forget":
-                    groups.coordinator.delete_offsets(group, [(topic, index)], groups.now_ms)
+                    groups.delete_offsets(group, [(topic, index)], groups.now_ms)
                 case "topic" if topic_id is None:
                     groups.topics.put(topic, 2)
                 case "topic" if rng.random() < 0.3 and topic_id is not None:

@@ -93,7 +93,7 @@ EVENTS: dict[str, tuple[Callable[[ConsumerGroups], None], Callable[[ConsumerGrou
     "commit": (lambda groups: None, simple_group),
     "group with offsets is deleted": (
         simple_group,
-        lambda groups: groups.coordinator.delete_group("g", groups.now_ms),
+        lambda groups: groups.delete_group("g", groups.now_ms),
     ),
     "offsets expire with their group": (
         simple_group,
@@ -101,7 +101,7 @@ EVENTS: dict[str, tuple[Callable[[ConsumerGroups], None], Callable[[ConsumerGrou
     ),
     "offsets are deleted": (
         simple_group,
-        lambda groups: groups.coordinator.delete_offsets("g", [("orders", 0), ("bills", 0)], groups.now_ms),
+        lambda groups: groups.delete_offsets("g", [("orders", 0), ("bills", 0)], groups.now_ms),
     ),
     "topic is deleted": (simple_group, lambda groups: groups.delete_topic("orders")),
 }
@@ -132,7 +132,6 @@ def test_an_event_that_cannot_be_written_changes_nothing(name: str) -> None:
     found = groups.restarted()
     assert groups.committed() == found.committed()
     listed = [
-        {(one.group_id, one.group_type) for one in each.coordinator.list_groups(range(4), (), ())}
-        for each in (groups, found)
+        {(one.group_id, one.group_type) for one in each.list_groups(range(4), (), ())} for each in (groups, found)
     ]
     assert listed[0] == listed[1]

@@ -74,7 +74,7 @@ def commit(
         )
         for (topic, index), offset in offsets.items()
     ]
-    return groups.coordinator.commit_in_transaction(request, version, topics, groups.now_ms)
+    return groups.commit_in_transaction(request, version, topics, groups.now_ms)
 
 
 def end(groups: Groups, *, commit: bool, producer: int = ALICE, group: str = "g") -> None:
@@ -192,7 +192,7 @@ def test_what_cannot_be_written_is_not_pending() -> None:
     assert error_of(partial(commit, groups, {P0: 1})) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     groups.store.failure = None
     assert not is_unstable(groups, P0)
-    assert groups.coordinator.list_groups(range(4), (), ()) == []
+    assert groups.list_groups(range(4), (), ()) == []
 
 
 # --- expiry and deletion --------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_a_group_with_nothing_but_pending_offsets_may_be_deleted_and_they_with_i
     commit(groups, {P0: 1})
     assert groups.state() == "Empty"
 
-    groups.coordinator.delete_group("g", groups.now_ms)
+    groups.delete_group("g", groups.now_ms)
     end(groups, commit=True)
 
     assert groups.committed() == groups.restarted().committed() == {}
@@ -226,7 +226,7 @@ def test_a_group_with_nothing_but_pending_offsets_may_be_deleted_and_they_with_i
 def test_deleted_offsets_do_not_come_back_with_the_transaction() -> None:
     groups = Groups()
     commit(groups, {P0: 1, P1: 2})
-    assert groups.coordinator.delete_offsets("g", [P0], groups.now_ms) == [ErrorCode.NONE]
+    assert groups.delete_offsets("g", [P0], groups.now_ms) == [ErrorCode.NONE]
     end(groups, commit=True)
     assert groups.committed() == groups.restarted().committed() == {P1: 2}
 

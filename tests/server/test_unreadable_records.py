@@ -124,7 +124,7 @@ def test_groups_are_found_beside_any_record_that_makes_no_sense(records: Any) ->
     groups = Groups(store_of(commit(1), *all_spoilt(records()), commit(2, 1)))
     assert groups.coordinator.shards[0].state is ShardState.ACTIVE
     assert groups.committed(group="whole") == {("orders", 0): 1, ("orders", 1): 2}
-    for listed in groups.coordinator.list_groups([0], (), ()):
+    for listed in groups.list_groups([0], (), ()):
         if isinstance(groups.coordinator.shards[0].groups[listed.group_id], ClassicGroup):
             groups.coordinator.describe_group(listed.group_id, 6)
         else:

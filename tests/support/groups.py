@@ -9,16 +9,19 @@ assert one.answer.generation_id == 1
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ottla.protocol.batch_builder import assign_in_place, build_batch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import MemberIdentity
+from ottla.protocol.messages.list_groups import ListedGroup
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.protocol.records import Record, RecordBatch, batches
+from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.store import Pair, Producer
 from ottla.server.groups.classic import Caller
 from ottla.server.groups.commits import Fetched, TopicCommit
@@ -112,6 +115,9 @@ class MemoryStore:
             transactional=producer is not None,
         )
         return self.append_batch(partition, batch)
+
+    def max_batch_bytes(self, partition: int) -> int:
+        return 1_048_588
 
     def leader_epoch(self, partition: int) -> int:
         return self.leader_epochs.get(partition, 0)
@@ -352,14 +358,46 @@ class Groups:
             )
             for (topic, partition), offset in offsets.items()
         ]
-        return self.coordinator.commit(request, version, topics, self.now_ms)
+        return self.commit_all(request, version, topics, self.now_ms)
 
     def fetch(self, topic: str, *partitions: int, group: str = "g", stable: bool = False) -> list[Fetched]:
-        return self.coordinator.fetch(group, topic, TOPIC_IDS[topic], partitions, stable=stable)
+        return self.fetch_by_id(group, topic, TOPIC_IDS[topic], partitions, stable=stable)
+
+    # Requests that the coordinator answers in pieces, all at once
+
+    def commit_all(
+        self, request: OffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
+    ) -> dict[Place, ErrorCode]:
+        prepared = to_the_end(self.coordinator.prepare(request, topics, now_ms))
+        return self.coordinator.commit(request, version, prepared, now_ms)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, version: int, topics: Sequence[TopicCommit], now_ms: int
+    ) -> dict[Place, ErrorCode]:
+        prepared = to_the_end(self.coordinator.prepare(request, topics, now_ms))
+        return self.coordinator.commit_in_transaction(request, version, prepared, now_ms)
+
+    def fetch_by_id(
+        self, group: str, topic: str, topic_id: bytes, partitions: Iterable[int], *, stable: bool
+    ) -> list[Fetched]:
+        positions = self.coordinator.positions(group, stable=stable)
+        return to_the_end(self.coordinator.fetch(positions, topic, topic_id, partitions))
+
+    def list_groups(
+        self, partitions: Iterable[int], states: Collection[str], types: Collection[str]
+    ) -> list[ListedGroup]:
+        return to_the_end(self.coordinator.list_groups(partitions, states, types))
+
+    def delete_group(self, group: str, now_ms: int) -> None:
+        to_the_end(self.coordinator.delete_group(group, now_ms))
+
+    def delete_offsets(self, group: str, places: Sequence[Place], now_ms: int) -> list[ErrorCode]:
+        errors = to_the_end(self.coordinator.delete_offsets(group, places, now_ms))
+        return [errors[place] for place in places]
 
     def committed(self, *, group: str = "g") -> dict[Place, int]:
         """All offsets of the group."""
-        everything = self.coordinator.fetch_all(group, stable=False)
+        everything = to_the_end(self.coordinator.fetch_all(self.coordinator.positions(group, stable=False)))
         return {
             (topic, one.partition): one.committed.offset
             for topic, fetched in everything.items()
