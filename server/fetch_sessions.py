@@ -23,6 +23,9 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 # An idle session of this age may be evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
 EVICTION_AGE_MS = 120_000
+# All sessions together remember this many partitions for each session that there may be. A partition takes 300 bytes, and a
+# request may name a million.
+PARTITIONS_A_SLOT = 100
 
 TopicKey = str | bytes
 """A topic name up to Fetch 12, a topic id from 13 on."""
@@ -70,12 +73,18 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of one node, at most `max_sessions` (`max.incremental.fetch.session.cache.slots`)."""
+    """The sessions of one node, at most `max_sessions` (`max.incremental.fetch.session.cache.slots`), and bounded in what
+    they remember. Who finds no room goes on with full fetches, as with Apache Kafka, which bounds the number alone."""
 
     def __init__(self, max_sessions: int, rng: random.Random) -> None:
         self._max_sessions = max_sessions
         self._rng = rng
+        self._max_partitions = max_sessions * PARTITIONS_A_SLOT
         self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
+        self._counted: dict[int, int] = {}
+        """Session id -> partitions, as far as they are in `partition_count`."""
+        self.partition_count = 0
+        """Of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -83,6 +92,17 @@ class FetchSessions:
     def clear(self) -> None:
         """Forget all sessions; their clients open new ones."""
         self._sessions.clear()
+        self._counted.clear()
+        self.partition_count = 0
+
+    def _count(self, session: FetchSession) -> None:
+        """The session has another number of partitions, or is new."""
+        self.partition_count += len(session.items) - self._counted.get(session.session_id, 0)
+        self._counted[session.session_id] = len(session.items)
+
+    def _drop(self, session_id: int) -> None:
+        if self._sessions.pop(session_id, None) is not None:
+            self.partition_count -= self._counted.pop(session_id)
 
     def begin(
         self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int
@@ -91,11 +111,11 @@ class FetchSessions:
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-                FETCH_SESSION_TOPIC_ID_ERROR. Nothing changed.
+                FETCH_SESSION_TOPIC_ID_ERROR. Nothing changed, unless there is no room for what a session became: it is gone.
         """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._drop(session_id)
             items = {(item.topic, item.partition): item for item in items_of(request, by_topic_id)}
             session = self._open(items, by_topic_id, elapsed_ms) if epoch == INITIAL_EPOCH and items else None
             return session, list(items.values())
@@ -115,22 +135,47 @@ class FetchSessions:
         session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         session.last_used_at_ms = elapsed_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
+        self._make_room(session, elapsed_ms)
         return session, list(session.items.values())
 
     def _open(
         self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, elapsed_ms: int
     ) -> FetchSession | None:
-        if len(self._sessions) >= self._max_sessions:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or elapsed_ms - oldest.last_used_at_ms <= EVICTION_AGE_MS:
-                return None  # The client goes on with full fetches.
-            del self._sessions[oldest.session_id]
+        if len(items) > self._max_partitions:
+            return None  # The client goes on with full fetches.
+        while len(self._sessions) >= self._max_sessions or self.partition_count + len(items) > self._max_partitions:
+            if not self._evict(elapsed_ms):
+                return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, 2**31)
         session = FetchSession(session_id, by_topic_id, items, 1, elapsed_ms)
         self._sessions[session_id] = session
+        self._count(session)
         return session
+
+    def _evict(self, elapsed_ms: int) -> bool:
+        """Forget the session that was used least recently, if that is long ago."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or elapsed_ms - oldest.last_used_at_ms <= EVICTION_AGE_MS:
+            return False
+        self._drop(oldest.session_id)
+        return True
+
+    def _make_room(self, session: FetchSession, elapsed_ms: int) -> None:
+        """Count what a session, the one used last, has become; forget it if there is no room, which its client learns as if
+        it had been evicted, and goes on with a full fetch."""
+        if self._sessions.get(session.session_id) is not session:
+            return
+        self._count(session)
+        while self.partition_count > self._max_partitions:
+            if not self._evict(elapsed_ms):
+                self._drop(session.session_id)
+                raise KafkaError(
+                    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                    f"fetch session {session.session_id} has {len(session.items)} partitions; all sessions together may"
+                    f" have {self._max_partitions}",
+                )
 
     @staticmethod
     def _update(session: FetchSession, request: FetchRequest) -> None:

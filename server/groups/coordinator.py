@@ -45,7 +45,7 @@ from .group import ClassicGroup, JoinReply, SyncReply
 from .offsets import Place, TopicId
 from .rebalance import refuse
 from .records import group_key, group_value, write_record
-from .settings import PLACES_A_PIECE, GroupSettings
+from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
 from .shard import Shard
 from .txn_commits import TxnCommits
 
@@ -182,9 +182,16 @@ class GroupCoordinator(Coordinator[Shard]):
             case group:
                 return self._classic.heartbeat(group, member_id, instance_id, generation)
 
-    def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
-        """Remove members (`ClassicProtocol.leave`, `ClassicMembers.leave`); in a group that does not exist nobody is
-        known."""
+    def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> Steps[tuple[MemberResponse, ...]]:
+        """Remove members, some hundred at a time, as if they were named in as many requests."""
+        answers: list[MemberResponse] = []
+        for at in range(0, len(leaving) or 1, MEMBERS_A_PIECE):
+            answers += self._leave(group_id, leaving[at : at + MEMBERS_A_PIECE], now_ms)
+            yield
+        return tuple(answers)
+
+    def _leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
+        """`ClassicProtocol.leave`, `ClassicMembers.leave`; in a group that does not exist nobody is known."""
         shard = self._group_shard(group_id)
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):

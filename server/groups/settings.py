@@ -18,6 +18,7 @@ NAME_CHARS_IN_MEMBER_ID = 1024
 TOMBSTONE_BYTES_PER_BATCH = 32_768
 # How many offsets are looked at, and deleted, before others get their turn: some milliseconds.
 PLACES_A_PIECE = 512
+MEMBERS_A_PIECE = 200
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ..connection import Context
+from ..coordination.service import in_turns
 
 _FIRST_BATCHED_VERSION = 3
 
@@ -22,7 +23,7 @@ async def handle(ctx: Context, request: Request) -> LeaveGroupResponse:
     groups = ctx.broker.groups
     try:
         coordinator = await groups.route(ctx.node, body.group_id)
-        members = coordinator.leave(body.group_id, leaving, ctx.broker.clock.now_ms())
+        members = await in_turns(coordinator.leave(body.group_id, leaving, ctx.broker.clock.now_ms()))
         await groups.settle(body.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)

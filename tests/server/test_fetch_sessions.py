@@ -8,7 +8,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
-from ottla.server.fetch_sessions import EVICTION_AGE_MS, FetchSession, FetchSessions
+from ottla.server.fetch_sessions import EVICTION_AGE_MS, PARTITIONS_A_SLOT, FetchSession, FetchSessions
 
 
 def request(
@@ -129,3 +129,52 @@ def test_partitions_that_sent_records_go_to_the_end(sessions: FetchSessions) -> 
     session = opened(sessions, ("a", 0, 0), ("b", 0, 0))
     FetchSessions.served(session, [session.items["a", 0]])
     assert list(session.items) == [("b", 0), ("a", 0)]
+
+
+def many(count: int, first: int = 0) -> tuple[tuple[str, int, int], ...]:
+    return tuple(("t", first + number, 0) for number in range(count))
+
+
+def test_sessions_are_bounded_in_what_they_remember_together() -> None:
+    sessions = FetchSessions(10, random.Random(1))
+    most = 10 * PARTITIONS_A_SLOT
+    opened(sessions, *many(most - 10))
+    assert sessions.partition_count == most - 10
+
+    refused, items = sessions.begin(request(0, 0, *many(11)), False, elapsed_ms=EVICTION_AGE_MS)
+
+    assert (refused, len(items)) == (None, 11)
+    small = opened(sessions, *many(10))
+    assert (len(sessions), sessions.partition_count) == (2, most)
+    sessions.begin(request(small.session_id, -1), False, elapsed_ms=0)
+    assert sessions.partition_count == most - 10
+    # The large one is not used for long: it makes room for others, and none for what is too large in any case.
+    assert sessions.begin(request(0, 0, *many(most + 1)), False, elapsed_ms=2 * EVICTION_AGE_MS)[0] is None
+    assert len(sessions) == 1
+    assert sessions.begin(request(0, 0, *many(most)), False, elapsed_ms=2 * EVICTION_AGE_MS)[0] is not None
+    assert (len(sessions), sessions.partition_count) == (1, most)
+    sessions.clear()
+    assert sessions.partition_count == 0
+
+
+def test_a_session_that_grows_beyond_the_room_there_is_is_gone() -> None:
+    sessions = FetchSessions(2, random.Random(1))
+    other = opened(sessions, *many(PARTITIONS_A_SLOT))
+    session = opened(sessions, *many(PARTITIONS_A_SLOT))
+    grown = request(session.session_id, 1, *many(1, first=PARTITIONS_A_SLOT))
+    with pytest.raises(KafkaError) as refused:
+        sessions.begin(grown, False, elapsed_ms=0)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.partition_count) == (1, PARTITIONS_A_SLOT)
+
+    session = opened(sessions, *many(PARTITIONS_A_SLOT))
+    forgetting = request(session.session_id, 1, *many(1, first=PARTITIONS_A_SLOT), forget=("t", 0))
+    assert sessions.begin(forgetting, False, elapsed_ms=0)[0] is session
+    assert sessions.partition_count == 2 * PARTITIONS_A_SLOT
+
+    # The other one was left alone for long, and goes instead.
+    growing = request(session.session_id, 2, *many(1, first=PARTITIONS_A_SLOT + 1))
+    sessions.begin(growing, False, elapsed_ms=EVICTION_AGE_MS + 1)
+    assert len(sessions) == 1
+    with pytest.raises(KafkaError):
+        sessions.begin(request(other.session_id, 1), False, elapsed_ms=0)

@@ -255,7 +255,6 @@ def test_describing_what_is_not_there(client: RawClient) -> None:
     assert [(one.transactional_id, one.error_code) for one in answer.transaction_states] == [
         ("x", E.NONE),
         ("y", E.TRANSACTIONAL_ID_NOT_FOUND),
-        ("x", E.NONE),
     ]
 
 

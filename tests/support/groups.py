@@ -320,7 +320,7 @@ class Groups:
         """LeaveGroup of member ids, or of (member id, instance id)."""
         pairs = [(one, None) if isinstance(one, str) else one for one in members]
         identities = [MemberIdentity(member_id=member, group_instance_id=instance) for member, instance in pairs]
-        return [ErrorCode(one.error_code) for one in self.coordinator.leave(group, identities, self.now_ms)]
+        return [ErrorCode(one.error_code) for one in to_the_end(self.coordinator.leave(group, identities, self.now_ms))]
 
     def commit(
         self,
