@@ -185,12 +185,13 @@ async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopS
 
 
 async def warm_up() -> None:
-    """Load what the first group needs before one comes: a tenth of a second, in which every client would wait.
+    """Load the coordinators before somebody needs one: up to a tenth of a second, in which every client would wait.
 
-    If that is not possible now, for want of descriptors or memory, the first group tries again.
+    If that is not possible now, for want of descriptors or memory, the first one who needs it tries again.
     """
     await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start come first
-    try:
-        await trio.to_thread.run_sync(import_module, ".groups.service", __package__, abandon_on_cancel=True)
-    except (OSError, ImportError, MemoryError) as error:
-        log.warning("the group coordinator could not be loaded ahead of the first group: %s", error)
+    for whose in ("group", "transaction"):
+        try:
+            await trio.to_thread.run_sync(import_module, f".{whose}s.service", __package__, abandon_on_cancel=True)
+        except (OSError, ImportError, MemoryError) as error:
+            log.warning("the %s coordinator could not be loaded ahead of the first %s: %s", whose, whose, error)

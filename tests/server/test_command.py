@@ -155,12 +155,13 @@ def test_hello_shows_a_snippet_with_the_address(tmp_path: Path) -> None:
     assert (code, f'bootstrap_servers="{host}:{port}"' in output) == (0, True)
 
 
-def test_what_groups_need_is_loaded_before_the_first_one_comes() -> None:
+@pytest.mark.parametrize("whose", ["groups", "transactions"])
+def test_what_coordinators_need_is_loaded_before_somebody_needs_one(whose: str) -> None:
     code = (
         "import sys, trio; from trio.testing import MockClock; from ottla.server.serve import warm_up\n"
         "for clock in (None, MockClock(autojump_threshold=0)):\n"
         "    if clock: trio.run(warm_up, clock=clock)\n"
-        "    print('ottla.server.groups.coordinator' in sys.modules)"
+        f"    print('ottla.server.{whose}.coordinator' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
