@@ -13,9 +13,9 @@ from ..support.suite import NotRunError, Options, Suite, run_suite
 
 PARTS = 8
 """The refusals are dealt out to so many tasks."""
-THINNED_TO = 4
+THINNED_TO = 8
 """Of the disks that a power loss may leave, one in so many is started on; after a refusal, one in REFUSED_THINNED_TO."""
-REFUSED_THINNED_TO = 16
+REFUSED_THINNED_TO = 32
 RECOVERY_THINNED_TO = 64
 """Power is lost in the restart, too, on one disk in so many of those."""
 QUICK = 48
