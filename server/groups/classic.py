@@ -19,7 +19,7 @@ from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.jobs import Job
 from .group import ClassicGroup, GroupState, JoinReply, Member, Protocols
 from .rebalance import Persist, Rebalancing, current_generation, refuse
-from .settings import NAME_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
+from .settings import MAX_PENDING_IDS, NAME_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 
 log = logging.getLogger("ottla.groups")
 
@@ -118,6 +118,8 @@ class ClassicProtocol:
             if known_id is not None:
                 self._replace_static(group, group.members[known_id], new_id, joining)
             elif instance_id is None and caller.version >= KNOWN_MEMBER_ID_VERSION:
+                if len(group.pending) >= MAX_PENDING_IDS:
+                    self._forget(group, next(iter(group.pending)))
                 patience = group.pending[new_id] = Deadline(partial(self._patience_is_over, group, new_id))
                 self._deadlines.start(patience, request.session_timeout_ms)
                 refuse(reply, ErrorCode.MEMBER_ID_REQUIRED, new_id)

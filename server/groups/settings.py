@@ -10,6 +10,9 @@ from typing import Any
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 # How soon at the least a rebalance that nobody rejoined is looked at again, whatever time-outs its members ask for.
 REJOIN_RETRY_MS = 100
+# Ids that a group has given out and that were not used yet, at most: the oldest makes room, and whoever comes with it asks
+# again. Apache Kafka keeps each for a session time-out, which its client chooses: half an hour.
+MAX_PENDING_IDS = 10_000
 # A member id is made from the instance id or the client id, which may be as long as a string can be; a longer member id
 # could not be sent.
 NAME_CHARS_IN_MEMBER_ID = 1024

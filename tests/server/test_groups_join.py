@@ -6,6 +6,8 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponseMember
+from ottla.server.groups.group import ClassicGroup
+from ottla.server.groups.settings import MAX_PENDING_IDS
 from support.groups import Groups, error_of
 
 # Member ids
@@ -349,3 +351,16 @@ def test_a_group_that_cannot_be_written_down_does_not_come_into_being(failure: E
     groups.store.failure = failure
     assert error_of(groups.join) == failure
     assert groups.list_groups(range(4), (), ()) == []
+
+
+def test_ids_that_nobody_uses_are_bounded_and_the_oldest_makes_room() -> None:
+    groups = Groups()
+    ids = [groups.join(version=4, session_ms=1_800_000).answer.member_id for _ in range(MAX_PENDING_IDS + 2)]
+    group = groups.coordinator.shard_of("g").groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert len(group.pending) == MAX_PENDING_IDS
+
+    assert groups.join(member=ids[1], version=4).answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    used = groups.join(member=ids[2], version=4)
+    assert used.is_parked or used.answer.error_code == ErrorCode.NONE
+    assert ids[2] in group.members
