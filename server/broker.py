@@ -46,6 +46,7 @@ from .producer_ids import ProducerIds
 from .request_memory import RequestMemory
 from .topic_admin import TopicAdmin
 from .topics import NO_LEADER, Partition, Topic, Topics
+from .turns import Turn
 from .unsent_answers import UnsentAnswers
 from .waits import Waits
 
@@ -377,15 +378,15 @@ class Broker:
             if topic is None or self.topics.get(name) is not topic:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             await on_disk(self.catalog.set_topic_configs, name, configs)
-        self._reconfigure_logs([name])
+        await self._reconfigure_logs([topic])
 
     async def alter_broker_configs(self, node: str, configs: Mapping[str, str]) -> None:
         """Replace the dynamic configs of node id `node` or of the cluster default (""); holds at once."""
         async with self.admin.lock:
             await on_disk(self.catalog.set_broker_configs, node, configs)
         self._apply_dynamic_configs()
-        self._reconfigure_logs([topic.name for topic in self.topics])
         self.cleaning.reconfigure()
+        await self._reconfigure_logs(list(self.topics))
 
     def config_of(self, node_id: int) -> BrokerConfig:
         """What the node with this id runs with; see `resolve`."""
@@ -400,13 +401,19 @@ class Broker:
         if self._groups is not None:
             self._groups.reconfigure()
 
-    def _reconfigure_logs(self, names: Iterable[str]) -> None:
-        for name in names:
-            topic = self.topics.get(name)
-            if topic is not None:
-                config = self.topic_log_config(name)
-                for partition in topic.partitions:
-                    self.cleaning.log_reconfigured(partition.log, config)
+    async def _reconfigure_logs(self, topics: Iterable[Topic]) -> None:
+        """Give the logs what they run with by now; topics that are made meanwhile have it already."""
+        turn = Turn()
+        for topic in topics:
+            if turn.is_over():
+                await turn.next()
+            config = self.topic_log_config(topic.name)
+            for partition in topic.partitions:
+                if turn.is_over():
+                    await turn.next()
+                if self.topics.get(topic.name) is not topic:
+                    break  # deleted meanwhile
+                self.cleaning.log_reconfigured(partition.log, config)
 
 
 def _node(config: BrokerConfig, rng: random.Random) -> Node:

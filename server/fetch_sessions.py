@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, KafkaError
+from .turns import Turn
 
 if TYPE_CHECKING:
-    from ..protocol.messages.fetch import FetchRequest, PartitionData
+    from ..protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -104,10 +105,12 @@ class FetchSessions:
         if self._sessions.pop(session_id, None) is not None:
             self.partition_count -= self._counted.pop(session_id)
 
-    def begin(
-        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int
+    async def begin(
+        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int, turn: Turn
     ) -> tuple[FetchSession | None, list[FetchItem]]:
         """The partitions to read for `request`, and the session it belongs to (None without one).
+
+        While this takes several turns the session's next epoch is given away already, so nobody else changes it.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
@@ -116,7 +119,14 @@ class FetchSessions:
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._drop(session_id)
-            items = {(item.topic, item.partition): item for item in items_of(request, by_topic_id)}
+            items: dict[tuple[TopicKey, int], FetchItem] = {}
+            for topic in request.topics:
+                if turn.is_over():
+                    await turn.next()
+                for item in items_of(topic, by_topic_id):
+                    if turn.is_over():
+                        await turn.next()
+                    items[item.topic, item.partition] = item
             session = self._open(items, by_topic_id, elapsed_ms) if epoch == INITIAL_EPOCH and items else None
             return session, list(items.values())
         session = self._sessions.get(session_id)
@@ -131,10 +141,10 @@ class FetchSessions:
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes topic names and topic ids"
             )
-        self._update(session, request)
         session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         session.last_used_at_ms = elapsed_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
+        await self._update(session, request, turn)
         self._make_room(session, elapsed_ms)
         return session, list(session.items.values())
 
@@ -178,41 +188,48 @@ class FetchSessions:
                 )
 
     @staticmethod
-    def _update(session: FetchSession, request: FetchRequest) -> None:
-        for item in items_of(request, session.by_topic_id):
-            key = (item.topic, item.partition)
-            known = session.items.get(key)
-            if known is None:
-                session.items[key] = item
-            else:
-                known.fetch_offset = item.fetch_offset
-                known.max_bytes = item.max_bytes
-                known.current_leader_epoch = item.current_leader_epoch
-                known.last_fetched_epoch = item.last_fetched_epoch
+    async def _update(session: FetchSession, request: FetchRequest, turn: Turn) -> None:
+        for asked in request.topics:
+            if turn.is_over():
+                await turn.next()
+            for item in items_of(asked, session.by_topic_id):
+                if turn.is_over():
+                    await turn.next()
+                key = (item.topic, item.partition)
+                known = session.items.get(key)
+                if known is None:
+                    session.items[key] = item
+                else:
+                    known.fetch_offset = item.fetch_offset
+                    known.max_bytes = item.max_bytes
+                    known.current_leader_epoch = item.current_leader_epoch
+                    known.last_fetched_epoch = item.last_fetched_epoch
         for forgotten in request.forgotten_topics_data:
+            if turn.is_over():
+                await turn.next()
             topic: TopicKey = forgotten.topic_id if session.by_topic_id else forgotten.topic
             for partition in forgotten.partitions:
+                if turn.is_over():
+                    await turn.next()
                 session.items.pop((topic, partition), None)
 
     @staticmethod
-    def served(session: FetchSession, items: Iterable[FetchItem]) -> None:
-        """Move partitions whose records were sent to the end, so that the others get their turn."""
-        for item in items:
-            key = (item.topic, item.partition)
-            if key in session.items:
-                session.items[key] = session.items.pop(key)
+    def served(session: FetchSession, item: FetchItem) -> None:
+        """Move a partition whose records were sent to the end, so that the others get their turn."""
+        key = (item.topic, item.partition)
+        if key in session.items:
+            session.items[key] = session.items.pop(key)
 
 
-def items_of(request: FetchRequest, by_topic_id: bool) -> Iterable[FetchItem]:
-    """The partitions that `request` names, in its order."""
-    for topic in request.topics:
-        key: TopicKey = topic.topic_id if by_topic_id else topic.topic
-        for wanted in topic.partitions:
-            yield FetchItem(
-                key,
-                wanted.partition,
-                wanted.fetch_offset,
-                wanted.partition_max_bytes,
-                wanted.current_leader_epoch,
-                wanted.last_fetched_epoch,
-            )
+def items_of(topic: FetchTopic, by_topic_id: bool) -> Iterable[FetchItem]:
+    """The partitions that a request names of one topic, in its order."""
+    key: TopicKey = topic.topic_id if by_topic_id else topic.topic
+    for wanted in topic.partitions:
+        yield FetchItem(
+            key,
+            wanted.partition,
+            wanted.fetch_offset,
+            wanted.partition_max_bytes,
+            wanted.current_leader_epoch,
+            wanted.last_fetched_epoch,
+        )

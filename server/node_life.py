@@ -14,10 +14,12 @@ import trio
 
 from .leadership import Leadership, elect
 from .placing import Placement, record, show
+from .turns import Turn
 
 if TYPE_CHECKING:
     from .broker import Broker
     from .nodes import Node
+    from .topics import Partition
 
 log = logging.getLogger("ottla.nodes")
 
@@ -80,20 +82,17 @@ class NodeLife:
         broker = self._broker
         async with broker.admin.lock:
             live = {*broker.live_node_ids()} ^ {node.node_id}
-            placed = {
-                partition: Placement(
-                    partition.replicas,
-                    elect(
-                        partition.replicas,
-                        Leadership(partition.leader, partition.isr),
-                        live,
-                        unclean=partition.log.config.unclean_leader_election_enable,
-                    ),
-                )
-                for topic in broker.topics
-                for partition in topic.partitions
-                if node.node_id in partition.replicas
-            }
+            turn = Turn()
+            placed: dict[Partition, Placement] = {}
+            for topic in broker.topics:  # it does not change while the lock is held
+                for partition in topic.partitions:
+                    if turn.is_over():
+                        await turn.next()
+                    if node.node_id in partition.replicas:
+                        unclean = partition.log.config.unclean_leader_election_enable
+                        present = Leadership(partition.leader, partition.isr)
+                        elected = elect(partition.replicas, present, live, unclean=unclean)
+                        placed[partition] = Placement(partition.replicas, elected)
             await record(broker, placed)
             node.is_alive = is_alive
-            show(broker, placed)
+            await show(broker, placed)

@@ -65,8 +65,10 @@ def check_assignments(nodes: Iterable[Node], assignments: Mapping[int, Replicas]
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
     """
     alive = {node.node_id: node.is_alive for node in nodes}
-    for partition, replicas in assignments.items():
+    for partition, given in assignments.items():
         problem = None
+        # One more than there are nodes is one too many already: the first of these tell what is wrong.
+        replicas = given[: len(alive) + 1]
         unknown = set(replicas) - set(alive)
         if not replicas:
             problem = "The manual partition assignment includes an empty replica list."

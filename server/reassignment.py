@@ -14,6 +14,7 @@ from .leadership import Leadership, first_leadership
 from .placement import Replicas, check_assignments
 from .placing import Placement, record, show
 from .topics import NO_LEADER, Partition
+from .turns import Turn
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -76,23 +77,36 @@ def unclean(broker: Broker, partition: Partition) -> Placement:
     return Placement(partition.replicas, elected)
 
 
-async def change(broker: Broker, wanted: Mapping[TopicPartition, Plan]) -> dict[TopicPartition, KafkaError]:
+CHANGES_MAX = 10_000
+"""Apache Kafka's controller writes no more records for one request."""
+
+
+async def change(broker: Broker, wanted: Mapping[TopicPartition, Plan], turn: Turn) -> dict[TopicPartition, KafkaError]:
     """Carry out plans: in the catalog first, then for every node. Returns those that were refused, and why.
 
-    The codes are those of the plans, UNKNOWN_TOPIC_OR_PARTITION, and KAFKA_STORAGE_ERROR, with which nothing has changed.
+    The codes are those of the plans, UNKNOWN_TOPIC_OR_PARTITION, and KAFKA_STORAGE_ERROR and POLICY_VIOLATION (there are
+    too many), with which nothing has changed.
     """
     refused: dict[TopicPartition, KafkaError] = {}
     placed: dict[Partition, Placement] = {}
     async with broker.admin.lock:
         for topic_partition, plan in wanted.items():
+            if turn.is_over():
+                await turn.next()
             try:
                 partition = broker.topics.partition(*topic_partition)
                 placed[partition] = plan(broker, partition)
             except KafkaError as error:
                 refused[topic_partition] = error
+        if len(placed) > CHANGES_MAX:
+            too_many = KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{len(placed)} changes in one request; at most {CHANGES_MAX} are allowed.",
+            )
+            return dict(await turn.map(lambda each: (each, too_many), wanted))
         try:
             await record(broker, placed)
         except KafkaError as error:
             return refused | {partition.topic_partition: error for partition in placed}
-        show(broker, placed)
+        await show(broker, placed)
     return refused

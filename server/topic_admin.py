@@ -40,7 +40,7 @@ log = logging.getLogger("ottla.topics")
 
 MAX_NAME_CHARACTERS = 249
 # Kafka's controller refuses more in one request (KAFKA-14735); creating directories takes time.
-MAX_PARTITIONS_PER_REQUEST = 10_000
+PARTITIONS_MAX = 10_000
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -308,14 +308,11 @@ class TopicAdmin:
     def _check_free(self, name: str) -> None:
         if self._broker.topics.get(name) is not None:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        # Metric names write "." as "_", so two such topics could not be told apart there.
-        flat = name.replace(".", "_")
-        if flat != name or "_" in name:
-            for topic in self._broker.topics:
-                if topic.name.replace(".", "_") == flat:
-                    raise KafkaError(
-                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {topic.name}"
-                    )
+        colliding = self._broker.topics.colliding(name)
+        if colliding is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding.name}"
+            )
 
     def _check_alive(self, topic: Topic) -> None:
         if self._broker.topics.get(topic.name) is not topic:
@@ -362,8 +359,8 @@ class TopicAdmin:
 
     @staticmethod
     def _check_count(count: int) -> None:
-        if count > MAX_PARTITIONS_PER_REQUEST:
+        if count > PARTITIONS_MAX:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+                f"{count} partitions in one request; at most {PARTITIONS_MAX} are allowed.",
             )

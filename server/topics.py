@@ -71,6 +71,7 @@ class Topics:
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._by_flat_name: dict[str, list[Topic]] = {}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -87,10 +88,19 @@ class Topics:
     def add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.id] = topic
+        self._by_flat_name.setdefault(_flat(topic.name), []).append(topic)
 
     def remove(self, topic: Topic) -> None:
         del self._by_name[topic.name]
         del self._by_id[topic.id]
+        same = self._by_flat_name[_flat(topic.name)]
+        same.remove(topic)
+        if not same:
+            del self._by_flat_name[_flat(topic.name)]
+
+    def colliding(self, name: str) -> Topic | None:
+        """A topic that metrics could not tell from one of this name: they write "." as "_"."""
+        return next(iter(self._by_flat_name.get(_flat(name), ())), None)
 
     def partition(self, name: str, index: int) -> Partition:
         """The partition `index` of topic `name`.
@@ -115,3 +125,7 @@ class Topics:
         if not 0 <= index < len(topic.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic.name}-{index}")
         return topic.partitions[index]
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")

@@ -9,7 +9,6 @@ stay open leave the last stable offset where it is, so whoever reads committed r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import trio
@@ -17,6 +16,7 @@ import trio
 from ..storage.log_offset_metadata import LogOffsetMetadata
 from ..storage.log_reader import LogReader
 from ..storage.paths import TopicPartition
+from .turns import Turn
 
 NEVER = 1 << 62
 
@@ -68,36 +68,59 @@ class Watch:
 class Waiter:
     """One parked fetch. Use as a context manager so that it always leaves the table."""
 
-    __slots__ = ("_event", "_missing_bytes", "_table", "_watches", "is_complete")
+    __slots__ = ("_committed", "_event", "_is_alone", "_missing_bytes", "_table", "_watches", "is_complete")
 
-    def __init__(self, table: Table, wanted: Sequence[Wanted], min_bytes: int) -> None:
+    def __init__(self, table: Table, min_bytes: int, *, committed: bool, is_alone: bool) -> None:
         self._table = table
         self._event = trio.Event()
         self._missing_bytes = min_bytes
+        self._committed = committed
+        self._is_alone = is_alone
         self.is_complete = min_bytes <= 0
         """Whether it is time to answer, with what there is then."""
-        self._watches: list[tuple[Wanted, Watch]] = []
-        for one in wanted:
-            alone = len(wanted) == 1
-            due_bytes = 0 if not alone else min_bytes if min_bytes <= one.max_bytes else NEVER
-            watch = Watch(self, one, due_bytes)
-            watch.note_end(one.end)
-            self._watches.append((one, watch))
+        self._watches: list[tuple[TopicPartition, Watch]] = []
 
     def __enter__(self) -> Self:
-        for wanted, watch in self._watches:
-            parked = self._table[wanted.log.topic_partition]
-            if not parked.watches:
-                parked.end_offset, parked.segment_base_offset, _ = wanted.end
-            parked.watches.add(watch)
         return self
 
+    def watch(self, wanted: Wanted) -> None:
+        """From now on nothing that comes there is missed, nor what has come since the fetch looked."""
+        log = wanted.log
+        end_offset = log.last_stable_offset if self._committed else log.high_watermark
+        end = wanted.end
+        if end_offset != end.offset:
+            try:
+                end = log.locate(end_offset)
+            except Exception:  # noqa: BLE001 -- the fetch looks again and is told what is wrong
+                self.wake()
+                return
+        due_bytes = 0
+        if self._is_alone:
+            due_bytes = self._missing_bytes if self._missing_bytes <= wanted.max_bytes else NEVER
+        watch = Watch(self, wanted, due_bytes)
+        watch.note_end(end)
+        parked = self._table[log.topic_partition]
+        if not parked.watches:
+            parked.end_offset, parked.segment_base_offset, _ = end
+        parked.watches.add(watch)
+        self._watches.append((log.topic_partition, watch))
+
+    async def leave(self, turn: Turn) -> None:
+        """Watch nothing any more; what `__exit__` does, for those who are not in a hurry."""
+        while self._watches:
+            if turn.is_over():
+                await turn.next()
+            self._forget(*self._watches.pop())
+
     def __exit__(self, *_: object) -> None:
-        for wanted, watch in self._watches:
-            watches = self._table[wanted.log.topic_partition].watches
-            watches.discard(watch)
-            if not watches:
-                del self._table[wanted.log.topic_partition]
+        while self._watches:
+            self._forget(*self._watches.pop())
+
+    def _forget(self, topic_partition: TopicPartition, watch: Watch) -> None:
+        watches = self._table[topic_partition].watches
+        watches.discard(watch)
+        if not watches:
+            del self._table[topic_partition]
 
     def count(self, more_bytes: int) -> None:
         """So many bytes more, or less, could be read."""
@@ -143,14 +166,17 @@ class Waits:
     def __init__(self) -> None:
         self._uncommitted: Table = defaultdict(Parked)
         self._committed: Table = defaultdict(Parked)
+        self.changes = 0
+        """How often something changed that is no append; who looked in several turns may have missed it."""
 
     def __len__(self) -> int:
         """How many partitions have waiters, counted once for each isolation level."""
         return len(self._uncommitted) + len(self._committed)
 
-    def waiter(self, wanted: Sequence[Wanted], min_bytes: int, *, committed: bool) -> Waiter:
-        """One that misses `min_bytes` of what `wanted` may give; enter it, in the same turn, unless it is complete."""
-        return Waiter(self._committed if committed else self._uncommitted, wanted, min_bytes)
+    def waiter(self, min_bytes: int, *, committed: bool, is_alone: bool) -> Waiter:
+        """One that misses `min_bytes`. Enter it, and let it watch all partitions, or (`is_alone`) the only one."""
+        table = self._committed if committed else self._uncommitted
+        return Waiter(table, min_bytes, committed=committed, is_alone=is_alone)
 
     def moved(self, log: LogReader) -> None:
         """The log's end has moved, or its last stable offset: an append, of records or of a marker."""
@@ -161,6 +187,7 @@ class Waits:
 
     def changed(self, partition: TopicPartition) -> None:
         """The partition was deleted, its leader or its log start moved: all its waiters look again."""
+        self.changes += 1
         for table in (self._uncommitted, self._committed):
             if parked := table.get(partition):
                 _wake(parked)
@@ -171,6 +198,7 @@ class Waits:
         That is who reads committed records up to a transaction that has been open for long; all others wait in the active
         segment.
         """
+        self.changes += 1
         if parked := self._committed.get(log.topic_partition):
             for watch in parked.watches:
                 if watch.start.segment_base_offset < log.segments.active.base_offset:
@@ -178,6 +206,7 @@ class Waits:
 
     def wake_all(self) -> None:
         """The broker stops: every waiter looks again, and answers."""
+        self.changes += 1
         for table in (self._uncommitted, self._committed):
             for parked in table.values():
                 _wake(parked)

@@ -2,6 +2,7 @@
 
 Behaviour
 - All overrides of a topic, or all dynamic configs of the node or (empty name) of all nodes, are replaced.
+- A request that names more than CHANGES_MAX configs is refused whole (POLICY_VIOLATION).
 - Checked as a whole first; a refused resource keeps what it had, the others of the request succeed. Changes hold at
   once, for open logs too.
 
@@ -12,18 +13,26 @@ Differs from Apache Kafka
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ...protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 from ..config import ConfigSource, warnings_of
 from ..config_changes import Change, alter_broker, alter_topic
 from ..config_resources import ResourceType
 from ..connection import Context
+from ..turns import Turn
 from .describe_configs import check_is_this_node
+
+if TYPE_CHECKING:
+    from ...protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
 
 log = logging.getLogger("ottla.configs")
 
@@ -45,44 +54,75 @@ class Outcome(NamedTuple):
     message: str | None
 
 
+CHANGES_MAX = 10_000
+"""Apache Kafka's controller writes no more records for one request."""
+
+Sought = TypeVar("Sought", AlterConfigsResource, "AlterableResource")
+
+
 async def handle(ctx: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
-    wishes = [
-        Wish(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(Change(config.name, config.value) for config in resource.configs),
-        )
-        for resource in body.resources
-    ]
-    outcomes = await alter(ctx, wishes, validate_only=body.validate_only, replace=True)
+    outcomes = await alter(ctx, body.resources, _wish, validate_only=body.validate_only, replace=True)
     return AlterConfigsResponse(
         responses=tuple(
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.message,
-                resource_type=outcome.kind,
-                resource_name=outcome.name,
+            await Turn().map(
+                lambda outcome: AlterConfigsResourceResponse(
+                    error_code=outcome.code,
+                    error_message=outcome.message,
+                    resource_type=outcome.kind,
+                    resource_name=outcome.name,
+                ),
+                outcomes,
             )
-            for outcome in outcomes
         )
     )
 
 
-async def alter(ctx: Context, wishes: Sequence[Wish], *, validate_only: bool, replace: bool) -> list[Outcome]:
-    """Fulfil each wish or say why not; with `replace`, what a wish does not name is unset."""
-    named = Counter((wish.kind, wish.name) for wish in wishes)
+def _wish(resource: AlterConfigsResource) -> Wish:
+    return Wish(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(Change(config.name, config.value) for config in resource.configs),
+    )
+
+
+async def alter(
+    ctx: Context,
+    resources: Iterable[Sought],
+    wish_of: Callable[[Sought], Wish],
+    *,
+    validate_only: bool,
+    replace: bool,
+) -> list[Outcome]:
+    """Fulfil what is wished of each resource or say why not; with `replace`, what a wish does not name is unset."""
+    turn = Turn()
+    stands: dict[tuple[int, str], int] = {}
+    changes_left = CHANGES_MAX
+    for resource in resources:
+        if turn.is_over():
+            await turn.next()
+        key = resource.resource_type, resource.resource_name
+        stands[key] = stands.get(key, 0) + 1
+        changes_left -= len(resource.configs)
     outcomes = []
-    for wish in wishes:
+    for resource in resources:
+        if turn.is_over():
+            await turn.next()
         code, message = ErrorCode.NONE, None
+        kind, name = resource.resource_type, resource.resource_name
         try:
-            if named[wish.kind, wish.name] > 1:
+            if changes_left < 0:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"{CHANGES_MAX - changes_left} configs in one request; at most {CHANGES_MAX} are allowed.",
+                )
+            if stands[kind, name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             async with ctx.broker.config_lock:  # from reading the present configs to writing the new ones
-                await _alter_one(ctx, wish, validate_only, replace)
+                await _alter_one(ctx, wish_of(resource), validate_only, replace)
         except KafkaError as error:
             code, message = error.code, error.message
-        outcomes.append(Outcome(wish.kind, wish.name, code, message))
+        outcomes.append(Outcome(kind, name, code, message))
     return outcomes
 
 

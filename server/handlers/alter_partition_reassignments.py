@@ -1,6 +1,7 @@
 """AlterPartitionReassignments, API key 45, versions 0-1.
 
 Behaviour
+- More than CHANGES_MAX changes are refused whole (POLICY_VIOLATION).
 - A partition has its new replicas when the answer is sent: they all are one log.
 
 Differs from Apache Kafka
@@ -20,35 +21,42 @@ from ...protocol.messages.alter_partition_reassignments import (
 from ...storage.paths import TopicPartition
 from ..connection import Context
 from ..reasons import Reasons
-from ..reassignment import cancelled, change, onto
+from ..reassignment import Plan, cancelled, change, onto
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsResponse:
     body: AlterPartitionReassignmentsRequest = request.body
-    refused = await change(
-        ctx.broker,
-        {
-            TopicPartition(topic.name, row.partition_index): cancelled
-            if row.replicas is None
-            else onto(row.replicas, may_change_factor=body.allow_replication_factor_change)
-            for topic in body.topics
-            for row in topic.partitions
-        },
-    )
-    reasons = Reasons()
+    turn = Turn()
+    wanted: dict[TopicPartition, Plan] = {}
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        for row in topic.partitions:
+            if turn.is_over():
+                await turn.next()
+            wanted[TopicPartition(topic.name, row.partition_index)] = (
+                cancelled
+                if row.replicas is None
+                else onto(row.replicas, may_change_factor=body.allow_replication_factor_change)
+            )
+    refused = await change(ctx.broker, wanted, turn)
+    responses, reasons = [], Reasons()
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        rows = []
+        for row in topic.partitions:
+            if turn.is_over():
+                await turn.next()
+            rows.append(
+                _row(row.partition_index, refused.get(TopicPartition(topic.name, row.partition_index)), reasons)
+            )
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(rows)))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=body.allow_replication_factor_change,
         error_message=None,
-        responses=tuple(
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _row(row.partition_index, refused.get(TopicPartition(topic.name, row.partition_index)), reasons)
-                    for row in topic.partitions
-                ),
-            )
-            for topic in body.topics
-        ),
+        responses=tuple(responses),
     )
 
 

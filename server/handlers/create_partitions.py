@@ -3,6 +3,7 @@
 Behaviour
 - The number of partitions only grows; existing ones keep their records, leaders and offsets.
 - A topic that stands twice in the request fails, with one row.
+- A request for more than PARTITIONS_MAX new partitions, or of as many topics, is refused whole (POLICY_VIOLATION).
 
 Differs from Apache Kafka
 - The broker's own topics keep their number of partitions (INVALID_TOPIC_EXCEPTION): a group's offsets lie in the
@@ -10,8 +11,6 @@ Differs from Apache Kafka
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -22,16 +21,36 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ..connection import Context
+from ..topic_admin import PARTITIONS_MAX
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
     body: CreatePartitionsRequest = request.body
-    seen = Counter(topic.name for topic in body.topics)
+    turn = Turn()
+    stands: dict[str, int] = {}
+    last: dict[str, CreatePartitionsTopic] = {}
+    new = 0
+    for wanted in body.topics:
+        if turn.is_over():
+            await turn.next()
+        stands[wanted.name] = stands.get(wanted.name, 0) + 1
+        last[wanted.name] = wanted
+        topic = ctx.broker.topics.get(wanted.name)
+        new += 0 if topic is None else max(0, wanted.count - len(topic.partitions))
     results = []
-    for wanted in {topic.name: topic for topic in body.topics}.values():
+    for wanted in last.values():
+        if turn.is_over():
+            await turn.next()
         code, message = ErrorCode.NONE, None
         try:
-            if seen[wanted.name] > 1:
+            for count, what in (new, "new partitions"), (len(last), "topics"):
+                if count > PARTITIONS_MAX:
+                    raise KafkaError(
+                        ErrorCode.POLICY_VIOLATION,
+                        f"{count} {what} in one request; at most {PARTITIONS_MAX} are allowed.",
+                    )
+            if stands[wanted.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             await _grow(ctx, wanted, body.validate_only)
         except KafkaError as error:
@@ -46,7 +65,9 @@ async def _grow(ctx: Context, wanted: CreatePartitionsTopic, validate_only: bool
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {wanted.name}")
     if topic.is_internal:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
-    assignments = None if wanted.assignments is None else [tuple(row.broker_ids) for row in wanted.assignments]
+    # One more than can be right are enough to say so.
+    most = PARTITIONS_MAX + 1
+    assignments = None if wanted.assignments is None else [tuple(row.broker_ids) for row in wanted.assignments[:most]]
     replicas = ctx.broker.admin.plan_growth(topic, wanted.count, assignments)
     if not validate_only:
         await ctx.broker.admin.grow(topic, replicas)

@@ -3,13 +3,12 @@
 Behaviour
 - Each topic succeeds or fails on its own; a name that stands twice in the request fails, with one row.
 - −1 takes `num.partitions` and `default.replication.factor`; replicas are spread over the nodes.
+- A request for more than PARTITIONS_MAX partitions, in all its topics, is refused whole (POLICY_VIOLATION).
 - `validate_only` checks everything and changes nothing.
 - When the answer is sent the topic is on disk and every node knows it.
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,26 +20,53 @@ from ...protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ..connection import Context
+from ..topic_admin import PARTITIONS_MAX
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
     body: CreateTopicsRequest = request.body
-    seen = Counter(topic.name for topic in body.topics)
+    turn = Turn()
+    stands: dict[str, int] = {}
+    last: dict[str, CreatableTopic] = {}
+    partitions = 0
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        stands[topic.name] = stands.get(topic.name, 0) + 1
+        last[topic.name] = topic
+        partitions += _partitions_of(ctx, topic)
     results = []
-    for wanted in {topic.name: topic for topic in body.topics}.values():
+    for wanted in last.values():
+        if turn.is_over():
+            await turn.next()
         try:
-            if seen[wanted.name] > 1:
+            if partitions > PARTITIONS_MAX:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"{partitions} partitions in one request; at most {PARTITIONS_MAX} are allowed.",
+                )
+            if stands[wanted.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            results.append(await _create(ctx, wanted, body.validate_only))
+            results.append(await _create(ctx, wanted, body.validate_only, turn))
         except KafkaError as error:
             results.append(_refused(wanted.name, error.code, error.message))
     return CreateTopicsResponse(throttle_time_ms=0, topics=tuple(results))
 
 
-async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+def _partitions_of(ctx: Context, topic: CreatableTopic) -> int:
+    """How many it counts for the limit; one of which the number is wrong for none, as in Apache Kafka."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return ctx.broker.config.num_partitions if topic.num_partitions == -1 else max(0, topic.num_partitions)
+
+
+async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, turn: Turn) -> CreatableTopicResult:
     admin = ctx.broker.admin
     configs: dict[str, str] = {}
     for config in wanted.configs:
+        if turn.is_over():
+            await turn.next()
         if config.value is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
         configs[config.name] = config.value

@@ -26,43 +26,48 @@ from ...storage.paths import TopicPartition
 from ..connection import Context
 from ..disk import on_disk
 from ..routing import led_partition
+from ..turns import Turn
 
 HIGH_WATERMARK = -1
 
 
 async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
     body: DeleteRecordsRequest = request.body
+    turn = Turn()
     moved: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
-    asked = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
-    wanted = [each.offset for topic in body.topics for each in topic.partitions]
     data_dirs: dict[str, list[TopicPartition]] = {}
-    for each, offset in zip(asked, wanted, strict=True):
-        try:
-            log = _move(ctx, each, offset)
-        except KafkaError as error:
-            refused[each] = error.code
-        else:
-            moved[each] = log.log_start_offset
-            data_dirs.setdefault(data_dir_of(log), []).append(each)
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        for wanted in topic.partitions:
+            if turn.is_over():
+                await turn.next()
+            each = TopicPartition(topic.name, wanted.partition_index)
+            try:
+                log = _move(ctx, each, wanted.offset)
+            except KafkaError as error:
+                refused[each] = error.code
+            else:
+                moved[each] = log.log_start_offset
+                data_dirs.setdefault(data_dir_of(log), []).append(each)
     for data_dir, partitions in data_dirs.items():
         try:
             await on_disk(ctx.broker.logs.checkpoint_log_starts, data_dir)
         except KafkaError as error:
             refused |= dict.fromkeys(partitions, error.code)
-    return DeleteRecordsResponse(
-        throttle_time_ms=0,
-        topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(
-                    _result(TopicPartition(topic.name, each.partition_index), moved, refused)
-                    for each in topic.partitions
-                ),
-            )
-            for topic in body.topics
-        ),
-    )
+    turn.begin()
+    results = []
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        rows = []
+        for wanted in topic.partitions:
+            if turn.is_over():
+                await turn.next()
+            rows.append(_result(TopicPartition(topic.name, wanted.partition_index), moved, refused))
+        results.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(rows)))
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=tuple(results))
 
 
 def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:

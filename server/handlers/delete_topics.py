@@ -4,14 +4,13 @@ Behaviour
 - By name, or by id from version 6 (KIP-516). When the answer is sent no node knows the topic any more;
   its files go after `file.delete.delay.ms`.
 - A topic that stands twice in the request fails, with one row.
+- More than TOPICS_MAX topics that are there are refused (POLICY_VIOLATION), and none is deleted.
 
 Differs from Apache Kafka
 - The broker's own topics cannot be deleted (INVALID_TOPIC_EXCEPTION): their coordinators live on them.
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -24,32 +23,55 @@ from ...protocol.messages.delete_topics import (
 from ...protocol.wire import ZERO_UUID
 from ..connection import Context
 from ..topics import Topic
+from ..turns import Turn
 
 # Older clients do not know the code TOPIC_DELETION_DISABLED.
 DELETION_DISABLED_SINCE = 3
 
 
+TOPICS_MAX = 10_000
+"""Apache Kafka's controller writes no more records for one request."""
+
+
 async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
     body: DeleteTopicsRequest = request.body
-    wanted = body.topics or tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in body.topic_names)
-    stands = Counter(wanted)
+    turn = Turn()
+    rows = body.topics or await turn.map(lambda name: DeleteTopicState(name=name, topic_id=ZERO_UUID), body.topic_names)
+    stands: dict[tuple[str | None, bytes], int] = {}
+    for row in rows:
+        if turn.is_over():
+            await turn.next()
+        key = row.name, row.topic_id
+        stands[key] = stands.get(key, 0) + 1
     found: list[tuple[DeleteTopicState, Topic]] = []
+    named: dict[bytes, int] = {}
     results = []
-    for row in stands:
+    for key, times in stands.items():
+        if turn.is_over():
+            await turn.next()
+        row = DeleteTopicState(name=key[0], topic_id=key[1])
         try:
-            if stands[row] > 1:
+            if times > 1:
                 what = "id" if row.name is None else "name"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
-            found.append((row, _find(ctx, row)))
+            topic = _find(ctx, row)
+            found.append((row, topic))
+            named[topic.id] = named.get(topic.id, 0) + 1
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
-    named = Counter(topic.id for _, topic in found)
     for row, topic in found:
+        if turn.is_over():
+            await turn.next()
         if named[topic.id] > 1 and row.name is None:
             continue  # The row of its name tells.
         try:
             if named[topic.id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is wanted by name and by id.")
+            if len(named) > TOPICS_MAX:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"{len(named)} topics in one request; at most {TOPICS_MAX} are allowed.",
+                )
             await ctx.broker.admin.delete(topic)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
         except KafkaError as error:

@@ -5,6 +5,8 @@ Behaviour
   request with its synonyms and our one-line documentation.
 - A node answers for itself only; another id is INVALID_REQUEST, as in Kafka.
 - A resource that is asked for twice is answered once.
+- Groups and client metrics subscriptions may have any name, and each gets a page of defaults: those beyond
+  DEFAULTS_MAX are refused with POLICY_VIOLATION.
 
 Differs from Apache Kafka
 - Groups and client metrics show defaults, a broker's loggers show one `root`.
@@ -12,7 +14,8 @@ Differs from Apache Kafka
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -24,7 +27,7 @@ from ...protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ..config import ConfigSource
+from ..config import BrokerConfig, ConfigSource, Texts
 from ..config_resources import (
     ConfigEntry,
     ResourceType,
@@ -35,37 +38,99 @@ from ..config_resources import (
     describe_topic,
 )
 from ..connection import Context
+from ..turns import Turn
 
 _ROOT_LOGGER = ConfigEntry("root", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER, False, False, 0, "", ())
 
 
+DEFAULTS_MAX = 10_000
+"""Groups and client metrics subscriptions in one answer: as many as Apache Kafka changes with one request."""
+
+KEYS_COMPARED = 100
+"""Resources with fewer keys than these, and the same ones, share their rows. There are not as many topic options."""
+
+
 async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
     body: DescribeConfigsRequest = request.body
-    wanted = {(resource.resource_type, resource.resource_name): resource for resource in body.resources}
-    return DescribeConfigsResponse(results=tuple(_result(ctx, body, resource) for resource in wanted.values()))
+    turn = Turn()
+    wanted: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for resource in body.resources:
+        if turn.is_over():
+            await turn.next()
+        wanted[resource.resource_type, resource.resource_name] = resource
+    page = _Page(ctx, body)
+    results = []
+    for resource in wanted.values():
+        if turn.is_over():
+            await turn.next()
+        results.append(page.result(resource, await turn.once(resource.configuration_keys or ())))
+    return DescribeConfigsResponse(results=tuple(results))
 
 
-def _result(ctx: Context, body: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-    code, message, entries = ErrorCode.NONE, None, []
-    try:
-        entries = _describe(ctx, resource.resource_type, resource.resource_name, resource.configuration_keys)
-    except KafkaError as error:
-        code, message = error.code, error.message
-    return DescribeConfigsResult(
-        error_code=code,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=tuple(_config(entry, body) for entry in entries),
-    )
+class _Page:
+    """One answer. Resources with the same settings share their rows: most topics have none of their own."""
+
+    def __init__(self, ctx: Context, body: DescribeConfigsRequest) -> None:
+        self._ctx = ctx
+        self._body = body
+        self._made: dict[object, tuple[DescribeConfigsResourceResult, ...]] = {}
+        self._made_of = ctx.broker.config
+        self._defaults_left = DEFAULTS_MAX
+
+    def result(self, resource: DescribeConfigsResource, keys: Collection[str]) -> DescribeConfigsResult:
+        code, message = ErrorCode.NONE, None
+        configs: tuple[DescribeConfigsResourceResult, ...] = ()
+        try:
+            configs = self._configs(resource.resource_type, resource.resource_name, keys)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        return DescribeConfigsResult(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=configs,
+        )
+
+    def _configs(self, kind: int, name: str, keys: Collection[str]) -> tuple[DescribeConfigsResourceResult, ...]:
+        broker = self._ctx.broker
+        if kind in _ANY_NAME:
+            check_named(_ANY_NAME[kind], name)
+            if not self._defaults_left:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION, f"more than {DEFAULTS_MAX} groups or subscriptions in one request"
+                )
+            self._defaults_left -= 1
+        elif kind == ResourceType.TOPIC:
+            broker.admin.check_name(name)
+        else:
+            return self._rows(_describe(self._ctx, kind, name, keys))
+        overrides = broker.topic_configs(name) if kind == ResourceType.TOPIC else {}
+        if self._made_of is not broker.config:
+            self._made_of = broker.config
+            self._made.clear()
+        settings = (kind, tuple(islice(keys, KEYS_COMPARED)), frozenset(overrides.items()))
+        made = self._made.get(settings) or self._rows(_DESCRIBED[kind](broker.config, overrides, keys))
+        if len(keys) < KEYS_COMPARED:
+            self._made[settings] = made
+        return made
+
+    def _rows(self, entries: Iterable[ConfigEntry]) -> tuple[DescribeConfigsResourceResult, ...]:
+        return tuple(_config(entry, self._body) for entry in entries)
 
 
-def _describe(ctx: Context, kind: int, name: str, keys: Collection[str] | None) -> list[ConfigEntry]:
+_DESCRIBED: dict[int, Callable[[BrokerConfig, Texts, Collection[str]], list[ConfigEntry]]] = {
+    ResourceType.TOPIC: describe_topic,
+    ResourceType.GROUP: lambda config, _, keys: describe_group(config, keys),
+    ResourceType.CLIENT_METRICS: lambda _, __, keys: describe_client_metrics(keys),
+}
+_ANY_NAME: dict[int, str] = {ResourceType.GROUP: "group", ResourceType.CLIENT_METRICS: "client metrics subscription"}
+"""Resources that exist under every name; what they are called."""
+
+
+def _describe(ctx: Context, kind: int, name: str, keys: Collection[str]) -> list[ConfigEntry]:
     broker = ctx.broker
     match kind:
-        case ResourceType.TOPIC:
-            broker.admin.check_name(name)
-            return describe_topic(broker.config, broker.topic_configs(name), keys)
         case ResourceType.BROKER if name == "":
             return describe_cluster_default(broker.config, keys)
         case ResourceType.BROKER:
@@ -74,12 +139,6 @@ def _describe(ctx: Context, kind: int, name: str, keys: Collection[str] | None) 
         case ResourceType.BROKER_LOGGER:
             check_is_this_node(ctx, name)
             return [_ROOT_LOGGER] if not keys or _ROOT_LOGGER.name in keys else []
-        case ResourceType.CLIENT_METRICS:
-            check_named("client metrics subscription", name)
-            return describe_client_metrics(keys)
-        case ResourceType.GROUP:
-            check_named("group", name)
-            return describe_group(broker.config, keys)
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 

@@ -20,15 +20,28 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ...storage.cleaner_checkpoints import data_dir_of
+from ..cleaner_status import CleanerStatus
 from ..connection import Context
 from ..disk import on_disk
 from ..topics import Partition
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
     body: DescribeLogDirsRequest = request.body
     broker = ctx.broker
-    wanted = None if body.topics is None else {(row.topic, index) for row in body.topics for index in row.partitions}
+    turn = Turn()
+    wanted: set[tuple[str, int]] | None = None
+    if body.topics is not None:
+        wanted = set()
+        for row in body.topics:
+            if turn.is_over():
+                await turn.next()
+            for index in row.partitions:
+                if turn.is_over():
+                    await turn.next()
+                wanted.add((row.topic, index))
     results = []
     for directory in broker.logs.data_dirs:
         try:
@@ -38,26 +51,29 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
         except KafkaError as error:
             results.append(DescribeLogDirsResult(error_code=error.code, log_dir=directory, topics=()))
             continue
-        by_topic: dict[str, list[Partition]] = {}
-        for topic in broker.topics:
+        turn.begin()
+        topics = []
+        for topic in list(broker.topics):
+            if turn.is_over():
+                await turn.next()
+            partitions = []
             for partition in topic.partitions:
-                here = broker.logs.data_dir_of(partition.topic_partition) == directory
+                if turn.is_over():
+                    await turn.next()
                 if (
-                    here
-                    and ctx.node.node_id in partition.replicas
+                    ctx.node.node_id in partition.replicas
                     and (wanted is None or partition.topic_partition in wanted)
+                    and data_dir_of(partition.log) == directory
                 ):
-                    by_topic.setdefault(topic.name, []).append(partition)
+                    partitions.append(partition)
+            if partitions and broker.topics.get(topic.name) is topic:
+                rows = await _rows(ctx, partitions, turn, with_status=body.ottla_cleaner_status)
+                topics.append(DescribeLogDirsTopic(name=topic.name, partitions=tuple(rows)))
         results.append(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
                 log_dir=directory,
-                topics=tuple(
-                    DescribeLogDirsTopic(
-                        name=name, partitions=_rows(ctx, partitions, with_status=body.ottla_cleaner_status)
-                    )
-                    for name, partitions in by_topic.items()
-                ),
+                topics=tuple(topics),
                 total_bytes=total_bytes,
                 usable_bytes=usable_bytes,
                 is_cordoned=False,
@@ -66,16 +82,22 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=tuple(results))
 
 
-def _rows(ctx: Context, partitions: Sequence[Partition], *, with_status: bool) -> tuple[DescribeLogDirsPartition, ...]:
+async def _rows(
+    ctx: Context, partitions: Sequence[Partition], turn: Turn, *, with_status: bool
+) -> list[DescribeLogDirsPartition]:
     wanted = [partition.topic_partition for partition in partitions] if with_status else ()
     status = ctx.broker.cleaner_status(wanted)
-    return tuple(
-        DescribeLogDirsPartition(
+    return await turn.map(
+        lambda partition: DescribeLogDirsPartition(
             partition_index=partition.index,
             partition_size=partition.log.size_bytes,
             offset_lag=0,
             is_future_key=False,
-            ottla_cleaner_status=json.dumps(status[partition.topic_partition].as_json()) if with_status else None,
-        )
-        for partition in partitions
+            ottla_cleaner_status=_text(status.get(partition.topic_partition)) if with_status else None,
+        ),
+        partitions,
     )
+
+
+def _text(status: CleanerStatus | None) -> str | None:
+    return None if status is None else json.dumps(status.as_json())

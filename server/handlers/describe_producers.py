@@ -18,44 +18,56 @@ from ...protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from ...storage.producer_state import ProducerState as RememberedProducer
 from ..connection import Context
 from ..reasons import Reasons
 from ..routing import replica_of
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
     body: DescribeProducersRequest = request.body
+    turn = Turn()
     wanted: dict[str, dict[int, None]] = {}
     for topic in body.topics:
-        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    reasons = Reasons()
-    return DescribeProducersResponse(
-        topics=tuple(
-            TopicResponse(name=name, partitions=tuple(_describe(ctx, name, index, reasons) for index in indexes))
-            for name, indexes in wanted.items()
-        )
-    )
+        if turn.is_over():
+            await turn.next()
+        indexes = wanted.setdefault(topic.name, {})
+        for index in topic.partition_indexes:
+            if turn.is_over():
+                await turn.next()
+            indexes[index] = None
+    reasons, topics = Reasons(), []
+    for name, indexes in wanted.items():
+        if turn.is_over():
+            await turn.next()
+        partitions = []
+        for index in indexes:
+            if turn.is_over():
+                await turn.next()
+            partitions.append(await _describe(ctx, name, index, reasons, turn))
+        topics.append(TopicResponse(name=name, partitions=tuple(partitions)))
+    return DescribeProducersResponse(topics=tuple(topics))
 
 
-def _describe(ctx: Context, topic: str, index: int, reasons: Reasons) -> PartitionResponse:
+async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, turn: Turn) -> PartitionResponse:
     try:
         ctx.broker.admin.check_name(topic)
-        producers = replica_of(ctx, topic, index).log.producers
+        producers = list(replica_of(ctx, topic, index).log.producers)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=reasons.of(error))
     return PartitionResponse(
         partition_index=index,
-        active_producers=tuple(
-            ProducerState(
-                producer_id=state.producer_id,
-                producer_epoch=state.producer_epoch,
-                last_sequence=state.last_sequence,
-                last_timestamp=state.last_timestamp,
-                coordinator_epoch=state.coordinator_epoch,
-                current_txn_start_offset=(
-                    -1 if state.current_txn_first_offset is None else state.current_txn_first_offset
-                ),
-            )
-            for state in producers
-        ),
+        active_producers=tuple(await turn.map(_producer, producers)),
+    )
+
+
+def _producer(state: RememberedProducer) -> ProducerState:
+    return ProducerState(
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        current_txn_start_offset=-1 if state.current_txn_first_offset is None else state.current_txn_first_offset,
     )

@@ -9,6 +9,10 @@ Behaviour
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from functools import partial
+from operator import attrgetter
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_topic_partitions import (
@@ -24,24 +28,31 @@ from ..connection import Context
 from ..internal_topics import INTERNAL_TOPICS
 from ..routing import offline_replicas
 from ..topics import Partition
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:
     body: DescribeTopicPartitionsRequest = request.body
     broker = ctx.broker
-    live = broker.live_node_ids()
-    named = {row.name for row in body.topics}
-    names = sorted(named or {topic.name for topic in broker.topics})
+    turn = Turn()
+    named = await turn.once(await turn.map(attrgetter("name"), body.topics))
+    names = await turn.sorted(named or [topic.name for topic in broker.topics])
     first_partition = 0
     if body.cursor is not None:
         if body.cursor.partition_index < 0 or (named and body.cursor.topic_name not in named):
-            return _answer([_missing(row.name, ErrorCode.INVALID_REQUEST) for row in body.topics], None)
-        names = [name for name in names if name >= body.cursor.topic_name]
-        if names and names[0] == body.cursor.topic_name:
+            invalid = partial(_missing, code=ErrorCode.INVALID_REQUEST)
+            return _answer(await turn.map(invalid, await turn.map(attrgetter("name"), body.topics)), None)
+        at = bisect_left(names, body.cursor.topic_name)
+        if at < len(names) and names[at] == body.cursor.topic_name:
             first_partition = body.cursor.partition_index
+        names = names[at:]
     left = max(1, min(body.response_partition_limit, broker.config.max_request_partition_size_limit))
     found: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
+        if turn.is_over():
+            await turn.next()
+        if not left:
+            return _answer(found, Cursor(topic_name=name, partition_index=0))
         start, first_partition = first_partition, 0
         topic = broker.topics.get(name)
         if topic is None:
@@ -51,16 +62,15 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
             except KafkaError as error:
                 found.append(_missing(name, error.code))
             continue
-        if not left:
-            return _answer(found, Cursor(topic_name=name, partition_index=0))
         shown = topic.partitions[start : start + left]
+        live = broker.live_node_ids()
         found.append(
             DescribeTopicPartitionsResponseTopic(
                 error_code=ErrorCode.NONE,
                 name=name,
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
-                partitions=tuple(_partition(partition, live) for partition in shown),
+                partitions=tuple(await turn.map(partial(_partition, live=live), shown)),
                 topic_authorized_operations=topic_operations(),
             )
         )

@@ -3,10 +3,13 @@
 Behaviour
 - The preferred election makes the first replica leader where it is alive, the unclean one any live replica where
   there is no leader. All replicas are one log, so the unclean one loses nothing either.
+- More than CHANGES_MAX elections are refused whole (POLICY_VIOLATION).
 - Where all partitions are asked for (null), those that need no election are left out of the answer.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -19,7 +22,8 @@ from ...protocol.messages.elect_leaders import (
 from ...storage.paths import TopicPartition
 from ..connection import Context
 from ..reasons import Reasons
-from ..reassignment import change, preferred, unclean
+from ..reassignment import Plan, change, preferred, unclean
+from ..turns import Turn
 
 ELECTIONS = {0: preferred, 1: unclean}
 
@@ -29,19 +33,38 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
     plan = ELECTIONS.get(body.election_type)
     if plan is None:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-    topics = (
-        {topic.name: [partition.index for partition in topic.partitions] for topic in ctx.broker.topics}
-        if body.topic_partitions is None
-        else {row.topic: list(row.partitions) for row in body.topic_partitions}
-    )
-    wanted = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
-    refused = await change(ctx.broker, dict.fromkeys(wanted, plan))
+    turn = Turn()
+    topics: dict[str, Sequence[int]] = {}
+    for topic in list(ctx.broker.topics) if body.topic_partitions is None else ():
+        if turn.is_over():
+            await turn.next()
+        topics[topic.name] = range(len(topic.partitions))
+    for row in body.topic_partitions or ():
+        if turn.is_over():
+            await turn.next()
+        topics[row.topic] = row.partitions
+    wanted: dict[TopicPartition, Plan] = {}
+    for name, indexes in topics.items():
+        if turn.is_over():
+            await turn.next()
+        for index in indexes:
+            if turn.is_over():
+                await turn.next()
+            wanted[TopicPartition(name, index)] = plan
+    refused = await change(ctx.broker, wanted, turn)
     results, reasons = [], Reasons()
-    for topic, indexes in topics.items():
-        rows = [_row(index, refused.get(TopicPartition(topic, index)), reasons) for index in indexes]
-        if body.topic_partitions is None:
-            rows = [row for row in rows if row.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        results.append(ReplicaElectionResult(topic=topic, partition_result=tuple(rows)))
+    for name, indexes in topics.items():
+        if turn.is_over():
+            await turn.next()
+        rows = []
+        for index in indexes:
+            if turn.is_over():
+                await turn.next()
+            error = refused.get(TopicPartition(name, index))
+            is_needless = error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
+            if body.topic_partitions is not None or not is_needless:
+                rows.append(_row(index, error, reasons))
+        results.append(ReplicaElectionResult(topic=name, partition_result=tuple(rows)))
     return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=tuple(results))
 
 

@@ -4,6 +4,8 @@ Behaviour
 - Answers at once when there are `min_bytes`, an error, a diverging epoch, nothing is asked for, or a partition is read
   in an older segment than the one in which what may be read ends; else parks (see `waits`) until that is so or
   `max_wait_ms` is over. Nothing polls.
+- A look at many partitions takes several turns. What came meanwhile is seen when the fetch begins to watch them; if
+  something else changed, it looks again.
 - Partitions that are not there do not hurry the answer while others are, as in Apache Kafka: a client that still asks
   for a deleted topic would ask in a loop.
 - What counts towards `min_bytes` and the limits is what Apache Kafka would send, the part of a last batch included
@@ -41,10 +43,13 @@ from ...storage.files import WouldWaitError
 from ...storage.log_reader import LogReader
 from ..cold_reads import TRIES_MAX, bring
 from ..connection import PEER_CHECK_MS, Context
-from ..fetch_sessions import NO_SESSION, FetchItem, FetchSessions, TopicKey
+from ..fetch_sessions import NO_SESSION, FetchItem, FetchSession, FetchSessions, TopicKey
 from ..routing import NotLeaderError, endpoints, led_partition
 from ..topics import Partition
+from ..turns import Turn
 from ..waits import Waiter, Wanted
+
+Answer = tuple[FetchItem, PartitionData]
 
 TOPIC_IDS = 13
 READ_COMMITTED = 1
@@ -54,57 +59,62 @@ READ_COMMITTED = 1
 class Look:
     """What one look at all wanted partitions found."""
 
-    answers: list[tuple[FetchItem, PartitionData]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     offered_bytes: int = 0
     must_answer: bool = False
     missing_count: int = 0
     """Partitions that are not there."""
     has_waited: bool = False
-    """Whether the disk had to be waited for, so that what was found first is older than what was found last."""
+    """Whether others had their turn meanwhile, as it was long or the disk had to be waited for: there may be more by now."""
     wanted: list[Wanted] = field(default_factory=list)
     leaders: set[int] = field(default_factory=set)
 
 
 async def handle(ctx: Context, request: Request) -> FetchResponse:
     body: FetchRequest = request.body
-    sessions = ctx.node.fetch_sessions
+    waits, turn = ctx.broker.waits, Turn()
     try:
-        session, items = sessions.begin(body, request.version >= TOPIC_IDS, ctx.broker.clock.elapsed_ms())
+        session, items = await ctx.node.fetch_sessions.begin(
+            body, request.version >= TOPIC_IDS, ctx.broker.clock.elapsed_ms(), turn
+        )
     except KafkaError as error:
         return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
     max_bytes = min(body.max_bytes, ctx.broker.config.fetch_max_bytes)
     min_bytes = min(body.min_bytes, max_bytes)
     committed = body.isolation_level == READ_COMMITTED
 
-    look = await _look(ctx, items, max_bytes, committed)
+    changes = waits.changes
+    look = await _look(ctx, items, max_bytes, committed, turn)
     missing_count, deadline_s = look.missing_count, trio.current_time() + body.max_wait_ms / 1000
     while look.wanted and not look.must_answer and look.missing_count == missing_count:
         if look.offered_bytes >= min_bytes or trio.current_time() >= deadline_s or ctx.broker.stopping:
             break
-        if look.has_waited:  # and what it saw may have changed since
-            look = await _look(ctx, items, max_bytes, committed)
-            continue
-        waiter = ctx.broker.waits.waiter(look.wanted, min_bytes, committed=committed)
-        if waiter.is_complete:
+        with waits.waiter(min_bytes, committed=committed, is_alone=len(look.wanted) == 1) as waiter:
+            is_stale = look.has_waited
+            for wanted in look.wanted:
+                if turn.is_over():
+                    await turn.next()
+                    is_stale = True
+                waiter.watch(wanted)
+            is_complete = waiter.is_complete
+            if not is_complete and waits.changes == changes:
+                await _wait(ctx, waiter, deadline_s)
+                turn.begin()
+            await waiter.leave(turn)
+        if is_complete and not is_stale:
             break
-        await _wait(ctx, waiter, deadline_s)
-        look = await _look(ctx, items, max_bytes, committed)
+        changes = waits.changes
+        look = await _look(ctx, items, max_bytes, committed, turn)
         if waiter.is_complete:
             break
 
-    answers = look.answers
-    incremental = session is not None and body.session_epoch > 0
-    if session is not None:
-        # Every item is told, so that the session knows what the client knows.
-        told = [(item, data) for item, data in answers if item.has_news(data) or not incremental]
-        answers = told
-        if incremental:
-            FetchSessions.served(session, [item for item, data in answers if data.records])
     return FetchResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         session_id=session.session_id if session else NO_SESSION,
-        responses=_by_topic(answers),
+        responses=await _by_topic(
+            look.answers if session is None else await _told(session, look.answers, body.session_epoch > 0, turn), turn
+        ),
         node_endpoints=tuple(
             NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
             for node_id, host, port, rack in endpoints(ctx, look.leaders)
@@ -112,16 +122,29 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
     )
 
 
+async def _told(session: FetchSession, answers: list[Answer], incremental: bool, turn: Turn) -> list[Answer]:
+    """Those that the answer holds: in an incremental one, what is news."""
+    told = []
+    for item, data in answers:
+        if turn.is_over():
+            await turn.next()
+        # Every item is told, so that the session knows what the client knows.
+        if item.has_news(data) or not incremental:
+            told.append((item, data))
+            if incremental and data.records:
+                FetchSessions.served(session, item)
+    return told
+
+
 async def _wait(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
     """Until something wakes `waiter` or its time is over; PeerGoneError if the client goes meanwhile."""
-    with waiter:
-        while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
-            if await waiter.wait(min(left_ms, PEER_CHECK_MS)):
-                return
-            ctx.connection.check_peer()
+    while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
+        if await waiter.wait(min(left_ms, PEER_CHECK_MS)):
+            return
+        ctx.connection.check_peer()
 
 
-async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool) -> Look:
+async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool, turn: Turn) -> Look:
     """Read what is there now, in order, until `max_bytes` are found.
 
     What is not in memory is brought by a worker thread first; nearly always nothing has to be.
@@ -129,6 +152,9 @@ async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed:
     look = Look()
     left_bytes = max_bytes
     for item in items:
+        if turn.is_over():
+            await turn.next()
+            look.has_waited = True
         try:
             partition = led_partition(ctx, item.topic, item.partition)
         except NotLeaderError as error:
@@ -255,16 +281,20 @@ def _refusal(item: FetchItem, error: KafkaError, current_leader: LeaderIdAndEpoc
     )
 
 
-def _by_topic(answers: list[tuple[FetchItem, PartitionData]]) -> tuple[FetchableTopicResponse, ...]:
+async def _by_topic(answers: list[Answer], turn: Turn) -> tuple[FetchableTopicResponse, ...]:
     """Group neighbouring partitions of one topic, keeping the order."""
     groups: list[tuple[TopicKey, list[PartitionData]]] = []
     for item, data in answers:
+        if turn.is_over():
+            await turn.next()
         if not groups or groups[-1][0] != item.topic:
             groups.append((item.topic, []))
         groups[-1][1].append(data)
-    return tuple(
-        FetchableTopicResponse(topic=topic, partitions=tuple(partitions))
-        if isinstance(topic, str)
-        else FetchableTopicResponse(topic_id=topic, partitions=tuple(partitions))
-        for topic, partitions in groups
-    )
+    return tuple(await turn.map(_group, groups))
+
+
+def _group(group: tuple[TopicKey, list[PartitionData]]) -> FetchableTopicResponse:
+    topic, partitions = group
+    if isinstance(topic, str):
+        return FetchableTopicResponse(topic=topic, partitions=tuple(partitions))
+    return FetchableTopicResponse(topic_id=topic, partitions=tuple(partitions))

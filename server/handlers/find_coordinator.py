@@ -20,6 +20,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..connection import Context
 from ..coordination.service import CoordinatorService
+from ..turns import Turn
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -39,7 +40,11 @@ _KEY_CHARS_IN_MESSAGE = 1024
 async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     body: FindCoordinatorRequest = request.body
     if request.version >= _FIRST_BATCHED_VERSION:
-        coordinators = [await _find(ctx, body.key_type, key) for key in body.coordinator_keys]
+        turn, coordinators = Turn(), []
+        for key in body.coordinator_keys:
+            if turn.is_over():
+                await turn.next()
+            coordinators.append(await _find(ctx, body.key_type, key))
         return FindCoordinatorResponse(coordinators=tuple(coordinators))
     found = await _find(ctx, body.key_type, body.key)
     return FindCoordinatorResponse(

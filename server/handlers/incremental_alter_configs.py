@@ -8,34 +8,38 @@ from __future__ import annotations
 
 from ...protocol.connection import Request
 from ...protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from ..config_changes import Change
 from ..connection import Context
+from ..turns import Turn
 from .alter_configs import Wish, alter
 
 
 async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsResponse:
     body: IncrementalAlterConfigsRequest = request.body
-    wishes = [
-        Wish(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(Change(config.name, config.value, config.config_operation) for config in resource.configs),
-        )
-        for resource in body.resources
-    ]
-    outcomes = await alter(ctx, wishes, validate_only=body.validate_only, replace=False)
+    outcomes = await alter(ctx, body.resources, _wish, validate_only=body.validate_only, replace=False)
     return IncrementalAlterConfigsResponse(
         responses=tuple(
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.message,
-                resource_type=outcome.kind,
-                resource_name=outcome.name,
+            await Turn().map(
+                lambda outcome: AlterConfigsResourceResponse(
+                    error_code=outcome.code,
+                    error_message=outcome.message,
+                    resource_type=outcome.kind,
+                    resource_name=outcome.name,
+                ),
+                outcomes,
             )
-            for outcome in outcomes
         )
+    )
+
+
+def _wish(resource: AlterConfigsResource) -> Wish:
+    return Wish(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(Change(config.name, config.value, config.config_operation) for config in resource.configs),
     )

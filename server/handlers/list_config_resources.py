@@ -7,6 +7,8 @@ Behaviour
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.list_config_resources import (
@@ -16,26 +18,33 @@ from ...protocol.messages.list_config_resources import (
 )
 from ..config_resources import ResourceType
 from ..connection import Context
+from ..turns import Turn
 
 ALL_TYPES = 1
 
 
 async def handle(ctx: Context, request: Request) -> ListConfigResourcesResponse:
     body: ListConfigResourcesRequest = request.body
-    wanted = set(body.resource_types) if request.version >= ALL_TYPES else {int(ResourceType.CLIENT_METRICS)}
+    turn = Turn()
+    wanted = (
+        set(await turn.once(body.resource_types))
+        if request.version >= ALL_TYPES
+        else {int(ResourceType.CLIENT_METRICS)}
+    )
     if not wanted <= set(ResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     nodes = [str(node_id) for node_id in ctx.broker.live_node_ids()]
     names = {
-        ResourceType.TOPIC: sorted(topic.name for topic in ctx.broker.topics),
+        ResourceType.TOPIC: await turn.sorted([topic.name for topic in ctx.broker.topics]),
         ResourceType.BROKER: nodes,
         ResourceType.BROKER_LOGGER: nodes,
     }
-    return ListConfigResourcesResponse(
-        config_resources=tuple(
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind in names
-            if not wanted or kind in wanted
-            for name in names[kind]
-        )
-    )
+    rows: list[ConfigResource] = []
+    for kind, named in names.items():
+        if not wanted or kind in wanted:
+            rows += await turn.map(partial(_row, kind), named)
+    return ListConfigResourcesResponse(config_resources=tuple(rows))
+
+
+def _row(kind: int, name: str) -> ConfigResource:
+    return ConfigResource(resource_name=name, resource_type=kind)

@@ -114,14 +114,18 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
                 await turn.next()
             asked[topic.name, wanted.partition_index] += 1
     answers: list[Answer | KafkaError | Search] = []
+    searches: list[Search] = []
     for topic in body.topics:
         if turn.is_over():
             await turn.next()
         for wanted in topic.partitions:
             if turn.is_over():
                 await turn.next()
-            answers.append(_answer(ctx, topic.name, wanted, request.version, committed, asked))
-    await _run(ctx, [answer for answer in answers if isinstance(answer, Search)])
+            answer = _answer(ctx, topic.name, wanted, request.version, committed, asked)
+            answers.append(answer)
+            if isinstance(answer, Search):
+                searches.append(answer)
+    await _run(ctx, searches)
     turn.begin()
     told = iter(answers)
     topics: list[ListOffsetsTopicResponse] = []

@@ -5,6 +5,7 @@ Behaviour
   list). One that is asked for twice is answered once.
 - A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, and the
   answer is UNKNOWN_TOPIC_OR_PARTITION as Apache Kafka's: the client asks again and finds it.
+- One request creates at most PARTITIONS_MAX partitions, as many as CreateTopics; topics beyond are not created.
 - A partition that no live node leads is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch. Version 0
   names live replicas only, and REPLICA_NOT_AVAILABLE where that are not all.
 - Addresses are those of the listener that the request came in by.
@@ -28,7 +29,9 @@ from ..authorization import NOT_ASKED, cluster_operations, topic_operations
 from ..connection import Context
 from ..internal_topics import INTERNAL_TOPICS
 from ..routing import endpoints, offline_replicas
+from ..topic_admin import PARTITIONS_MAX
 from ..topics import NO_LEADER, Partition, Topic
+from ..turns import Turn
 
 FIRST_VERSION_WITH_IDS = 10
 # These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
@@ -40,20 +43,28 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     broker = ctx.broker
     topic_operations_mask = topic_operations() if body.include_topic_authorized_operations else NOT_ASKED
     everything = body.topics is None or (request.version == 0 and not body.topics)
+    turn = Turn()
+    topics = []
     if everything:
-        live = broker.live_node_ids()
-        topics = [_topic(topic, live, request.version, topic_operations_mask) for topic in broker.topics]
-    elif request.version in NO_IDS_YET and any(
-        row.name is None or row.topic_id != ZERO_UUID for row in body.topics or ()
-    ):
-        topics = [
-            _missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST, NOT_ASKED) for row in body.topics or ()
-        ]
+        for topic in list(broker.topics):
+            if turn.is_over():
+                await turn.next()
+            if broker.topics.get(topic.name) is topic:
+                topics.append(await _topic(ctx, topic, request.version, topic_operations_mask, turn))
+    elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
+        topics = await turn.map(
+            lambda row: _missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST, NOT_ASKED), body.topics or ()
+        )
     else:
-        topics = [
-            await _wanted(ctx, wanted, request.version, body.allow_auto_topic_creation, topic_operations_mask)
-            for wanted in {_key(row, request.version): row for row in body.topics or ()}.values()
-        ]
+        creating = _Creating(ctx, body.allow_auto_topic_creation or request.version < 4)
+        seen = set()
+        for row in body.topics or ():
+            if turn.is_over():
+                await turn.next()
+            key = _key(row, request.version)
+            if key not in seen:
+                seen.add(key)
+                topics.append(await _wanted(ctx, key, request.version, creating, topic_operations_mask, turn))
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=tuple(
@@ -68,6 +79,10 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     )
 
 
+def _names_an_id(row: MetadataRequestTopic) -> bool:
+    return row.name is None or row.topic_id != ZERO_UUID
+
+
 def _key(row: MetadataRequestTopic, version: int) -> str | bytes:
     """The name or the id that counts."""
     if row.name is None or (version >= FIRST_VERSION_WITH_IDS and row.topic_id != ZERO_UUID):
@@ -76,36 +91,39 @@ def _key(row: MetadataRequestTopic, version: int) -> str | bytes:
 
 
 async def _wanted(
-    ctx: Context, wanted: MetadataRequestTopic, version: int, may_create: bool, operations: int
+    ctx: Context, key: str | bytes, version: int, creating: _Creating, operations: int, turn: Turn
 ) -> MetadataResponseTopic:
     """One topic, by name or id; a missing name is created if that is allowed."""
     broker = ctx.broker
-    key = _key(wanted, version)
+    topic = broker.topics.by_id(key) if isinstance(key, bytes) else broker.topics.get(key)
+    if topic is not None:
+        return await _topic(ctx, topic, version, operations, turn)
     if isinstance(key, bytes):
-        topic = broker.topics.by_id(key)
-        return (
-            _topic(topic, broker.live_node_ids(), version, operations)
-            if topic
-            else _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, operations)
-        )
-    topic = broker.topics.get(key)
-    if topic is None:
-        code = await _create(ctx, key, may_create or version < 4)
-        return _missing(key, ZERO_UUID, code, operations)
-    return _topic(topic, broker.live_node_ids(), version, operations)
+        return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, operations)
+    return _missing(key, ZERO_UUID, await creating.code_for(key), operations)
 
 
-async def _create(ctx: Context, name: str, may_create: bool) -> ErrorCode:
-    """Create a missing topic if that is allowed; what to answer in either case."""
-    broker = ctx.broker
-    try:
-        broker.admin.check_name(name)
-        if may_create and broker.config.auto_create_topics_enable:
-            create = broker.ensure_internal_topic if name in INTERNAL_TOPICS else broker.admin.auto_create
-            await create(name)
-    except KafkaError as error:
-        return error.code
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+class _Creating:
+    """The topics that one request creates by asking for them."""
+
+    def __init__(self, ctx: Context, is_allowed: bool) -> None:
+        self._broker = ctx.broker
+        self._is_allowed = is_allowed and ctx.broker.config.auto_create_topics_enable
+        self._partitions_left = PARTITIONS_MAX
+
+    async def code_for(self, name: str) -> ErrorCode:
+        """Create a missing topic if that is allowed; what to answer in either case."""
+        broker = self._broker
+        try:
+            broker.admin.check_name(name)
+            if self._is_allowed and name in INTERNAL_TOPICS:
+                await broker.ensure_internal_topic(name)
+            elif self._is_allowed and self._partitions_left >= broker.config.num_partitions:
+                self._partitions_left -= broker.config.num_partitions
+                await broker.admin.auto_create(name)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int) -> MetadataResponseTopic:
@@ -119,13 +137,16 @@ def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int
     )
 
 
-def _topic(topic: Topic, live: list[int], version: int, operations: int) -> MetadataResponseTopic:
+async def _topic(ctx: Context, topic: Topic, version: int, operations: int, turn: Turn) -> MetadataResponseTopic:
+    live = ctx.broker.live_node_ids()
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=tuple(_partition(partition, live, version) for partition in topic.partitions),
+        partitions=tuple(
+            await turn.map(lambda partition: _partition(partition, live, version), list(topic.partitions))
+        ),
         topic_authorized_operations=operations,
     )
 

@@ -7,6 +7,8 @@ Behaviour
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offset_for_leader_epoch import (
@@ -18,19 +20,19 @@ from ...protocol.messages.offset_for_leader_epoch import (
 )
 from ..connection import Context
 from ..routing import led_partition
+from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> OffsetForLeaderEpochResponse:
     body: OffsetForLeaderEpochRequest = request.body
-    return OffsetForLeaderEpochResponse(
-        topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(_partition(ctx, topic.topic, wanted) for wanted in topic.partitions),
-            )
-            for topic in body.topics
-        )
-    )
+    turn = Turn()
+    topics = []
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        partitions = await turn.map(partial(_partition, ctx, topic.topic), topic.partitions)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
+    return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
 
 def _partition(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

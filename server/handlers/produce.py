@@ -43,6 +43,7 @@ from ..reasons import Reasons
 from ..routing import NotLeaderError, endpoints, led_partition
 from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, transactional_writes
+from ..turns import Turn
 
 # From this version on topics are named by id.
 TOPIC_IDS = 13
@@ -62,41 +63,34 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     by_id = request.version >= TOPIC_IDS
     leaders: set[int] = set()
-    reasons = Reasons()
+    reasons, turn = Reasons(), Turn()
+    refused: tuple[str, PartitionProduceResponse] | None = None
     try:
-        writes = transactional_writes(ctx.broker, body, request.version)
+        writes = await transactional_writes(ctx.broker, body, request.version, turn)
     except KafkaError as error:
-        return _refused(body, error)
-    responses = [
-        TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=tuple(
-                [
-                    await _append(
-                        ctx,
-                        request.version,
-                        body.acks,
-                        topic.topic_id if by_id else topic.name,
-                        data,
-                        leaders,
-                        reasons,
-                        writes,
-                    )
-                    for data in topic.partition_data
-                ]
-            ),
+        return await _refused(body, error, turn)
+    responses = []
+    for topic in body.topic_data:
+        if turn.is_over():
+            await turn.next()
+        asked = topic.topic_id if by_id else topic.name
+        partitions = []
+        for data in topic.partition_data:
+            if turn.is_over():
+                await turn.next()
+            partitions.append(await _append(ctx, request.version, body.acks, asked, data, leaders, reasons, writes))
+            if body.acks == 0 and partitions[-1].error_code:
+                refused = refused or (topic.name, partitions[-1])
+        responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions))
         )
-        for topic in body.topic_data
-    ]
     if body.acks == 0:
-        for topic in responses:
-            for partition in topic.partition_responses:
-                if partition.error_code:
-                    raise ProtocolError(
-                        f"acks=0 produce to {topic.name}-{partition.index} failed with "
-                        f"{ErrorCode(partition.error_code).name}: {partition.error_message}"
-                    )
+        if refused is not None:
+            name, partition = refused
+            raise ProtocolError(
+                f"acks=0 produce to {name}-{partition.index} failed with "
+                f"{ErrorCode(partition.error_code).name}: {partition.error_message}"
+            )
         return None
     return ProduceResponse(
         responses=tuple(responses),
@@ -107,26 +101,24 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     )
 
 
-def _refused(body: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+async def _refused(body: ProduceRequest, error: KafkaError, turn: Turn) -> ProduceResponse | None:
     """The same refusal of every partition."""
-    reasons = Reasons()
     if body.acks == 0:
         raise ProtocolError(f"acks=0 produce failed with {error}")
-    return ProduceResponse(
-        responses=tuple(
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=tuple(
-                    PartitionProduceResponse(
-                        index=data.index, error_code=error.code, base_offset=-1, error_message=reasons.of(error)
-                    )
-                    for data in topic.partition_data
-                ),
-            )
-            for topic in body.topic_data
+    reasons, responses = Reasons(), []
+    for topic in body.topic_data:
+        if turn.is_over():
+            await turn.next()
+        partitions = await turn.map(
+            lambda data: PartitionProduceResponse(
+                index=data.index, error_code=error.code, base_offset=-1, error_message=reasons.of(error)
+            ),
+            topic.partition_data,
         )
-    )
+        responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions))
+        )
+    return ProduceResponse(responses=tuple(responses))
 
 
 def _check_attributes(records: memoryview, version: int) -> None:

@@ -13,6 +13,7 @@ from ...protocol.messages.produce import ProduceRequest
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
 from ...storage.paths import TopicPartition
 from ..coordination.store import Producer
+from ..turns import Turn
 from .verification import NOT_NOW, Ability, UnverifiedError, Verification, ability_of
 
 if TYPE_CHECKING:
@@ -63,19 +64,24 @@ class TransactionalWrites:
         )
 
 
-def transactional_writes(broker: Broker, body: ProduceRequest, version: int) -> TransactionalWrites | None:
+async def transactional_writes(
+    broker: Broker, body: ProduceRequest, version: int, turn: Turn
+) -> TransactionalWrites | None:
     """What a request writes in a transaction; None if it has no such batch.
 
     Raises:
         KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED (batches of a transaction, and no transactional id),
             INVALID_PRODUCER_ID_MAPPING (of several producers).
     """
-    found = [
-        (topic, data.index, batch)
-        for topic in body.topic_data
-        for data in topic.partition_data
-        if (batch := _transactional_batch(data.records)) is not None
-    ]
+    found = []
+    for topic in body.topic_data:
+        if turn.is_over():
+            await turn.next()
+        for data in topic.partition_data:
+            if turn.is_over():
+                await turn.next()
+            if (batch := _transactional_batch(data.records)) is not None:
+                found.append((topic, data.index, batch))
     if not found:
         return None
     if body.transactional_id is None:
@@ -85,6 +91,8 @@ def transactional_writes(broker: Broker, body: ProduceRequest, version: int) -> 
     producers: set[Producer] = set()
     sequences: dict[TopicPartition, int] = {}
     for topic, index, batch in found:
+        if turn.is_over():
+            await turn.next()
         known = broker.topics.get(topic.name) if version < _TOPIC_IDS_SINCE else broker.topics.by_id(topic.topic_id)
         # What goes nowhere, or comes from nobody, needs no word of the coordinator.
         if known is not None and not known.is_internal and batch.has_producer:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+import trio
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
-from ottla.server.fetch_sessions import EVICTION_AGE_MS, PARTITIONS_A_SLOT, FetchSession, FetchSessions
+from ottla.server.fetch_sessions import EVICTION_AGE_MS, PARTITIONS_A_SLOT, FetchItem, FetchSession, FetchSessions
+from ottla.server.turns import Turn
 
 
 def request(
@@ -30,14 +32,20 @@ def request(
     )
 
 
+def begin(
+    sessions: FetchSessions, asked: FetchRequest, by_topic_id: bool, elapsed_ms: int
+) -> tuple[FetchSession | None, list[FetchItem]]:
+    return trio.run(sessions.begin, asked, by_topic_id, elapsed_ms, Turn())
+
+
 def opened(sessions: FetchSessions, *offsets: tuple[str, int, int]) -> FetchSession:
-    session, _ = sessions.begin(request(0, 0, *offsets), False, elapsed_ms=0)
+    session, _ = begin(sessions, request(0, 0, *offsets), False, 0)
     assert session is not None
     return session
 
 
 def wanted(sessions: FetchSessions, asked: FetchRequest, now_ms: int = 0) -> list[tuple[object, int, int]]:
-    _, items = sessions.begin(asked, False, now_ms)
+    _, items = begin(sessions, asked, False, now_ms)
     return [(item.topic, item.partition, item.fetch_offset) for item in items]
 
 
@@ -58,13 +66,13 @@ def test_a_forgotten_partition_is_not_read_again(sessions: FetchSessions) -> Non
 
 
 def test_a_fetch_without_a_session_reads_what_it_names_and_is_not_remembered(sessions: FetchSessions) -> None:
-    session, items = sessions.begin(request(0, -1, ("a", 0, 3)), False, 0)
+    session, items = begin(sessions, request(0, -1, ("a", 0, 3)), False, 0)
     assert session is None and len(items) == 1 and len(sessions) == 0
 
 
 def test_a_full_fetch_ends_the_session_it_names(sessions: FetchSessions) -> None:
     session = opened(sessions, ("a", 0, 0))
-    sessions.begin(request(session.session_id, -1, ("a", 0, 0)), False, 0)
+    begin(sessions, request(session.session_id, -1, ("a", 0, 0)), False, 0)
     assert len(sessions) == 0
 
 
@@ -81,23 +89,23 @@ def test_a_wrong_session_is_refused(
 ) -> None:
     session = opened(sessions, ("a", 0, 0))
     with pytest.raises(KafkaError) as refused:
-        sessions.begin(request(session.session_id if known else session.session_id ^ 1, epoch), by_topic_id, 0)
+        begin(sessions, request(session.session_id if known else session.session_id ^ 1, epoch), by_topic_id, 0)
     assert refused.value.code is code
 
 
 def test_when_the_table_is_full_only_an_idle_session_makes_room(sessions: FetchSessions) -> None:
     first = opened(sessions, ("a", 0, 0))
     opened(sessions, ("b", 0, 0))
-    assert sessions.begin(request(0, 0, ("c", 0, 0)), False, EVICTION_AGE_MS)[0] is None
-    assert sessions.begin(request(0, 0, ("c", 0, 0)), False, EVICTION_AGE_MS + 1)[0] is not None
+    assert begin(sessions, request(0, 0, ("c", 0, 0)), False, EVICTION_AGE_MS)[0] is None
+    assert begin(sessions, request(0, 0, ("c", 0, 0)), False, EVICTION_AGE_MS + 1)[0] is not None
     with pytest.raises(KafkaError):
-        sessions.begin(request(first.session_id, 1), False, 0)
+        begin(sessions, request(first.session_id, 1), False, 0)
 
 
 def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
     session = opened(sessions, ("a", 0, 0))
     session.next_epoch = 2**31 - 1
-    sessions.begin(request(session.session_id, 2**31 - 1), False, 0)
+    begin(sessions, request(session.session_id, 2**31 - 1), False, 0)
     assert session.next_epoch == 1
 
 
@@ -127,7 +135,7 @@ def test_a_partition_is_news_with_records_an_error_or_moved_marks(sessions: Fetc
 
 def test_partitions_that_sent_records_go_to_the_end(sessions: FetchSessions) -> None:
     session = opened(sessions, ("a", 0, 0), ("b", 0, 0))
-    FetchSessions.served(session, [session.items["a", 0]])
+    FetchSessions.served(session, session.items["a", 0])
     assert list(session.items) == [("b", 0), ("a", 0)]
 
 
@@ -141,17 +149,17 @@ def test_sessions_are_bounded_in_what_they_remember_together() -> None:
     opened(sessions, *many(most - 10))
     assert sessions.partition_count == most - 10
 
-    refused, items = sessions.begin(request(0, 0, *many(11)), False, elapsed_ms=EVICTION_AGE_MS)
+    refused, items = begin(sessions, request(0, 0, *many(11)), False, EVICTION_AGE_MS)
 
     assert (refused, len(items)) == (None, 11)
     small = opened(sessions, *many(10))
     assert (len(sessions), sessions.partition_count) == (2, most)
-    sessions.begin(request(small.session_id, -1), False, elapsed_ms=0)
+    begin(sessions, request(small.session_id, -1), False, 0)
     assert sessions.partition_count == most - 10
     # The large one is not used for long: it makes room for others, and none for what is too large in any case.
-    assert sessions.begin(request(0, 0, *many(most + 1)), False, elapsed_ms=2 * EVICTION_AGE_MS)[0] is None
+    assert begin(sessions, request(0, 0, *many(most + 1)), False, 2 * EVICTION_AGE_MS)[0] is None
     assert len(sessions) == 1
-    assert sessions.begin(request(0, 0, *many(most)), False, elapsed_ms=2 * EVICTION_AGE_MS)[0] is not None
+    assert begin(sessions, request(0, 0, *many(most)), False, 2 * EVICTION_AGE_MS)[0] is not None
     assert (len(sessions), sessions.partition_count) == (1, most)
     sessions.clear()
     assert sessions.partition_count == 0
@@ -163,18 +171,18 @@ def test_a_session_that_grows_beyond_the_room_there_is_is_gone() -> None:
     session = opened(sessions, *many(PARTITIONS_A_SLOT))
     grown = request(session.session_id, 1, *many(1, first=PARTITIONS_A_SLOT))
     with pytest.raises(KafkaError) as refused:
-        sessions.begin(grown, False, elapsed_ms=0)
+        begin(sessions, grown, False, 0)
     assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (len(sessions), sessions.partition_count) == (1, PARTITIONS_A_SLOT)
 
     session = opened(sessions, *many(PARTITIONS_A_SLOT))
     forgetting = request(session.session_id, 1, *many(1, first=PARTITIONS_A_SLOT), forget=("t", 0))
-    assert sessions.begin(forgetting, False, elapsed_ms=0)[0] is session
+    assert begin(sessions, forgetting, False, 0)[0] is session
     assert sessions.partition_count == 2 * PARTITIONS_A_SLOT
 
     # The other one was left alone for long, and goes instead.
     growing = request(session.session_id, 2, *many(1, first=PARTITIONS_A_SLOT + 1))
-    sessions.begin(growing, False, elapsed_ms=EVICTION_AGE_MS + 1)
+    begin(sessions, growing, False, EVICTION_AGE_MS + 1)
     assert len(sessions) == 1
     with pytest.raises(KafkaError):
-        sessions.begin(request(other.session_id, 1), False, elapsed_ms=0)
+        begin(sessions, request(other.session_id, 1), False, 0)

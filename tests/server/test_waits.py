@@ -35,7 +35,10 @@ def wanted(log: Log, offset: int, max_bytes: int = MANY_BYTES, *, committed: boo
 
 
 def waiter(waits: Waits, *partitions: Wanted, min_bytes: int = 1, committed: bool = False) -> Waiter:
-    return waits.waiter(partitions, min_bytes, committed=committed)
+    parked = waits.waiter(min_bytes, committed=committed, is_alone=len(partitions) == 1)
+    for partition in partitions:
+        parked.watch(partition)
+    return parked
 
 
 @dataclass(frozen=True)
