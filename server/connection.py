@@ -28,6 +28,10 @@ log = logging.getLogger("ottla.connection")
 
 # Its records stay views into the frame; all else of a request is copied out of it.
 PRODUCE_KEY = 0
+# A frame with more than this may take milliseconds. Hundreds of them may come at once, so those that find others at it already
+# stand in line; but not Produce and Fetch, of which a busy broker has hundreds anyway, each of them short.
+LITTLE_BYTES = 4 << 10
+BULK = (b"\0\0", b"\0\1")
 # What the process or the machine is short of for a while.
 SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 # A parked request looks this often whether its client is still there.
@@ -112,6 +116,8 @@ class Connection:
             if frame is None:
                 return
             self.busy = True
+            if len(frame) > LITTLE_BYTES and frame[:2] not in BULK and turn.is_pass_over():
+                await turn.next()
             request = read_now(frame)
             # Whatever still names the frame here while we wait would keep its memory.
             if request is None:

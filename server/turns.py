@@ -10,6 +10,9 @@ After `next` whatever was looked up before may have gone: it is a checkpoint lik
 
 Those who want another turn stand in one line, and in each pass of the scheduler one of them has his. With a plain checkpoint
 all of them would run in every pass, and whoever has little to do would wait for the turns of them all.
+
+Nor may those add up whose turns begin in one pass, a hundred connections that have brought something at once, say: once a pass
+has lasted some milliseconds, turns that begin in it are short, and who brings much stands in line first (`is_pass_over`).
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
 
 TURN_S = 0.005
+PASS_S = 0.005
+LATE_TURN_PART = 0.1
+"""Of a whole turn, for one that begins in a pass that is over: enough for most requests."""
 # Names; it takes a millisecond.
 SORTED_AT_ONCE = 4_096
 
@@ -37,11 +43,17 @@ class Turn:
     __slots__ = ("_until_s",)
 
     def __init__(self) -> None:
-        self._until_s = perf_counter() + TURN_S
+        self.begin()
 
     def begin(self) -> None:
         """Begin anew, after the task has waited for something else anyway."""
-        self._until_s = perf_counter() + TURN_S
+        now_s = perf_counter()
+        self._until_s = max(now_s + LATE_TURN_PART * TURN_S, min(now_s, _pass_end_s()) + TURN_S)
+
+    @staticmethod
+    def is_pass_over() -> bool:
+        """Whether this pass of the scheduler has lasted long enough for those who wait for the next one."""
+        return perf_counter() >= _pass_end_s()
 
     def is_over(self) -> bool:
         """Whether the task has kept the thread long enough. Costs a tenth of a microsecond."""
@@ -55,7 +67,7 @@ class Turn:
             line = _Line()
             _LINE.set(line)
         await line.stand()
-        self.begin()
+        self._until_s = perf_counter() + TURN_S
 
     async def map(self, work: Callable[[Thing], Result], things: Iterable[Thing]) -> list[Result]:
         """What `work` returns for each of `things`, which must not change meanwhile; what they stand for may."""
@@ -107,4 +119,27 @@ class _Line:
         self._is_one_coming = bool(self._waiting.unpark())
 
 
+class _Passes(trio.abc.Instrument):
+    """When the present pass should end."""
+
+    def __init__(self) -> None:
+        self.end_s = perf_counter() + PASS_S
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.end_s = perf_counter() + PASS_S
+
+
+def _pass_end_s() -> float:
+    try:
+        return _PASSES.get().end_s
+    except LookupError:
+        passes = _Passes()
+        trio.lowlevel.add_instrument(passes)
+        _PASSES.set(passes)
+        return passes.end_s
+    except RuntimeError:  # outside of Trio
+        return perf_counter() + PASS_S
+
+
+_PASSES: trio.lowlevel.RunVar[_Passes] = trio.lowlevel.RunVar("passes of the scheduler")
 _LINE: trio.lowlevel.RunVar[_Line] = trio.lowlevel.RunVar("line of turns")

@@ -81,3 +81,22 @@ async def test_alone_the_next_turn_is_a_checkpoint() -> None:
         await Turn().next()
     assert scope.cancelled_caught
     await Turn().next()
+
+
+async def test_turns_that_begin_late_in_a_pass_are_short_and_those_of_the_line_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(turns, "perf_counter", lambda: now_s)
+    await Turn().next()
+    assert not Turn.is_pass_over()
+    now_s += turns.PASS_S + turns.TURN_S
+    assert Turn.is_pass_over()
+    late = Turn()
+    assert not late.is_over()
+    now_s += turns.LATE_TURN_PART * turns.TURN_S * 1.1
+    assert late.is_over()
+    await late.next()
+    assert not Turn.is_pass_over()
+    now_s += turns.TURN_S * 0.9
+    assert not late.is_over()
