@@ -11,6 +11,7 @@ of thousands of partitions.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ import trio
 from ..protocol.connection import Request, encode_response, parse_request
 from ..protocol.errors import LargeMessageError, ProtocolError, TooManyElementsError
 from ..protocol.wire import MAX_ELEMENTS
+from .freeing import free, free_frames
 from .request_memory import RequestMemory
 from .transport import Part, PeerGoneError
 
@@ -39,6 +41,7 @@ PRODUCE = b"\0\0"
 LIVING_ELEMENTS = 2 * MAX_ELEMENTS
 # How long such a request may last when others wait for its place; it may be a fetch that waits for data.
 LASTS_S = 60.0
+NEVER = 1 << 30
 
 T = TypeVar("T")
 
@@ -72,6 +75,25 @@ class LargeRequests:
         self.for_requests = Worker()
         self.for_answers = Worker()
         self.for_freeing = Worker()
+        self.puts_off_collections = False
+        """Whether Python's collector leaves old objects alone while there are such requests: looking at all of a million
+        objects takes a quarter of a second, which no other thread can use. Nothing in a request is for it to find. For who
+        owns the process to say."""
+        self._count = 0
+        self._thresholds = gc.get_threshold()
+
+    def begin(self) -> None:
+        """There is one more."""
+        self._count += 1
+        if self._count == 1 and self.puts_off_collections:
+            self._thresholds = gc.get_threshold()
+            gc.set_threshold(*self._thresholds[:2], NEVER)
+
+    def end(self) -> None:
+        """There is one less."""
+        self._count -= 1
+        if self._count == 0 and self.puts_off_collections:
+            gc.set_threshold(*self._thresholds)
 
 
 class Worker:
@@ -102,6 +124,8 @@ class LargeRequest:
         self._worker = shared.for_answers
         self._waiting: trio.CancelScope | None = None
         self._is_closed = False
+        self._has_ended = False
+        shared.begin()
 
     async def read(self, box: list[memoryview]) -> Request:
         """The request in a frame.
@@ -127,11 +151,14 @@ class LargeRequest:
         return await self._in_line(_write, box)
 
     async def end(self, box: list[Any]) -> None:
-        """Free what is in `box`, and give the place to others."""
+        """Free what is in `box`, and give the place to others, also when cancelled. May be called again."""
         try:
             await self._shared.for_freeing.run(list.clear, box)
         finally:
-            self._shared.living.give_back(self, self.held_bytes)
+            if not self._has_ended:
+                self._has_ended = True
+                self._shared.living.give_back(self, self.held_bytes)
+                self._shared.end()
 
     def shrink(self) -> None:
         """Nothing is held for later."""
@@ -165,10 +192,16 @@ def _read(box: list[memoryview]) -> Request | ProtocolError:
         return parse_request(box.pop())
     except ProtocolError as error:
         # Its traceback names all that has been read, which is to be freed here.
+        free_frames(error)
         return ProtocolError(str(error))
 
 
 def _write(box: list[Any]) -> list[Part] | None:
     request, body = box
     box.clear()
-    return None if body is None else encode_response(request, body)
+    try:
+        return None if body is None else encode_response(request, body)
+    finally:
+        things = [request.body, body]
+        del request, body
+        free(things)

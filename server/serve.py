@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import resource
 import signal
@@ -174,6 +175,8 @@ async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopS
             log.warning(
                 "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
             )
+        # A process of its own has a collector of its own.
+        broker.large_requests.puts_off_collections = True
         stop.may_end = True
         print(f"ready {broker.bootstrap}", flush=True)
         if hello:
@@ -195,3 +198,5 @@ async def warm_up() -> None:
             await trio.to_thread.run_sync(import_module, f".{whose}s.service", __package__, abandon_on_cancel=True)
         except (OSError, ImportError, MemoryError) as error:
             log.warning("the %s coordinator could not be loaded ahead of the first %s: %s", whose, whose, error)
+    # Modules and what the start has made stay: no collection need look at them again.
+    gc.freeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -245,6 +246,23 @@ def test_a_large_request_that_is_malformed_closes_its_connection_only(broker: ot
         assert other.is_closed_by_peer()
     assert client.ask(names(3), 9).topics
     broker.run(_given_back, broker.inner.large_requests)
+
+
+@pytest.mark.parametrize("puts_off", [False, True])
+async def test_old_objects_are_left_alone_while_large_requests_live(puts_off: bool) -> None:
+    before = gc.get_threshold()
+    shared = LargeRequests()
+    shared.puts_off_collections = puts_off
+    first = LargeRequest(shared, Client(), "a")  # type: ignore[arg-type]
+    second = LargeRequest(shared, Client(), "b")  # type: ignore[arg-type]
+    await first.end([])
+    assert (gc.get_threshold() == before) != puts_off
+    assert gc.get_threshold()[:2] == before[:2]
+    with trio.move_on_after(0):
+        await second.end([])
+    assert gc.get_threshold() == before
+    await second.end([])
+    assert gc.get_threshold() == before
 
 
 class FastReader:
