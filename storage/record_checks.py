@@ -47,6 +47,7 @@ AT_ONCE_BYTES: dict[int, int] = {
 }
 """Of records, before and after they are unpacked."""
 
+_LONG_BYTES = AT_ONCE_BYTES[Codec.NONE]
 LOG_APPEND_TIME = "LogAppendTime"
 _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
 _UNREADABLE = {
@@ -180,7 +181,7 @@ def _walk(
         latest = min(now_ms + config.message_timestamp_after_max_ms, latest)
     count, base_timestamp, is_compact = batch.record_count, batch.base_timestamp, config.is_compact
     is_long = (
-        count > AT_ONCE_RECORDS or len(payload) > AT_ONCE_BYTES[Codec.NONE]
+        count > AT_ONCE_RECORDS or len(payload) > _LONG_BYTES
     )  # then the wait to get the interpreter lock back does not count
     found, at, index, timestamp = kernel.check_records(
         payload, 0, 0, count, base_timestamp, earliest, latest, is_compact, NO_TIMESTAMP, is_long

@@ -31,6 +31,7 @@ _LEGACY_OVERHEAD_BYTES = 14
 """The length of the smallest record of magic 0, below which a length cannot be one."""
 _LENGTH = struct.Struct(">8xi")
 _MAGIC_POSITION = 16
+_SMALL_BYTES = min(AT_ONCE_BYTES.values())
 
 
 class AppendOrigin(Enum):
@@ -119,9 +120,7 @@ def check_batch(
         HeavyBatchError: Only if `at_once`.
     """
     batch = _only_batch(memoryview(data), topic_partition)
-    if at_once and (
-        batch.record_count > AT_ONCE_RECORDS or batch.size_bytes - HEADER_BYTES > AT_ONCE_BYTES.get(batch.codec, 0)
-    ):
+    if at_once and (batch.record_count > AT_ONCE_RECORDS or (batch.size_bytes > _SMALL_BYTES and _is_large(batch))):
         raise HeavyBatchError
     _check_header(batch, topic_partition, config, origin)
     codec = _target_codec(batch, config)
@@ -162,6 +161,10 @@ def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
     if _end_of_batch(view, end) is not None:
         raise _invalid(f"A produce request must have exactly one record batch for {topic_partition}")
     return RecordBatch(view[:end])
+
+
+def _is_large(batch: RecordBatch) -> bool:
+    return batch.size_bytes - HEADER_BYTES > AT_ONCE_BYTES.get(batch.codec, 0)
 
 
 def _end_of_batch(view: memoryview, at: int) -> int | None:
