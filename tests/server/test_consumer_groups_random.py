@@ -39,6 +39,7 @@ class World:
         self.paused: dict[ConsumerMember, int] = {}
         self.names = 0
         self.disturbed_ms = self.groups.elapsed_ms
+        self.let_in_between()
 
     def do(self, action: str) -> None:
         """One disturbance; that the wall clock is set is none."""
@@ -79,6 +80,18 @@ class World:
                 one.slowness = 0
             case "restart":
                 self.groups = groups.restarted()
+                self.let_in_between()
+
+    def let_in_between(self) -> None:
+        """What is due happens in pieces, and now and then somebody's heartbeat comes in between two of them."""
+        self.groups.is_over = lambda: self.rng.random() < 0.4
+        self.groups.between = self.act_in_between
+
+    def act_in_between(self) -> None:
+        present = [one for one in self.alive if one not in self.paused]
+        if present and self.rng.random() < 0.3:
+            self.rng.choice(present).act(self.groups)
+            self.check_owners_in_between()
 
     def come(self, instance_id: str | None) -> None:
         self.names += 1
@@ -112,16 +125,22 @@ class World:
 
     def check_owners(self) -> None:
         """No partition has two owners among those who are in the group; nobody owns what the group does not know."""
+        group = self.check_owners_in_between()
+        if group is not None:
+            check_table(group)
+
+    def check_owners_in_between(self) -> ConsumerGroup | None:
+        """The same, while not all of what follows from it has been done."""
         group = self.table()
         if group is None:
-            return
+            return None
         owned: dict[tuple[bytes, int], str] = {}
         for member in self.alive:
             if member.member_id in group.members:
                 for place in member.owned:
                     assert owned.setdefault(place, member.member_id) == member.member_id
                     assert group.owners[place] == member.member_id
-        check_table(group)
+        return group
 
     def check_settled(self) -> None:
         """Every partition of every topic that somebody subscribes to has exactly one living owner."""

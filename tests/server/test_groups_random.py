@@ -32,6 +32,7 @@ class World:
         self.owners: dict[tuple[int, int], str] = {}
         self.names = 0
         self.disturbed_ms = self.groups.elapsed_ms
+        self.let_in_between()
 
     def do(self, action: str) -> None:
         """One disturbance; that the wall clock is set is none."""
@@ -55,8 +56,20 @@ class World:
                 leaving.leave(self.groups)
             case "restart":
                 self.groups = self.groups.restarted(**self.settings)
+                self.let_in_between()
                 for consumer in self.alive:
                     consumer.disconnected()
+
+    def let_in_between(self) -> None:
+        """What is due happens in pieces, and now and then somebody acts in between two of them."""
+        self.groups.is_over = lambda: self.rng.random() < 0.4
+        self.groups.between = self.act_in_between
+
+    def act_in_between(self) -> None:
+        if self.alive and self.rng.random() < 0.3:
+            consumer = self.rng.choice(self.alive)
+            consumer.act(self.groups)
+            self.check_owner(consumer)
 
     def pass_time(self, by_ms: int) -> None:
         """Everybody acts once every heartbeat interval, in any order."""

@@ -21,7 +21,7 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCom
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.protocol.records import Record, RecordBatch, batches
-from ottla.server.coordination.jobs import to_the_end
+from ottla.server.coordination.jobs import IsOver, never, to_the_end
 from ottla.server.coordination.store import Pair, Producer
 from ottla.server.groups.classic import Caller
 from ottla.server.groups.commits import Fetched, TopicCommit
@@ -200,6 +200,9 @@ class Groups:
         self.elapsed_ms = elapsed_ms
         self._wall_ahead_ms = wall_ahead_ms
         self.wakes = 0
+        self.is_over: IsOver = never
+        """Whether the coordinator's turn is over, in the midst of what is due; `between` comes then, and in the end."""
+        self.between: Callable[[], None] = lambda: None
         self.coordinator = GroupCoordinator(
             GroupSettings(**{"group_initial_rebalance_delay_ms": 0, **settings}),
             self.store,
@@ -255,7 +258,8 @@ class Groups:
         end_ms = self.elapsed_ms + by_ms
         while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.elapsed_ms = max(self.elapsed_ms, due_ms)
-            self.coordinator.run_due(self.now_ms)
+            self.coordinator.run_due(self.now_ms, self.is_over)
+            self.between()
         self.elapsed_ms = end_ms
 
     # Requests, with arguments that rarely matter left out

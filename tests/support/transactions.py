@@ -14,6 +14,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.coordination.jobs import IsOver, never
 from ottla.server.coordination.store import Flushed, Pair, Producer
 from ottla.server.transactions.coordinator import TransactionCoordinator
 from ottla.server.transactions.metadata import TransactionMetadata, TransactionState
@@ -159,6 +160,9 @@ class Transactions:
         self.store: TransactionStore = after.store if after else TransactionStore(power)
         self.markers: Markers = after.markers if after else Markers(power)
         self.producer_ids: Iterator[int] = after.producer_ids if after else count(1000)
+        self.is_over: IsOver = never
+        """Whether the coordinator's turn is over, in the midst of what is due; `between` comes then, and in the end."""
+        self.between: Callable[[], None] = lambda: None
         self.flushes = Flushes()
         self.store.power = self.markers.power = power
         self.coordinator = TransactionCoordinator(
@@ -248,7 +252,8 @@ class Transactions:
         end_ms = self.elapsed_ms + by_ms
         while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.elapsed_ms = max(self.elapsed_ms, due_ms)
-            self.coordinator.run_due(self.now_ms)
+            self.coordinator.run_due(self.now_ms, self.is_over)
+            self.between()
         self.elapsed_ms = end_ms
 
 
