@@ -84,13 +84,18 @@ class Connection:
             await self._serve()
         except Exception as error:  # noqa: BLE001 -- every connection for itself
             self._log(error)
-            broken_off.append(error)
+            if self._large is not None:
+                broken_off.append(error)
         finally:
             self._frames.close()
             self._transport.close()
             if self._large is not None:
                 # Its traceback names the request, and all that the handler has made of it.
-                await self._large.end(broken_off)
+                try:
+                    await self._large.end(broken_off)
+                finally:
+                    # It names this frame, too: a cycle, if it was not freed.
+                    broken_off.clear()
 
     def _log(self, error: Exception) -> None:
         match error:

@@ -61,7 +61,7 @@ class FrameReader:
         self._transport = transport
         self._max_frame_bytes = max_frame_bytes
         self._memory = memory
-        self._view = memoryview(bytearray(INITIAL_BUFFER_BYTES))
+        self._view = _first_buffer()
         self._start = 0
         self._end = 0
         self._room = INITIAL_BUFFER_BYTES
@@ -132,7 +132,7 @@ class FrameReader:
         if self._is_in_use or self._is_taking or not self.held_bytes:
             return
         if self._end - self._start < INITIAL_BUFFER_BYTES:
-            self._move_to(memoryview(bytearray(INITIAL_BUFFER_BYTES)))
+            self._move_to(_first_buffer())
             self._room = INITIAL_BUFFER_BYTES
             self._memory.give_back(self, self.held_bytes)
 
@@ -189,6 +189,14 @@ class FrameReader:
 def _in_steps(size_bytes: int, step_bytes: int) -> int:
     """Rounded up, so that frames of slightly different size do not each bring a new buffer."""
     return -(-size_bytes // step_bytes) * step_bytes
+
+
+def _first_buffer() -> memoryview:
+    """Not from the heap either: what ten thousand connections have had shall leave with them."""
+    try:
+        return _untouched(INITIAL_BUFFER_BYTES)
+    except ProtocolError:
+        return memoryview(bytearray(INITIAL_BUFFER_BYTES))
 
 
 def _untouched(size_bytes: int) -> memoryview:

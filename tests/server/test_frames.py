@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -240,3 +242,29 @@ async def test_a_large_frame_lets_others_have_their_turn() -> None:
             assert await wire.reader.next_frame() is not None
             nursery.cancel_scope.cancel()
     assert turns > 12
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux")
+async def test_the_first_buffers_of_many_connections_leave_with_them(memory: RequestMemory) -> None:
+    wire = Wire(4 << 20, memory)
+    pinned = []
+    before = _resident_bytes()
+    readers = []
+    for _ in range(2_000):
+        reader = FrameReader(wire.transport, 4 << 20, memory, "somewhere", wire.given_up.append)
+        await wire.send(frame(bytes(INITIAL_BUFFER_BYTES - 4)))
+        await reader.next_frame()
+        readers.append(reader)
+        pinned.append(bytearray(1_000))  # what lives on between them on the heap
+    for reader in readers:
+        reader.close()
+    readers.clear()
+
+    assert _resident_bytes() - before < 16 << 20
+    wire.client.close()
+    wire.server.close()
