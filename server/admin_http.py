@@ -21,6 +21,7 @@ import trio
 from ..storage.options import ConfigError
 from .admin_calls import AdminCalls, Answer, CallError
 from .nodes import Listener
+from .turns import Turn
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -159,8 +160,10 @@ class _Conversation:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if method not in _WITHOUT_BODY and kind != "application/json":
             raise CallError(415, f"Content-Type: expected application/json, found {kind[:60]!r}")
-        body = bytearray()
+        body, turn = bytearray(), Turn()
         while isinstance(event := await self._event(), h11.Data):
+            if turn.is_over():  # a chunk may be one byte
+                await turn.next()
             body += event.data
             if len(body) > BODY_BYTES_MAX:
                 raise CallError(413, f"expected a body of at most {BODY_BYTES_MAX} bytes")

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from crc32c import crc32c
 
 import ottla
 from ottla.protocol.errors import ErrorCode
+from ottla.server import admin_http, turns
 from ottla.server.admin_http import BODY_BYTES_MAX, HEAD_BYTES_MAX, parse_address
 from ottla.server.broker import run_broker
 from ottla.server.cleaning_leases import LEASE_MS_MAX
@@ -598,3 +600,34 @@ def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
 def test_h11_is_loaded_only_where_the_listener_is_on() -> None:
     code = "import sys, ottla\nwith ottla.Broker(): assert 'h11' not in sys.modules\nwith ottla.Broker(admin='0'): assert 'h11' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+class TellsPasses:
+    """What a conversation may ask for: how long its body was, and in which pass of the scheduler that was known."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    async def count_passes(self) -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+            self.passes += 1
+
+    async def answer(self, method: str, target: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        return 200, {"bytes": len(body), "passes": self.passes}
+
+
+async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    calls, (client, server) = TellsPasses(), trio.testing.memory_stream_pair()
+    head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    await client.send_all(head.encode() + b"1\r\nx\r\n" * 500 + b"0\r\n\r\n")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(calls.count_passes)
+        nursery.start_soon(admin_http._Conversation(server, calls).run)  # type: ignore[arg-type]
+        answer = b""
+        while b"}" not in answer:
+            answer += bytes(await client.receive_some(1000))
+        nursery.cancel_scope.cancel()
+    told = json.loads(answer[answer.index(b"{") :])
+    assert told["bytes"] == 500 and told["passes"] >= 500
