@@ -185,6 +185,8 @@ def _some_of(buffers: list[bytes | bytearray | memoryview], at: int) -> list[byt
     first = buffers[at]
     if len(first) >= SEND_BYTES:
         return [memoryview(first)[:SEND_BYTES]]
+    if len(buffers) == 1:
+        return buffers
     some, room = [first], SEND_BYTES - len(first)
     for buffer in buffers[at + 1 : at + MAX_BUFFERS]:
         room -= len(buffer)
