@@ -228,8 +228,9 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         and {"time", "datetime"} & {node.module if isinstance(node, ast.ImportFrom) else one.name for one in node.names}
     }
-    # The second one prints times, the third measures how long it keeps the thread.
-    assert importing <= {"server/clock.py", "server/topics_status.py", "server/turns.py"}
+    # One prints times; the others measure how long they keep a thread.
+    keep_threads = {"server/turns.py", "server/handlers/list_offsets.py"}
+    assert importing <= {"server/clock.py", "server/topics_status.py"} | keep_threads
 
 
 def places(floor: str, does: Callable[[ast.AST], bool]) -> Iterator[str]:
