@@ -29,7 +29,7 @@ from .cleaning import Cleaning
 from .clock import Clock
 from .config import BrokerConfig, StaticConfig, resolve
 from .coordination.store import Flushed
-from .disk import on_disk
+from .disk import Work, on_disk
 from .features import Feature, finalized
 from .fetch_sessions import FetchSessions
 from .flusher import Flusher
@@ -64,8 +64,6 @@ DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
 FLUSH_RETRY_MS = 1_000
 # Produced batches that worker threads unpack at one time; each may take what a batch may unpack to.
 HEAVY_CHECKS_MAX = 2
-# The same for searches by timestamp, which a disk may hold up, and produce must not wait for them.
-TIMESTAMP_SEARCHES_MAX = 2
 
 
 class Broker:
@@ -84,7 +82,6 @@ class Broker:
         self.handlers = Handlers()
         self.waits = Waits()
         self.heavy_checks = trio.CapacityLimiter(HEAVY_CHECKS_MAX)
-        self.timestamp_searches = trio.CapacityLimiter(TIMESTAMP_SEARCHES_MAX)
         self.topics = Topics()
         self.flusher = Flusher(clock)
         self.keyless_refused = Meter()
@@ -377,13 +374,13 @@ class Broker:
         async with self.admin.lock:
             if topic is None or self.topics.get(name) is not topic:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-            await on_disk(self.catalog.set_topic_configs, name, configs)
+            await on_disk(Work.CATALOG, self.catalog.data_dir, self.catalog.set_topic_configs, name, configs)
         await self._reconfigure_logs([topic])
 
     async def alter_broker_configs(self, node: str, configs: Mapping[str, str]) -> None:
         """Replace the dynamic configs of node id `node` or of the cluster default (""); holds at once."""
         async with self.admin.lock:
-            await on_disk(self.catalog.set_broker_configs, node, configs)
+            await on_disk(Work.CATALOG, self.catalog.data_dir, self.catalog.set_broker_configs, node, configs)
         self._apply_dynamic_configs()
         self.cleaning.reconfigure()
         await self._reconfigure_logs(list(self.topics))

@@ -9,13 +9,14 @@ Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is left
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from ..protocol.errors import KafkaError
+from ..storage.cleaner_checkpoints import data_dir_of
 from ..storage.cleaner_manager import CleanerManager, MeasuringError
 from ..storage.config import LogConfig
 from ..storage.dirtiness import LogToClean
@@ -24,7 +25,9 @@ from ..storage.paths import TopicPartition
 from .clean_pass import clean, report
 from .cleaner_status import CleanerStatus, LastPass
 from .cleaner_threads import CleanerSettings, CleanerThread
+from .disk import Work, in_thread
 from .throttler import Throttler
+from .turns import Turn
 
 if TYPE_CHECKING:
     from ..storage.cleaner import Cleaner
@@ -94,7 +97,8 @@ class Cleaning:
                 log.exception("a round of the cleaner failed; the next one goes on")
             # Whatever became of that: where a disk is full, this is what makes room.
             try:
-                self.delete_from_compacted_logs()
+                await self._write_corrections()
+                await self.delete_from_compacted_logs()
             except Exception:
                 log.exception("retention of compacted logs failed; the next round goes on")
             if not is_busy:
@@ -111,6 +115,10 @@ class Cleaning:
                 return self.manager.filthiest(self._broker.clock.now_ms())
             except MeasuringError as error:
                 log.error("%s", error)
+
+    async def _write_corrections(self) -> None:
+        for data_dir in self.manager.dirs_to_correct:
+            await in_thread(Work.CLEAN, data_dir, self.manager.write_corrections, data_dir)
 
     async def _clean_one(self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean) -> bool:
         """One pass over the log that was chosen. Returns whether to look for the next one at once."""
@@ -142,7 +150,7 @@ class Cleaning:
             must_stop=partial(self._must_stop, partition),
         )
         try:
-            end_offset, stats = await trio.to_thread.run_sync(work)
+            end_offset, stats = await in_thread(Work.CLEAN, data_dir_of(chosen.log), work)
         except CleaningAbortedError:
             await self._save(chosen, chosen.first_dirty_offset)
             return True
@@ -173,7 +181,7 @@ class Cleaning:
     async def _save(self, cleaned: LogToClean, end_offset: int) -> bool:
         """Write the checkpoint, unless somebody asked for the partition meanwhile. Returns whether the disk let us."""
         try:
-            await trio.to_thread.run_sync(self.manager.save_end_offset, cleaned, end_offset)
+            await in_thread(Work.CLEAN, data_dir_of(cleaned.log), self.manager.save_end_offset, cleaned, end_offset)
         except OSError as error:
             # The pass counts for nothing. It would be the same again, at once, and so on.
             log.error("%s", cleaned.log.fail(error).message)
@@ -181,21 +189,37 @@ class Cleaning:
             return False
         return True
 
-    def delete_from_compacted_logs(self) -> None:
+    async def delete_from_compacted_logs(self) -> None:
         """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
         self.manager.review_marks()
-        for candidate in self.manager.begin_deletion():
-            try:
-                self.delete_old_segments(candidate)
-            finally:
-                self.manager.done_deleting([candidate.topic_partition])
+        await self.retain(self._broker.logs.logs.values(), compacted=True)
 
-    def delete_old_segments(self, candidate: Log) -> None:
+    async def retain(self, logs: Iterable[Log], *, compacted: bool) -> None:
+        """Retention of those of `logs` that are free, one after the other, and compacted or not."""
+        turn = Turn()
+        for each in logs:
+            if turn.is_over():
+                await turn.next()
+            if self.manager.begin_retention(each, compacted=compacted):
+                try:
+                    await self._delete_old_segments(each)
+                finally:
+                    self.manager.done_deleting([each.topic_partition])
+
+    async def _delete_old_segments(self, candidate: Log) -> None:
         """Retention of one log that is held for it. What goes wrong there is told, and is that log's affair alone."""
         clock = self._broker.clock
         try:
-            if candidate.delete_old_segments(clock.now_ms(), clock.elapsed_ms()):
+            deletion = candidate.begin_deletion(clock.now_ms())
+            if deletion is None:
+                return
+            try:
+                await in_thread(Work.HOUSEKEEPING, data_dir_of(candidate), deletion.carry_out)
+            finally:
+                candidate.end_deletion(deletion, clock.elapsed_ms())
                 self._broker.waits.changed(candidate.topic_partition)
+        except OSError as error:
+            log.error("%s", candidate.fail(error).message)
         except KafkaError as error:
             log.error("%s", error.message)
         except Exception:
@@ -254,15 +278,16 @@ class Cleaning:
         """Take back one `pause`."""
         self.manager.resume([partition])
 
-    async def forget(self, partition: TopicPartition, data_dir: str) -> None:
-        """A paused partition was deleted: its checkpoint entry, mark and counts go."""
-        self._passes.pop(partition, None)
+    async def forget(self, data_dir: str, partitions: Collection[TopicPartition]) -> None:
+        """Paused partitions of a data directory were deleted: their checkpoint entries, marks and counts go."""
+        for partition in partitions:
+            self._passes.pop(partition, None)
         try:
-            await trio.to_thread.run_sync(self.manager.forget, partition, data_dir)
+            await in_thread(Work.CATALOG, data_dir, self.manager.forget, data_dir, partitions)
         except OSError as error:
             log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
         finally:
-            self.manager.resume([partition])
+            self.manager.resume(partitions)
 
     def status(self, logs: Iterable[Log]) -> dict[TopicPartition, CleanerStatus]:
         """What the cleaner says of these logs, in their order."""

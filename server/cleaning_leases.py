@@ -21,12 +21,14 @@ import trio
 
 from ..protocol.errors import CorruptRecordError, KafkaError
 from ..storage import paths
+from ..storage.cleaner_checkpoints import data_dir_of
 from ..storage.files import SyncError
 from ..storage.index import CorruptIndexError
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
 from ..storage.segment import LogSegment
 from ..storage.staged_segment import StagedError, bring_in
+from .disk import Work, in_thread
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -202,7 +204,9 @@ class CleaningLeases:
                 422, f"clean_up_to: expected at most {end}, where the closed segments end, found {clean_up_to}"
             )
         try:
-            await trio.to_thread.run_sync(self._broker.cleaning.manager.cleaned_elsewhere, log, clean_up_to)
+            await in_thread(
+                Work.CLEAN, data_dir_of(log), self._broker.cleaning.manager.cleaned_elsewhere, log, clean_up_to
+            )
         except OSError as error:
             raise LeaseError(500, f"the cleaner's checkpoint cannot be written: {error}") from error
 
@@ -221,7 +225,7 @@ class CleaningLeases:
             now_ms=now_ms,
         )
         try:
-            new = await trio.to_thread.run_sync(work)
+            new = await in_thread(Work.CLEAN, data_dir_of(log), work)
         except (StagedError, CorruptIndexError, CorruptRecordError) as error:
             raise LeaseError(422, str(error)) from error
         except SyncError as error:
@@ -230,7 +234,7 @@ class CleaningLeases:
             status = 422 if error.errno == errno.EXDEV else 500
             raise LeaseError(status, f"{directory} cannot be brought in: {error}") from error
         try:
-            await trio.to_thread.run_sync(log.prepare_swap, [new], old)
+            await in_thread(Work.CLEAN, data_dir_of(log), log.prepare_swap, [new], old)
         except OSError as error:
             failure: KafkaError = log.fail(error)
             raise LeaseError(500, failure.message) from error

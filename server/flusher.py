@@ -1,7 +1,8 @@
 """Makes appends durable before they are answered, many at a time (group commit).
 
 `flush.messages` asks for it, whoever writes. While one sync of a log runs, requests that come meanwhile wait for the
-next one together, so a hundred producers cost two syncs, not a hundred.
+next one together, so a hundred producers cost two syncs, not a hundred. Logs that one request wrote to are synced together,
+and one that hangs holds up nobody but those who wait for it.
 
 Apache Kafka syncs within the append, under the log's lock. Here the append returns before, so each of those who build on
 it waits for itself: readers of the log do not see it (its high watermark), coordinators answer later
@@ -17,9 +18,11 @@ from contextlib import suppress
 import trio
 
 from ..protocol.errors import ErrorCode, KafkaError
+from ..storage.cleaner_checkpoints import data_dir_of
 from ..storage.flush import Flush
 from ..storage.log import Log
 from .clock import Clock
+from .disk import Work, in_thread
 from .meters import Timer
 
 logger = logging.getLogger("ottla.flusher")
@@ -41,14 +44,34 @@ class Flusher:
             KafkaError: One of them is offline, or its sync was refused; the others are flushed. Everybody who waits for a
                 sync that fails is told.
         """
-        failure: KafkaError | None = None
-        for log, up_to in [(log, log.log_end_offset) for log in logs]:
+        for failure in (await self.flush_each(logs)).values():
+            raise failure
+
+    async def flush_each(self, logs: Iterable[Log]) -> dict[Log, KafkaError]:
+        """As `flush`, all at the same time; returns what became of those that failed, in the order of `logs`."""
+        wanted = {log: log.log_end_offset for log in logs}
+        failed: dict[Log, KafkaError] = {}
+
+        async def flush(log: Log, up_to: int) -> None:
             try:
                 await self._flush_one(log, up_to)
             except KafkaError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+                failed[log] = error
+
+        if len(wanted) == 1:
+            for log, up_to in wanted.items():
+                await flush(log, up_to)
+        elif wanted:
+            async with trio.open_nursery() as nursery:
+                for log, up_to in wanted.items():
+                    nursery.start_soon(flush, log, up_to)
+        return {log: failed[log] for log in wanted if log in failed}
+
+    async def wait_for(self, logs: Iterable[Log]) -> None:
+        """Return once no sync of these logs is under way; the caller sees to it that none begins."""
+        for log in logs:
+            while (running := self._running.get(log)) is not None:
+                await running.wait()
 
     async def _flush_one(self, log: Log, up_to: int) -> None:
         while log.recovery_point < up_to:
@@ -68,23 +91,13 @@ class Flusher:
                 with suppress(KafkaError):
                     await self._sync(log, log.begin_flush_of_sealed())
 
-    async def flush_each(self, logs: Iterable[Log]) -> list[Log]:
-        """As `flush`; returns those that failed."""
-        failed = []
-        for log, up_to in [(log, log.log_end_offset) for log in logs]:
-            try:
-                await self._flush_one(log, up_to)
-            except KafkaError:
-                failed.append(log)
-        return failed
-
     async def _sync(self, log: Log, flush: Flush | None) -> None:
         if flush is None:
             return
         done = self._running[log] = trio.Event()
         begun_s = trio.current_time()
         try:
-            await trio.to_thread.run_sync(flush.sync)
+            await in_thread(Work.SYNC, data_dir_of(log), flush.sync)
             log.end_flush(flush, self._clock.elapsed_ms())
         except OSError as error:
             failure = log.fail(error)

@@ -1,13 +1,14 @@
 """What the broker does without being asked: the log jobs, each at its interval on the broker's clock.
 
 Moving the clock makes every job due that would be due at that time. Waiting for the disk happens in
-worker threads; decisions and state stay on the Trio thread. Compacted logs get their retention from
-`cleaning`, not from here.
+worker threads; decisions and state stay on the Trio thread. Each data directory has its own row of each job, so a
+disk that hangs keeps no other from its turn. Compacted logs get their retention from `cleaning`, not from here.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..protocol.errors import KafkaError
+from .disk import Work, in_thread
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -34,20 +36,25 @@ class Housekeeping:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._locks: defaultdict[tuple[str, str], trio.Lock] = defaultdict(trio.Lock)
+        """Of each job in each data directory: whoever asks for one that is at work waits for the end of it, and has it
+        done again."""
 
     async def run(self) -> None:
         """Run all jobs until cancelled."""
         config = self._broker.config
-        jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+        in_each_data_dir: list[tuple[int, Callable[[str], Awaitable[None]]]] = [
             (TICK_MS, self.tick),
             (config.log_retention_check_interval_ms, self.retain),
             (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
             (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
-            (config.producer_id_expiration_check_interval_ms, self.expire_producers),
         ]
         async with trio.open_nursery() as nursery:
-            for interval_ms, job in jobs:
-                nursery.start_soon(self._repeat, interval_ms, job)
+            nursery.start_soon(self._repeat, TICK_MS, self.close_idle_connections)
+            nursery.start_soon(self._repeat, config.producer_id_expiration_check_interval_ms, self.expire_producers)
+            for data_dir in self._broker.logs.data_dirs:
+                for interval_ms, job in in_each_data_dir:
+                    nursery.start_soon(self._repeat, interval_ms, partial(job, data_dir))
 
     async def _repeat(self, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
         clock = self._broker.clock
@@ -55,45 +62,74 @@ class Housekeeping:
         while True:
             await clock.sleep_until(due_ms)
             due_ms = clock.elapsed_ms() + interval_ms
-            await _attempt(job.__name__, job)
+            await _attempt(_name(job), job)
             if interval_ms == 0:
                 return  # once, as Apache Kafka's scheduler has it
 
-    async def tick(self) -> None:
-        """The jobs of every second. What fails in one of them, or for one log, keeps none of the others from its turn."""
-        broker, elapsed_ms = self._broker, self._broker.clock.elapsed_ms()
-        idle_ms = broker.config.connections_max_idle_ms
+    async def close_idle_connections(self) -> None:
+        """Close what has been idle for `connections.max.idle.ms`."""
+        idle_ms = self._broker.config.connections_max_idle_ms
         if idle_ms >= 0:
-            await broker.connections.close_idle(idle_ms)
-        for removal in broker.logs.due_deletions(elapsed_ms):
-            if not await _attempt(f"removing {removal.path}", partial(trio.to_thread.run_sync, removal)):
+            await self._broker.connections.close_idle(idle_ms)
+
+    # Each of these in one data directory, or in all at the same time.
+
+    async def tick(self, data_dir: str | None = None) -> None:
+        """The jobs of every second. What fails in one of them, or for one log, keeps none of the others from its turn."""
+        await self._in(data_dir, "tick", self._tick)
+
+    async def retain(self, data_dir: str | None = None) -> None:
+        """Retention by size, time and log start of every log without compaction that nobody holds."""
+        await self._in(data_dir, "retain", self._retain)
+
+    async def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
+        """Write how far each log is known to be on disk."""
+        await self._in(data_dir, "recovery points", self._checkpoint_recovery_points)
+
+    async def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
+        """Write the log start offsets that DeleteRecords moved."""
+        await self._in(data_dir, "log starts", self._checkpoint_log_starts)
+
+    async def _in(self, data_dir: str | None, name: str, job: Callable[[str], Awaitable[None]]) -> None:
+        async def do(data_dir: str) -> None:
+            async with self._locks[name, data_dir]:
+                await job(data_dir)
+
+        if data_dir is not None:
+            await do(data_dir)
+            return
+        async with trio.open_nursery() as nursery:
+            for each in self._broker.logs.data_dirs:
+                nursery.start_soon(_attempt, f"{name} of {each}", partial(do, each))
+
+    async def _tick(self, data_dir: str) -> None:
+        broker, elapsed_ms = self._broker, self._broker.clock.elapsed_ms()
+        for removal in broker.logs.due_deletions(data_dir, elapsed_ms):
+            remove = partial(in_thread, Work.HOUSEKEEPING, data_dir, removal)
+            if not await _attempt(f"removing {removal.path}", remove):
                 removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
-        for each in broker.logs.logs_to_flush(elapsed_ms):
+        for each in broker.logs.logs_to_flush(data_dir, elapsed_ms):
             await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush, [each]))
-        for each in [each for each in broker.logs.logs.values() if each.has_unflushed_segments]:
+        for each in [each for each in broker.logs.logs_in(data_dir) if each.has_unflushed_segments]:
             await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush_sealed, [each]))
 
-    async def retain(self) -> None:
-        """Retention by size, time and log start of every log without compaction that nobody holds."""
-        cleaning = self._broker.cleaning
-        for candidate in cleaning.manager.begin_retention():
-            try:
-                cleaning.delete_old_segments(candidate)
-            finally:
-                cleaning.resume(candidate.topic_partition)
+    async def _retain(self, data_dir: str) -> None:
+        await self._broker.cleaning.retain(self._broker.logs.logs_in(data_dir), compacted=False)
 
-    async def checkpoint_recovery_points(self) -> None:
-        """Write how far each log is known to be on disk."""
-        await trio.to_thread.run_sync(self._broker.logs.checkpoint_recovery_points)
+    async def _checkpoint_recovery_points(self, data_dir: str) -> None:
+        await in_thread(Work.HOUSEKEEPING, data_dir, self._broker.logs.checkpoint_recovery_points, data_dir)
 
-    async def checkpoint_log_starts(self) -> None:
-        """Write the log start offsets that DeleteRecords moved."""
-        await trio.to_thread.run_sync(self._broker.logs.checkpoint_log_starts)
+    async def _checkpoint_log_starts(self, data_dir: str) -> None:
+        await in_thread(Work.HOUSEKEEPING, data_dir, self._broker.logs.checkpoint_log_starts, data_dir)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""
         clock = self._broker.clock
         self._broker.logs.expire_producers(clock.now_ms(), clock.elapsed_ms())
+
+
+def _name(job: Callable[..., object]) -> str:
+    return " of ".join((job.func.__name__, *job.args)) if isinstance(job, partial) else job.__name__
 
 
 async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..storage.catalog import PartitionEntry
-from .disk import on_disk
+from .disk import Work, on_disk
 from .leadership import Leadership
 from .placement import Replicas
 from .topics import NO_LEADER, Partition
@@ -61,7 +61,7 @@ async def record(broker: Broker, placed: Placed) -> None:
         changed[name][index] = PartitionEntry(replicas, leader, epoch)
     if changed:
         entries = [replace(topics[name], partitions=tuple(partitions)) for name, partitions in changed.items()]
-        await on_disk(broker.catalog.put_topics, entries)
+        await on_disk(Work.CATALOG, broker.catalog.data_dir, broker.catalog.put_topics, entries)
 
 
 async def show(broker: Broker, placed: Placed) -> None:

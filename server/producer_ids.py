@@ -12,7 +12,7 @@ import trio
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import Catalog
-from .disk import on_disk
+from .disk import Work, on_disk
 
 log = logging.getLogger("ottla.producer_ids")
 
@@ -53,7 +53,7 @@ class ProducerIds:
             async with self._lock:
                 # Whoever waited for the lock finds the new block in place.
                 if not self._block:
-                    self._block = await on_disk(self._catalog.take_producer_ids)
+                    self._block = await on_disk(Work.CATALOG, self._catalog.data_dir, self._catalog.take_producer_ids)
 
     def take_now(self) -> int:
         """A producer id that was never given before, of the block in hand.

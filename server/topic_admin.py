@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,11 +23,12 @@ import trio
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.catalog import PartitionEntry, TopicEntry
+from ..storage.cleaner_checkpoints import data_dir_of
 from ..storage.config import LogConfig
 from ..storage.paths import CLUSTER_METADATA_TOPIC, TopicPartition
 from .config_changes import check_topic_configs
 from .config_resources import ConfigEntry, describe_topic
-from .disk import on_disk
+from .disk import Arguments, Result, Work, in_thread, on_disk
 from .internal_topics import CREATED_ON_DEMAND
 from .leadership import first_leadership
 from .placement import Replicas, check_assignments, spread
@@ -157,10 +158,10 @@ class TopicAdmin:
         catalog = self._broker.catalog
         with trio.CancelScope(shield=True):  # half a topic is nobody's wish
             try:
-                await on_disk(catalog.put_topics, [entry])
+                await self._on_disk(catalog.put_topics, [entry])
                 # Not the plan's: the defaults may be others meanwhile.
                 config = self._broker.topic_log_config(topic.name)
-                topic.partitions = await on_disk(self._create_logs, topic, entry.partitions, 0, config)
+                topic.partitions = await self._on_disk(self._create_logs, topic, entry.partitions, 0, config)
             except Exception:
                 await self._undo(topic, 0, None)
                 raise
@@ -215,9 +216,9 @@ class TopicAdmin:
             before = catalog.topics[topic.name]
             with trio.CancelScope(shield=True):
                 try:
-                    await on_disk(catalog.add_partitions, topic.name, entries)
+                    await self._on_disk(catalog.add_partitions, topic.name, entries)
                     config = self._broker.topic_log_config(topic.name)
-                    added = await on_disk(self._create_logs, topic, entries, present, config)
+                    added = await self._on_disk(self._create_logs, topic, entries, present, config)
                 except Exception:
                     await self._undo(topic, present, before)
                     raise
@@ -239,15 +240,16 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
         async with self.lock:
             self._check_alive(topic)
-            await on_disk(broker.catalog.remove_topics, [topic.name])
-            broker.topics.remove(topic)
-            for partition in topic.partitions:
-                broker.waits.changed(partition.topic_partition)
-            try:
-                if (groups := broker.loaded_groups) is not None:
-                    groups.topic_deleted(topic.name, topic.id)
-            finally:
-                await self._delete_logs([partition.topic_partition for partition in topic.partitions])
+            with trio.CancelScope(shield=True):  # nor is half a deletion
+                await self._on_disk(broker.catalog.remove_topics, [topic.name])
+                broker.topics.remove(topic)
+                for partition in topic.partitions:
+                    broker.waits.changed(partition.topic_partition)
+                try:
+                    if (groups := broker.loaded_groups) is not None:
+                        groups.topic_deleted(topic.name, topic.id)
+                finally:
+                    await self._delete_logs([partition.topic_partition for partition in topic.partitions])
 
     async def _undo(self, topic: Topic, first: int, before: TopicEntry | None) -> None:
         """The disk refused a change half-way: the catalog says `before` again, and partitions from `first` on go.
@@ -255,7 +257,7 @@ class TopicAdmin:
         What the disk refuses of that is made good by the next write of the catalog, or the next start.
         """
         with suppress(KafkaError):
-            await on_disk(self._broker.catalog.take_back, topic.name, before)
+            await self._on_disk(self._broker.catalog.take_back, topic.name, before)
         logs = self._broker.logs.logs
         await self._delete_logs([each for each in logs if each.topic == topic.name and each.partition >= first])
 
@@ -266,15 +268,26 @@ class TopicAdmin:
         it aside.
         """
         broker = self._broker
-        data_dirs = [broker.logs.data_dir_of(partition) for partition in partitions]
         for partition in partitions:
             await broker.cleaning.pause(partition)
+        departure = broker.logs.begin_delete(partitions)
         try:
-            broker.logs.delete_all(partitions, broker.clock.elapsed_ms())
+            # A sync that is under way writes files by their names, which others may be given next.
+            await broker.flusher.wait_for(departure.logs)
+            await in_thread(Work.CATALOG, broker.catalog.data_dir, departure.carry_out)
         except OSError as error:
             log.error("cannot put deleted partitions aside: %s", error)
-        for partition, data_dir in zip(partitions, data_dirs, strict=True):
-            await broker.cleaning.forget(partition, data_dir)
+        finally:
+            broker.logs.end_delete(departure, broker.clock.elapsed_ms())
+        by_data_dir: dict[str, list[TopicPartition]] = {}
+        for gone in departure.logs:
+            by_data_dir.setdefault(data_dir_of(gone), []).append(gone.topic_partition)
+        for data_dir, those in by_data_dir.items():
+            await broker.cleaning.forget(data_dir, those)
+
+    async def _on_disk(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        # One change at a time, which begins with the catalog: there is nothing to gain from the threads of other disks.
+        return await on_disk(Work.CATALOG, self._broker.catalog.data_dir, work, *arguments)
 
     def effective_configs(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """What DescribeConfigs would say of a topic with these overrides."""

@@ -39,7 +39,7 @@ from typing import Any
 
 from .checkpoints import parse_uuid, put_in_place, uuid_text, write_beside
 from .files import Files
-from .paths import CATALOG_FILE, join
+from .paths import CATALOG_FILE, join, parent
 
 VERSION = 1
 
@@ -135,6 +135,11 @@ class Catalog:
         catalog = cls(files, join(data_dir, CATALOG_FILE), state)
         catalog._save(state)
         return catalog
+
+    @property
+    def data_dir(self) -> str:
+        """The data directory that the file lies in."""
+        return parent(self._path)
 
     @property
     def state(self) -> CatalogState:

@@ -29,6 +29,8 @@ class CleanerCheckpoints:
         self._logs = logs
         self._note = note
         self._guard = threading.Lock()  # one reads and replaces a file at a time
+        self._damaged: set[str] = set()
+        """Data directories with a file that nobody understands, which was told."""
         self._dropped: set[tuple[str, TopicPartition]] = set()
         """Entries that no longer hold, and that the disk would not let go: a new partition of the name is all dirty."""
 
@@ -60,26 +62,39 @@ class CleanerCheckpoints:
             OSError: The disk refused; the file is as before. If it could be read they do not count any more all the same.
         """
         with self._guard:
-            offsets = self._read(data_dir)
-            kept = {tp: at for tp, at in offsets.items() if self._is_here(data_dir, tp)}
-            if len(kept) < len(offsets):
-                self._dropped |= {(data_dir, tp) for tp in offsets if tp not in kept}
-                self._write(data_dir, kept)
+            self._drop(data_dir, lambda tp: not self._is_here(data_dir, tp))
 
-    def set(self, data_dir: str, tp: TopicPartition, offset: int | None) -> None:
-        """Set or (None) drop one partition's entry; entries of partitions that are gone go with it.
+    def drop(self, data_dir: str, tps: Iterable[TopicPartition]) -> None:
+        """Drop the entries of these partitions, and of all that are gone. Nothing is written where there are none.
 
         Raises:
-            OSError: The disk refused; the file is as before. What was to be dropped does not count any more all the same.
+            OSError: The disk refused; the file is as before. The entries do not count any more all the same.
         """
+        gone = set(tps)
         with self._guard:
-            if offset is None:
-                self._dropped.add((data_dir, tp))
-            offsets = {known: at for known, at in self._read(data_dir).items() if self._is_here(data_dir, known)}
-            offsets.pop(tp, None)
-            if offset is not None:
-                offsets[tp] = offset
-            self._write(data_dir, offsets)
+            self._dropped |= {(data_dir, tp) for tp in gone}
+            self._drop(data_dir, lambda tp: tp in gone or not self._is_here(data_dir, tp))
+
+    def _drop(self, data_dir: str, is_gone: Callable[[TopicPartition], bool]) -> None:
+        offsets = self._read_all(data_dir)
+        gone = {(data_dir, tp) for tp in offsets if is_gone(tp) or (data_dir, tp) in self._dropped}
+        self._dropped |= gone
+        if gone:
+            self._write(data_dir, {tp: at for tp, at in offsets.items() if (data_dir, tp) not in gone})
+        else:
+            self._dropped = {each for each in self._dropped if each[0] != data_dir}
+
+    def set(self, log: Log, offset: int) -> None:
+        """Set a log's entry; entries of partitions that are gone go with it, and this one is not set if its log is.
+
+        Raises:
+            OSError: The disk refused; the file is as before.
+        """
+        data_dir = data_dir_of(log)
+        with self._guard:
+            if self._logs.get(log.topic_partition) is log:
+                offsets = {known: at for known, at in self._read(data_dir).items() if self._is_here(data_dir, known)}
+                self._write(data_dir, {**offsets, log.topic_partition: offset})
 
     def _is_here(self, data_dir: str, tp: TopicPartition) -> bool:
         log = self._logs.get(tp)
@@ -88,15 +103,20 @@ class CleanerCheckpoints:
     def _write(self, data_dir: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._file(data_dir).write(offsets)
         self._dropped = {each for each in self._dropped if each[0] != data_dir}
+        self._damaged.discard(data_dir)
 
     def _read(self, data_dir: str) -> dict[TopicPartition, int]:
+        """What counts of the file."""
+        return {tp: at for tp, at in self._read_all(data_dir).items() if (data_dir, tp) not in self._dropped}
+
+    def _read_all(self, data_dir: str) -> dict[TopicPartition, int]:
         try:
-            found = self._file(data_dir).read()
+            return self._file(data_dir).read()
         except CorruptCheckpointError as error:
-            self._note(f"{error}; begun anew, so all of its logs are cleaned from their start")
-            self._file(data_dir).write({})
+            if data_dir not in self._damaged:
+                self._damaged.add(data_dir)  # the next write makes it anew
+                self._note(f"{error}; begun anew, so all of its logs are cleaned from their start")
             return {}
-        return {tp: at for tp, at in found.items() if (data_dir, tp) not in self._dropped}
 
     def _file(self, data_dir: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(self._files, paths.join(data_dir, paths.CLEANER_CHECKPOINT))

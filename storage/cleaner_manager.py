@@ -6,7 +6,7 @@ cleaned for the time being, and who has which partition (`cleaning_states`).
 Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
@@ -51,6 +51,8 @@ class CleanerManager(CleaningStates):
         self.uncleanable: dict[TopicPartition, Mark] = {}
         """Partitions that are left alone; see `mark_uncleanable`."""
         self._put_off: set[TopicPartition] = set()
+        self._corrections: dict[TopicPartition, tuple[Log, int]] = {}
+        """What `write_corrections` is to write."""
         self.max_dirty_ratio = 0.0
         """Of the candidates at the last selection."""
         self.max_lag_overdue_ms = 0
@@ -85,8 +87,8 @@ class CleanerManager(CleaningStates):
     def filthiest(self, now_ms: int) -> LogToClean | None:
         """The log with the largest dirty ratio of those that are due, now in progress; None if none is due.
 
-        A checkpoint that cannot be right is corrected on disk, whether or not its log is chosen. A log that was `put_off`
-        is not chosen before a call that finds no other one due.
+        A checkpoint that cannot be right is left to `write_corrections`, whether or not its log is chosen. A log that was
+        `put_off` is not chosen before a call that finds no other one due. Nothing here waits for the disk to write.
 
         Raises:
             MeasuringError: No log was chosen; the next call goes on without the culprit.
@@ -134,17 +136,37 @@ class CleanerManager(CleaningStates):
             self.mark_uncleanable(tp, str(error) or type(error).__name__)
             raise MeasuringError(tp, error) from error
         if is_wrong:
-            self._correct(log, checkpoint, dirty_from)
-        return found if log.failure is None else None
+            self._note_wrong(log, checkpoint, dirty_from)
+            self._corrections[tp] = log, dirty_from
+        return found
+
+    @property
+    def dirs_to_correct(self) -> set[str]:
+        """The data directories that there is something for `write_corrections` in."""
+        return {data_dir_of(log) for log, _ in self._corrections.values()}
+
+    def write_corrections(self, data_dir: str) -> None:
+        """Write the checkpoints that `filthiest` found wrong. Waits for the disk; may run in any thread."""
+        for tp, (log, dirty_from) in tuple(self._corrections.items()):
+            if data_dir_of(log) == data_dir:
+                self._corrections.pop(tp, None)
+                self._write_correction(log, dirty_from)
+
+    def _note_wrong(self, log: Log, checkpoint: int | None, dirty_from: int) -> None:
+        # Below the log start it is everyday's business where retention deletes.
+        if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
+            self._note(
+                f"{log.topic_partition} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right"
+            )
 
     def _correct(self, log: Log, checkpoint: int | None, dirty_from: int) -> bool:
         """Write a checkpoint that can be right, if the disk lets us."""
-        tp = log.topic_partition
-        # Below the log start it is everyday's business where retention deletes.
-        if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
-            self._note(f"{tp} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right")
+        self._note_wrong(log, checkpoint, dirty_from)
+        return self._write_correction(log, dirty_from)
+
+    def _write_correction(self, log: Log, dirty_from: int) -> bool:
         try:
-            self._checkpoints.set(data_dir_of(log), tp, dirty_from)
+            self._checkpoints.set(log, dirty_from)
         except OSError as error:
             self._note(log.fail(error).message)
             return False
@@ -180,21 +202,18 @@ class CleanerManager(CleaningStates):
             )
         return found
 
-    def begin_deletion(self) -> list[Log]:
-        """The free logs with compaction, now in progress: for `Log.delete_old_segments`, then `done_deleting`."""
-        logs = [log for log in self._logs.values() if log.config.is_compact and self._is_available(log)]
-        for log in logs:
-            self.begin(log.topic_partition)
-        return logs
+    def begin_retention(self, log: Log, *, compacted: bool) -> bool:
+        """Whether retention may have this log now, which is in progress then: until `done_deleting`.
 
-    def begin_retention(self) -> list[Log]:
-        """The free logs without compaction, now paused: for the retention job, then `resume`."""
-        logs = [
-            log for log in self._logs.values() if not log.config.is_compact and not self.is_held(log.topic_partition)
-        ]
-        for log in logs:
-            self.abort_and_pause(log.topic_partition, lambda: None)
-        return logs
+        Logs with compaction and those without are looked at by different jobs; `compacted` says by which of them.
+        """
+        tp = log.topic_partition
+        if log.config.is_compact != compacted or self.is_held(tp) or self._logs.get(tp) is not log:
+            return False
+        if compacted and not self._is_available(log):
+            return False
+        self.begin(tp)
+        return True
 
     # Ending
 
@@ -213,7 +232,8 @@ class CleanerManager(CleaningStates):
         """
         tp = cleaned.log.topic_partition
         if not self.is_aborting(tp):
-            self._checkpoints.set(data_dir_of(cleaned.log), tp, end_offset)
+            self._corrections.pop(tp, None)
+            self._checkpoints.set(cleaned.log, end_offset)
 
     def done_cleaning(self, cleaned: LogToClean) -> None:
         """A pass is over, however it ended: free the partition, or hand it to those who asked for it.
@@ -263,11 +283,18 @@ class CleanerManager(CleaningStates):
         logs = [self._logs[tp] for tp in self.uncleanable if tp in self._logs]
         return [log for log in logs if data_dir_of(log) == data_dir]
 
-    def forget(self, tp: TopicPartition, data_dir: str) -> None:
-        """A partition was deleted: drop its mark and its checkpoint. Waits for the disk; may run in any thread."""
-        self.retry(tp)
-        self._put_off.discard(tp)
-        self._checkpoints.set(data_dir, tp, None)
+    def forget(self, data_dir: str, tps: Collection[TopicPartition]) -> None:
+        """Partitions of a data directory were deleted: drop their marks and checkpoints.
+
+        Waits for the disk; may run in any thread.
+
+        Raises:
+            OSError: The checkpoint cannot be read or written. What it says of them does not count any more all the same.
+        """
+        for tp in tps:
+            self.retry(tp)
+            self._put_off.discard(tp)
+        self._checkpoints.drop(data_dir, tps)
 
     def cleaned_elsewhere(self, log: Log, end_offset: int) -> None:
         """Somebody else has cleaned a paused log up to `end_offset`. Waits for the disk; may run in any thread.
@@ -276,7 +303,7 @@ class CleanerManager(CleaningStates):
             OSError: The checkpoint cannot be read or written.
         """
         if end_offset > self._checkpoints.of([log])[0].get(log.topic_partition, 0):
-            self._checkpoints.set(data_dir_of(log), log.topic_partition, end_offset)
+            self._checkpoints.set(log, end_offset)
 
     def truncated(self, log: Log) -> None:
         """A log was cut: its clean part may be shorter now, its damage gone. Called while the partition is paused.
@@ -287,4 +314,4 @@ class CleanerManager(CleaningStates):
         tp, bound = log.topic_partition, log.segments.active.base_offset
         self.retry(tp)
         if log.config.is_compact and self._checkpoints.of([log])[0].get(tp, 0) > bound:
-            self._checkpoints.set(data_dir_of(log), tp, bound)
+            self._checkpoints.set(log, bound)

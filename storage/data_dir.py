@@ -116,7 +116,7 @@ class DataDir:
         Args:
             logs: All logs of the broker, as they are at any time; those in this directory count.
         """
-        self._write(paths.RECOVERY_POINT_CHECKPOINT, logs, lambda log: log.recovery_point)
+        self._write(paths.RECOVERY_POINT_CHECKPOINT, logs, lambda log: log.recovery_checkpoint)
 
     def checkpoint_log_starts(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Write the log start offsets that no segment's name tells. `logs` as above.

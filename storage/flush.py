@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from .files import Files
+from .leader_epochs import LeaderEpochs
 from .segment import LogSegment
 
 
@@ -23,6 +24,8 @@ class Flush:
     """Synced with their indexes: recovery will not look at them again."""
     active: LogSegment | None
     """Only its records are synced: its indexes are rebuilt after a crash."""
+    leader_epochs: LeaderEpochs
+    """Recovery will not learn them from what it does not look at."""
     files: Files
     new_names_in: str | None
     """The log's directory, if it has files whose names may not be on disk yet."""
@@ -33,6 +36,8 @@ class Flush:
         Raises:
             OSError: The disk refused; what is durable is unknown. The caller takes the log offline (`Log.fail`).
         """
+        with suppress(FileNotFoundError):  # the partition was deleted meanwhile
+            self.leader_epochs.write()
         for segment in self.sealed:
             with suppress(FileNotFoundError):  # swapped or deleted meanwhile; what took its place was synced before
                 segment.flush()

@@ -11,11 +11,13 @@ offsets both strictly increase from line to line.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from .checkpoints import CorruptCheckpointError, number, read_entries, write_entries
 from .files import Files
+from .health import is_disk_failure
 
 EPOCH_MAX = 2**31 - 1
 UNDEFINED = (-1, -1)
@@ -30,10 +32,13 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log, in memory and in their file; every change is on disk on return, or OSError and not made.
+    """The epochs of one log: in memory at once, in their file after the next `write`.
 
-    A change costs two disk syncs, but comes only with a new epoch, a truncation or a new log start. A call that
-    changes nothing costs a comparison.
+    Each batch carries its epoch, so recovery finds again what the file lacks, as long as it reads the batch. Therefore
+    nobody lets it pass a batch over (a flush, a stop) or takes one away (retention, a clean pass, a cut) before `write`. Apache
+    Kafka writes with each new epoch, and may forget lines, not miss any, as here.
+
+    Changed by the thread that owns the log.
     """
 
     def __init__(self, files: Files, path: str) -> None:
@@ -52,6 +57,9 @@ class LeaderEpochs:
             self._entries = _with(
                 self._entries, entry
             )  # Kafka, too, takes lines out of order and lets the later one win
+        self._written: list[EpochEntry] | None = self._entries
+        """What is on disk; None if nobody can tell."""
+        self._writing = threading.Lock()
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -71,13 +79,13 @@ class LeaderEpochs:
         """
         entries = self._entries
         if not (entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset):
-            self._replace(_with(entries, EpochEntry(epoch, start_offset)))
+            self._entries = _with(entries, EpochEntry(epoch, start_offset))
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that start at or above `end_offset`, the new log end offset."""
         count = bisect_left(self._entries, end_offset, key=_start_offset)
         if count < len(self._entries):
-            self._replace(self._entries[:count])
+            self._entries = self._entries[:count]
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that end at or below `start_offset`, the new log start offset.
@@ -87,12 +95,11 @@ class LeaderEpochs:
         slot = bisect_right(self._entries, start_offset, key=_start_offset) - 1
         if slot < 0 or (slot == 0 and self._entries[0].start_offset == start_offset):
             return
-        self._replace([EpochEntry(self._entries[slot].epoch, start_offset), *self._entries[slot + 1 :]])
+        self._entries = [EpochEntry(self._entries[slot].epoch, start_offset), *self._entries[slot + 1 :]]
 
     def clear(self) -> None:
         """Forget everything."""
-        if self._entries:
-            self._replace([])
+        self._entries = []
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that the record at `offset` was written under; None below the first entry. Any thread."""
@@ -117,10 +124,26 @@ class LeaderEpochs:
         floor_epoch = self._entries[higher - 1].epoch if higher else epoch
         return floor_epoch, self._entries[higher].start_offset
 
-    def _replace(self, entries: list[EpochEntry]) -> None:
-        # Written first: what memory alone knew would never be written, as nothing would change any more.
-        write_entries(self._files, self.path, (f"{epoch} {start}" for epoch, start in entries))
-        self._entries = entries
+    def write(self) -> None:
+        """Bring the file up to date; on disk on return. Two disk syncs, nothing if it is. Any thread.
+
+        Raises:
+            OSError: The disk refused; memory stays as it is, and the next call tries again.
+        """
+        with self._writing:
+            entries = self._entries  # never changed in place
+            if entries != self._written:
+                self._written = None
+                write_entries(self._files, self.path, (f"{epoch} {start}" for epoch, start in entries))
+                self._written = entries
+
+    def write_if_room(self) -> None:
+        """`write`, for what makes room on a full disk and so must not need any. OSError only if the disk has failed."""
+        try:
+            self.write()
+        except OSError as error:
+            if is_disk_failure(error):
+                raise
 
 
 def _with(entries: list[EpochEntry], entry: EpochEntry) -> list[EpochEntry]:

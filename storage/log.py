@@ -2,7 +2,8 @@
 
 The server appends and reads on its one thread, which owns all state here; nothing is locked. Retention and the swap of
 the cleaner change the list on that thread too. Worker threads get what never changes under them: sealed segments, a
-`Flush`, the file half of a swap.
+`Flush`, a `Deletion`, the file half of a swap. Whatever waits for the disk is in those; an append, a roll or a move of the
+log start syncs nothing.
 
 What an append does, in this order; until the write nothing has changed:
 
@@ -24,6 +25,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.records import NO_PRODUCER_ID, RecordBatch
 from . import paths, producer_snapshots
 from .config import LogConfig
+from .deletion import Deletion
 from .files import Files, WouldWaitError
 from .flush import Flush
 from .health import Health, is_disk_failure
@@ -106,6 +108,17 @@ class Log(LogReader):
     def needs_flush(self) -> bool:
         """Whether `flush.messages` demands a flush before the last append may be acknowledged, or read."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    @property
+    def recovery_checkpoint(self) -> int:
+        """Below which offset the next start need not look, were it to come after a crash. Any thread.
+
+        The recovery point, but not above the base of the active segment. Of that only the records are on disk: once it is
+        sealed recovery would pass it over, and take what there is of its indexes for all of them. Recovery reads whole
+        segments, so nothing is read more often for it.
+        """
+        active = self._active  # first, as a roll takes the recovery point back first
+        return min(self.recovery_point, active.base_offset)
 
     @property
     def has_unflushed_segments(self) -> bool:
@@ -266,10 +279,9 @@ class Log(LogReader):
             return sealed
         self._must_roll = True
         sealed.on_roll()
-        if self.recovery_point == self.log_end_offset:
-            # A flush has vouched for the records of this segment while it was active. Recovery will pass it over once
-            # the next one has a name, so its indexes must be on disk before that.
-            sealed.flush()
+        # A flush may have vouched for all records of this segment while it was active, but not for its indexes. Before the
+        # next one takes its place: see `recovery_checkpoint`.
+        self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
         segment = self._new_segment(self.log_end_offset, now_ms)
         self.producers.end_offset = segment.base_offset
         producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
@@ -312,7 +324,8 @@ class Log(LogReader):
     def _flush_of(self, up_to: int, sealed: tuple[LogSegment, ...], active: LogSegment | None) -> Flush:
         segments = sealed if active is None else (*sealed, active)
         has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
-        return Flush(up_to, sealed, active, self.files, self.directory if has_new_names else None)
+        names_in = self.directory if has_new_names else None
+        return Flush(up_to, sealed, active, self.leader_epochs, self.files, names_in)
 
     def end_flush(self, done: Flush, elapsed_ms: int) -> None:
         """Note that `done.sync` has returned.
@@ -379,10 +392,29 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the next call goes on where this one ended.
         """
+        deletion = self.begin_deletion(now_ms)
+        if deletion is None:
+            return 0
+        with self._working():
+            try:
+                deletion.carry_out()
+            finally:
+                self.end_deletion(deletion, elapsed_ms)
+        return len(deletion.renamed)
+
+    def begin_deletion(self, now_ms: int) -> Deletion | None:
+        """The first step of `delete_old_segments`: the log starts behind what is to go. None if nothing is.
+
+        The caller runs `carry_out` in any thread, and then, whatever became of that, calls `end_deletion`. Reads and appends
+        may come in between, but neither another deletion nor a swap.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
         with self._working():
             deletable = deletable_segments(self, now_ms)
             if not deletable:
-                return 0
+                return None
             if len(deletable) == len(self.segments):
                 try:
                     self._roll(now_ms)
@@ -392,19 +424,15 @@ class Log(LogReader):
                     deletable.pop()
             staying = self.segments.higher(deletable[-1].base_offset)
             assert staying is not None
-            if staying.base_offset > self.log_start_offset:
-                self.log_start_offset = staying.base_offset
-                try:
-                    self.leader_epochs.truncate_from_start(staying.base_offset)
-                except OSError as error:
-                    if is_disk_failure(error):
-                        raise
-            self._delete_segments(deletable, elapsed_ms)
-            # Snapshots below the first segment are of no use: nothing will be replayed from there.
-            for offset in producer_snapshots.offsets(self.files, self.directory):
-                if offset < staying.base_offset:
-                    self.files.remove(paths.snapshot_path(self.directory, offset))
-            return len(deletable)
+            self.log_start_offset = max(self.log_start_offset, staying.base_offset)
+            return self._deletion_of(deletable, staying.base_offset)
+
+    def end_deletion(self, deletion: Deletion, elapsed_ms: int) -> None:
+        """Take out of the list what `deletion` has renamed; what the disk refused stays, and goes with the next one."""
+        # Not before: a power loss may bring the segments back until then, and their epochs are to come with them.
+        self.leader_epochs.truncate_from_start(self.log_start_offset)
+        self.segments.remove(deletion.renamed)
+        self._delete_later([path for segment in deletion.renamed for path in segment.file_paths()], elapsed_ms)
 
     def truncate_to(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
         """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
@@ -422,6 +450,7 @@ class Log(LogReader):
             if offset <= self.segments.first.base_offset:
                 self.truncate_fully_and_start_at(offset, now_ms, elapsed_ms)
                 return
+            self.leader_epochs.write()
             for segment in reversed(self.segments.between(offset + 1, self.log_end_offset + 1)):
                 if segment.base_offset > offset:
                     self._delete_segments([segment], elapsed_ms)
@@ -432,6 +461,7 @@ class Log(LogReader):
             # Not `offset` itself: a batch that it lies in is gone as a whole, and the next start would see that.
             end = self._active.next_offset()
             self.leader_epochs.truncate_from_end(end)
+            self.leader_epochs.write()
             self.log_end_offset = end
             self.high_watermark = min(self.high_watermark, end)
             self.log_start_offset = min(self.log_start_offset, end)
@@ -458,30 +488,28 @@ class Log(LogReader):
             self._active = self._new_segment(offset, now_ms)
             self.segments.add(self._active)
             self.leader_epochs.clear()
+            self.leader_epochs.write()
             producer_snapshots.remove_all(self.files, self.directory)
             self.producers.reset(offset)
             self.log_end_offset = self.high_watermark = self.log_start_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
 
+    def _deletion_of(self, segments: Sequence[LogSegment], snapshots_below: int) -> Deletion:
+        one_by_one = self.config.is_compact and len(segments) > 1
+        return Deletion(
+            self.files, self.directory, self.leader_epochs, tuple(segments), snapshots_below, one_by_one=one_by_one
+        )
+
     def _delete_segments(self, segments: Sequence[LogSegment], elapsed_ms: int) -> None:
         """Take segments out of the list and rename their files, in the order given.
 
-        Where it matters each is gone from the disk before the next, so that a power loss brings back only the last
-        ones: a key's older value must not outlive the newer one, nor aborted records the index that tells of them.
-
         An OSError leaves in the list what was not renamed, or not all of it; the same call goes on there.
         """
-        one_by_one = (self.config.is_compact and len(segments) > 1) or any(
-            segment.txn_index.entry_count for segment in segments
-        )
-        renamed: list[LogSegment] = []
+        deletion = self._deletion_of(segments, 0)
         try:
-            for segment in segments:
-                segment.rename_deleted(log_first=one_by_one)
-                renamed.append(segment)
+            deletion.rename()
         finally:
-            self.segments.remove(renamed)
-            self._delete_later([path for segment in renamed for path in segment.file_paths()], elapsed_ms)
+            self.end_deletion(deletion, elapsed_ms)
 
     def _delete_later(self, paths_deleted: list[str], elapsed_ms: int) -> None:
         if paths_deleted:
@@ -516,6 +544,7 @@ class Log(LogReader):
                 the swap or undoes it. Else the new segments are gone, and the log is as it was.
         """
         try:
+            self.leader_epochs.write()
             swap_files(self.files, self.directory, new_segments, old_segments)
         except BaseException as error:
             if is_begun(new_segments):
@@ -566,6 +595,7 @@ class Log(LogReader):
         with self._working():
             if self._must_roll:
                 self._roll(now_ms)
+            self.leader_epochs.write()
             self._active.on_roll()
             for segment in self.segments.between(self.recovery_point, self.log_end_offset + 1):
                 segment.flush()

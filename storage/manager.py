@@ -9,8 +9,8 @@ the next start needs no recovery. Which log is cleaned when is the CleanerManage
     manager.create(...)  .delete_all(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
-Everything runs on the thread that owns the logs. Of what waits long for the disk, `load` and `close` may be called in
-a worker thread while nobody else does anything here, `create` and the checkpoints beside anything.
+Everything runs on the thread that owns the logs. Of what waits for the disk, `load` and `close` may be called in a worker
+thread while nobody else does anything here, `create`, the checkpoints, and what a `Departure` does beside anything.
 """
 
 from __future__ import annotations
@@ -90,6 +90,47 @@ class Removal:
     def put_off(self, due_ms: int) -> None:
         """Make it due again at `due_ms` of elapsed time; in the owner's thread."""
         self._delete_at(due_ms, self.path)
+
+
+class Departure:
+    """Directories of deleted partitions on their way out. Made by `LogManager.begin_delete`."""
+
+    def __init__(
+        self, logs: Sequence[Log], going: Sequence[tuple[Log, DataDir, str]], files: Files, staying: LogTable
+    ) -> None:
+        """
+        Args:
+            going: The logs with their data directories, and a unique id for each.
+            staying: All open logs of the broker; `logs` are not among them.
+        """
+        self.logs = logs
+        self.put_aside: list[tuple[Log, str]] = []
+        """Those that are out of the way, with the paths that they have now."""
+        self._going = going
+        self._files = files
+        self._staying = staying
+
+    def carry_out(self) -> None:
+        """Rename the directories, and take the partitions out of the checkpoints; on disk on return.
+
+        Raises:
+            OSError: The disk refused something, the first of it; all else is done.
+        """
+        refused: list[OSError] = []
+        for log, data_dir, unique_id in self._going:
+            aside = paths.join(data_dir.path, paths.deleted_dir_name(*log.topic_partition, unique_id))
+            with _collected(refused):
+                self._files.rename(log.directory, aside)
+                self.put_aside.append((log, aside))
+        for data_dir in dict.fromkeys(data_dir for _, data_dir, _ in self._going):
+            with _collected(refused):
+                self._files.sync_dir(data_dir.path)
+            with _collected(refused):
+                data_dir.checkpoint_recovery_points(self._staying)
+            with _collected(refused):
+                data_dir.checkpoint_log_starts(self._staying)
+        if refused:
+            raise refused[0]
 
 
 class LogManager:
@@ -271,7 +312,7 @@ class LogManager:
             loaded.append(log)
         self.logs.add(loaded)
         if not stop or not all(
-            recovery_points.get(log.topic_partition) == log.recovery_point
+            recovery_points.get(log.topic_partition) == log.recovery_checkpoint
             and log_starts.get(log.topic_partition, log.segments.first.base_offset) == log.log_start_offset
             for log in loaded
         ):
@@ -388,7 +429,7 @@ class LogManager:
             raise
 
     def delete_all(self, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
-        """Give up these partitions: their names are free at once, their files go after `file.delete.delay.ms`.
+        """Give up these partitions: their names are free on return, their files go after `file.delete.delay.ms`.
 
         Later calls of their logs answer UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have let go of them.
 
@@ -397,50 +438,72 @@ class LogManager:
             OSError: The disk refused something, the first of it. All partitions are deleted all the same; a directory
                 that could not be put aside keeps its name until the next start.
         """
-        deleted = [(self.logs[each], self._dir(self.data_dir_of(each))) for each in topic_partitions]
-        self.logs.remove(log.topic_partition for log, _ in deleted)
-        refused: list[OSError] = []
-        for log, data_dir in deleted:
-            unique_id = self._rng.randbytes(16).hex()
-            aside = paths.join(data_dir.path, paths.deleted_dir_name(*log.topic_partition, unique_id))
-            with _collected(refused):
-                self._files.rename(log.directory, aside)
-                self._pending_dir_deletions.append((elapsed_ms + log.config.file_delete_delay_ms, aside))
+        departure = self.begin_delete(topic_partitions)
+        try:
+            departure.carry_out()
+        finally:
+            self.end_delete(departure, elapsed_ms)
+
+    def begin_delete(self, topic_partitions: Iterable[TopicPartition]) -> Departure:
+        """The first step of `delete_all`: nobody finds these partitions any more. KeyError: there is no such log.
+
+        The caller runs `carry_out` in any thread, when no flush of these logs is under way, and then, whatever became of
+        that, calls `end_delete`; until then nobody may `create` a partition of one of the names.
+        """
+        logs = [self.logs[each] for each in topic_partitions]
+        self.logs.remove(log.topic_partition for log in logs)
+        for log in logs:
             log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
-        for data_dir in dict.fromkeys(data_dir for _, data_dir in deleted):
-            with _collected(refused):
-                self._files.sync_dir(data_dir.path)
-            with _collected(refused):
-                data_dir.checkpoint_recovery_points(self.logs)
-            with _collected(refused):
-                data_dir.checkpoint_log_starts(self.logs)
-        if refused:
-            raise refused[0]
+        return Departure(
+            logs,
+            [(log, self._dir(paths.parent(log.directory)), self._rng.randbytes(16).hex()) for log in logs],
+            self._files,
+            self.logs,
+        )
+
+    def end_delete(self, departure: Departure, elapsed_ms: int) -> None:
+        """Have what `departure` has put aside removed after `file.delete.delay.ms`."""
+        self._pending_dir_deletions += [
+            (elapsed_ms + log.config.file_delete_delay_ms, aside) for log, aside in departure.put_aside
+        ]
 
     # Jobs
 
-    def due_deletions(self, elapsed_ms: int) -> list[Removal]:
-        """Removals of deleted segments and partitions whose delay is over, which are the caller's now.
+    def logs_in(self, data_dir: str) -> list[Log]:
+        """The open logs of one data directory."""
+        return [log for log in self.logs.values() if paths.parent(log.directory) == data_dir]
+
+    def due_deletions(self, data_dir: str, elapsed_ms: int) -> list[Removal]:
+        """Removals of deleted segments and partitions in `data_dir` whose delay is over, which are the caller's now.
 
         One that is neither made nor put off is left to the next start, which removes whatever is marked as deleted.
         """
-        due = [path for due_ms, path in self._pending_dir_deletions if due_ms <= elapsed_ms]
-        self._pending_dir_deletions = [entry for entry in self._pending_dir_deletions if entry[0] > elapsed_ms]
-        removals = [Removal(path, self._files.remove_dir, self._delete_dir_at) for path in due]
+        waiting: list[tuple[int, str]] = []
+        removals: list[Removal] = []
+        for due_ms, path in self._pending_dir_deletions:
+            if due_ms <= elapsed_ms and paths.parent(path) == data_dir:
+                removals.append(Removal(path, self._files.remove_dir, self._delete_dir_at))
+            else:
+                waiting.append((due_ms, path))
+        self._pending_dir_deletions = waiting
         for log in self.logs.values():
-            removals += [Removal(path, self._files.remove, log.delete_at) for path in log.take_due_files(elapsed_ms)]
+            if log.pending_deletions and paths.parent(log.directory) == data_dir:
+                removals += [
+                    Removal(path, self._files.remove, log.delete_at) for path in log.take_due_files(elapsed_ms)
+                ]
         return removals
 
     def _delete_dir_at(self, due_ms: int, path: str) -> None:
         self._pending_dir_deletions.append((due_ms, path))
 
-    def logs_to_flush(self, elapsed_ms: int) -> list[Log]:
-        """The logs with appends that have waited `flush.ms` for a flush, or whose flush for `flush.messages` was refused."""
+    def logs_to_flush(self, data_dir: str, elapsed_ms: int) -> list[Log]:
+        """The logs in `data_dir` with appends that have waited `flush.ms` for a flush, or whose flush for `flush.messages` was refused."""
         return [
             log
             for log in self.logs.values()
-            if log.failure is None
-            and log.recovery_point < log.log_end_offset
+            if log.recovery_point < log.log_end_offset
+            and log.failure is None
+            and paths.parent(log.directory) == data_dir
             and (log.needs_flush or elapsed_ms - log.last_flush_ms >= log.config.flush_ms)
         ]
 
@@ -456,21 +519,22 @@ class LogManager:
             log.producers.expire_verifications(elapsed_ms)
         return sum(log.producers.expire(now_ms) for log in self.logs.values())
 
-    def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points, and the high watermarks beside them. For any thread.
+    def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
+        """Write the recovery points, and the high watermarks beside them, of one directory or all. For any thread.
 
         Raises:
             OSError: A disk refused, the first that did; see `health` for what becomes of its directory. All other files
                 are written.
         """
+        asked = self._working_dirs(data_dir)
         self._checkpoint(
-            *((each, each.checkpoint_recovery_points) for each in self._working_dirs()),
-            *((each, each.checkpoint_high_watermarks) for each in self._working_dirs()),
+            *((each, each.checkpoint_recovery_points) for each in asked),
+            *((each, each.checkpoint_high_watermarks) for each in asked),
         )
 
     def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
         """Write the log start offsets, of one directory or all, as `checkpoint_recovery_points` does."""
-        asked = [each for each in self._working_dirs() if data_dir in (None, each.path)]
+        asked = self._working_dirs(data_dir)
         self._checkpoint(*((each, each.checkpoint_log_starts) for each in asked))
 
     def _checkpoint(self, *writes: tuple[DataDir, Callable[[LogTable], None]]) -> None:
@@ -485,8 +549,8 @@ class LogManager:
         if refused:
             raise refused[0]
 
-    def _working_dirs(self) -> list[DataDir]:
-        return [each for each in self._dirs if each.health.failure is None]
+    def _working_dirs(self, data_dir: str | None = None) -> list[DataDir]:
+        return [each for each in self._dirs if each.health.failure is None and data_dir in (None, each.path)]
 
     # Stop
 

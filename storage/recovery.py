@@ -164,6 +164,7 @@ class _Loader:
         log_start_offset = max(self.log_start_offset, segments[0].base_offset)
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
+        epochs.write()
         producer_snapshots.remove_stray(
             self.files,
             self.directory,

@@ -291,6 +291,14 @@ class LogSegment:
         """
         self.change_suffix(self.suffix, paths.DELETED, log_first=log_first)
 
+    def load_indexes(self) -> None:
+        """Have the indexes in memory before their files go: the owner's thread may be looking something up meanwhile."""
+        for index in self._indexes.all:
+            try:
+                index.sanity_check()
+            except CorruptIndexError:
+                index.reset()  # lookups then scan the segment from its start
+
     def file_paths(self) -> list[str]:
         """The paths of the segment's files under their present suffix; the index files need not exist."""
         return [self._path(kind) for kind in paths.SEGMENT_KINDS]

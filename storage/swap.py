@@ -14,7 +14,6 @@ from typing import NamedTuple
 from ..protocol.errors import CorruptRecordError
 from . import paths
 from .files import Files
-from .index import CorruptIndexError
 from .segment import LogSegment
 
 NextOffsetOf = Callable[[int, str], int]
@@ -68,7 +67,7 @@ def swap_files(
     for segment in new_segments:
         segment.flush()
     for segment in old_segments:
-        _load_indexes(segment)
+        segment.load_indexes()
     for segment in reversed(new_segments):
         segment.change_suffix(paths.CLEANED, paths.SWAP)
         files.sync_dir(directory)
@@ -122,15 +121,6 @@ def discard(files: Files, directory: str, new_segments: Iterable[LogSegment]) ->
         segment.log_file.close()
     with suppress(OSError):
         discard_cleaned(files, directory)
-
-
-def _load_indexes(segment: LogSegment) -> None:
-    """Have the indexes in memory before their files go: the owner's thread may be looking something up meanwhile."""
-    for index in (segment.offset_index, segment.time_index, segment.txn_index):
-        try:
-            index.sanity_check()
-        except CorruptIndexError:
-            index.reset()  # lookups then scan the segment from its start
 
 
 def finish_swaps(files: Files, directory: str, next_offset_of: NextOffsetOf) -> list[str]:

@@ -16,6 +16,7 @@ import trio
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.paths import TopicPartition
 from ..connection import PEER_CHECK_MS
+from ..disk import Work, in_thread
 from ..topics import NO_LEADER
 from ..turns import Turn
 from .coordinator import Coordinator
@@ -240,11 +241,14 @@ class CoordinatorService(Generic[C]):
         """Read chunk by chunk on this thread, which owns the log, and replay each in a worker thread."""
         try:
             while len(chunk):
-                await trio.to_thread.run_sync(_replay, shard, chunk)
+                await in_thread(Work.READ, self._data_dir_of(shard), _replay, shard, chunk)
                 chunk = self._store.read(shard.partition, shard.next_offset)
             self.coordinator.activate(shard, self._broker.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - as above
             self._failed(shard, error)
+
+    def _data_dir_of(self, shard: Shard) -> str:
+        return self._broker.logs.data_dir_of(TopicPartition(self._topic, shard.partition))
 
     def _failed(self, shard: Shard, error: Exception) -> None:
         self.coordinator.fail(shard, error)

@@ -24,7 +24,7 @@ from ...storage.cleaner_checkpoints import data_dir_of
 from ...storage.log import Log
 from ...storage.paths import TopicPartition
 from ..connection import Context
-from ..disk import on_disk
+from ..disk import Work, on_disk
 from ..routing import led_partition
 from ..turns import Turn
 
@@ -53,7 +53,7 @@ async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
                 data_dirs.setdefault(data_dir_of(log), []).append(each)
     for data_dir, partitions in data_dirs.items():
         try:
-            await on_disk(ctx.broker.logs.checkpoint_log_starts, data_dir)
+            await on_disk(Work.CHECKPOINT, data_dir, ctx.broker.logs.checkpoint_log_starts, data_dir)
         except KafkaError as error:
             refused |= dict.fromkeys(partitions, error.code)
     turn.begin()

@@ -23,7 +23,7 @@ from ...protocol.messages.describe_log_dirs import (
 from ...storage.cleaner_checkpoints import data_dir_of
 from ..cleaner_status import CleanerStatus
 from ..connection import Context
-from ..disk import on_disk
+from ..disk import Work, on_disk
 from ..topics import Partition
 from ..turns import Turn
 
@@ -47,7 +47,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
         try:
             if broker.logs.is_offline(directory):
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is offline")
-            total_bytes, usable_bytes = await on_disk(broker.files.disk_total_and_free, directory)
+            total_bytes, usable_bytes = await on_disk(Work.READ, directory, broker.files.disk_total_and_free, directory)
         except KafkaError as error:
             results.append(DescribeLogDirsResult(error_code=error.code, log_dir=directory, topics=()))
             continue

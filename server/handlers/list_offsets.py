@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
-import trio
-
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.list_offsets import (
@@ -28,9 +26,11 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ...storage.cleaner_checkpoints import data_dir_of
 from ...storage.log import Log
 from ...storage.log_reader import FoundOffset
 from ..connection import Context
+from ..disk import Work, in_thread
 from ..routing import led_partition
 from ..topics import Partition
 from ..turns import Turn
@@ -125,7 +125,7 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
             answers.append(answer)
             if isinstance(answer, Search):
                 searches.append(answer)
-    await _run(ctx, searches)
+    await _run(searches)
     turn.begin()
     told = iter(answers)
     topics: list[ListOffsetsTopicResponse] = []
@@ -167,11 +167,18 @@ def _answer(
         return error
 
 
-async def _run(ctx: Context, searches: Sequence[Search]) -> None:
-    done = 0
-    while done < len(searches):
-        some = searches[done : done + SEARCHES_AT_ONCE_MAX]
-        done += await trio.to_thread.run_sync(_run_some, some, limiter=ctx.broker.timestamp_searches)
+async def _run(searches: Sequence[Search]) -> None:
+    turn = Turn()
+    in_each_data_dir: dict[str, list[Search]] = {}
+    for search in searches:
+        if turn.is_over():
+            await turn.next()
+        in_each_data_dir.setdefault(data_dir_of(search.log), []).append(search)
+    for data_dir, those in in_each_data_dir.items():
+        done = 0
+        while done < len(those):
+            some = those[done : done + SEARCHES_AT_ONCE_MAX]
+            done += await in_thread(Work.SEARCH, data_dir, _run_some, some)
 
 
 def _run_some(searches: Sequence[Search]) -> int:

@@ -5,7 +5,7 @@ Behaviour
 - `acks=0` gets no answer; an error then closes the connection, the only sign such a client can get.
 - `acks=1` and `acks=-1` are the same here, since nothing is replicated; `acks=-1` honours
   `min.insync.replicas` against the partition's replicas.
-- With `flush.messages` the answer waits for the sync that makes it true.
+- With `flush.messages` the answer waits for the syncs that make it true, of all its partitions at the same time.
 - A batch that takes long to check is checked in a worker thread. The connection's next request waits for it, so the
   order of its batches is kept; other connections do not.
 - The first batch of a transaction in a partition needs the transaction coordinator's word (KIP-890); from version 12 on
@@ -15,6 +15,8 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -65,6 +67,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     leaders: set[int] = set()
     reasons, turn = Reasons(), Turn()
     refused: tuple[str, PartitionProduceResponse] | None = None
+    unflushed: list[tuple[PartitionProduceResponse, Log]] = []
     try:
         writes = await transactional_writes(ctx.broker, body, request.version, turn)
     except KafkaError as error:
@@ -78,12 +81,17 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
         for data in topic.partition_data:
             if turn.is_over():
                 await turn.next()
-            partitions.append(await _append(ctx, request.version, body.acks, asked, data, leaders, reasons, writes))
+            partitions.append(
+                await _append(ctx, request.version, body.acks, asked, data, leaders, reasons, writes, unflushed)
+            )
             if body.acks == 0 and partitions[-1].error_code:
                 refused = refused or (topic.name, partitions[-1])
         responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions))
         )
+    if unflushed:
+        responses, late = await _flushed(ctx, responses, unflushed, reasons, turn)
+        refused = refused or late
     if body.acks == 0:
         if refused is not None:
             name, partition = refused
@@ -121,6 +129,35 @@ async def _refused(body: ProduceRequest, error: KafkaError, turn: Turn) -> Produ
     return ProduceResponse(responses=tuple(responses))
 
 
+async def _flushed(
+    ctx: Context,
+    responses: Sequence[TopicProduceResponse],
+    unflushed: Sequence[tuple[PartitionProduceResponse, Log]],
+    reasons: Reasons,
+    turn: Turn,
+) -> tuple[list[TopicProduceResponse], tuple[str, PartitionProduceResponse] | None]:
+    """The responses once it is known which of the logs that must be on disk before are; and one that is not, if any."""
+    failed = await ctx.broker.flusher.flush_each(log for _, log in unflushed)
+    turn.begin()
+    refusals: dict[int, PartitionProduceResponse] = {}
+    for response, log in unflushed:
+        if turn.is_over():
+            await turn.next()
+        if (error := failed.get(log)) is None:
+            ctx.broker.waits.moved(log)
+        else:
+            refusals[id(response)] = _refusal(response.index, log, error, reasons)
+    if not refusals:
+        return list(responses), None
+    refused = None
+    told = []
+    for topic in responses:
+        partitions = await turn.map(lambda each: refusals.get(id(each), each), topic.partition_responses)
+        told.append(replace(topic, partition_responses=tuple(partitions)))
+        refused = refused or next(((topic.name, each) for each in partitions if each.error_code), None)
+    return told, refused
+
+
 def _check_attributes(records: memoryview, version: int) -> None:
     """Refuse what the batch's attributes say and this request must not carry; looks at one byte."""
     if len(records) < HEADER_BYTES:
@@ -142,8 +179,12 @@ async def _append(
     leaders: set[int],
     reasons: Reasons,
     writes: TransactionalWrites | None,
+    unflushed: list[tuple[PartitionProduceResponse, Log]],
 ) -> PartitionProduceResponse:
-    """Append one partition's records, durably where the topic asks for it; every refusal becomes that partition's error."""
+    """Append one partition's records; every refusal becomes that partition's error.
+
+    Where the topic wants them on disk before they are acknowledged, the response is one of `unflushed`, too.
+    """
     broker = ctx.broker
     log: Log | None = None
     try:
@@ -179,9 +220,8 @@ async def _append(
             except HeavyBatchError:
                 check = partial(log.check, records, now_ms=broker.clock.now_ms())
                 checked = await trio.to_thread.run_sync(check, limiter=broker.heavy_checks)
-        if log.needs_flush:
-            await broker.flush([log])
-        if not done.duplicate:
+        needs_flush = log.needs_flush
+        if not (needs_flush or done.duplicate):
             broker.waits.moved(log)
     except InvalidRecordError as error:
         keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
@@ -209,19 +249,26 @@ async def _append(
             ),
         )
     except KafkaError as error:
-        return PartitionProduceResponse(
-            index=data.index,
-            error_code=error.code,
-            base_offset=-1,
-            log_start_offset=_log_start(log, error),
-            error_message=reasons.of(error),
-        )
-    return PartitionProduceResponse(
+        return _refusal(data.index, log, error, reasons)
+    response = PartitionProduceResponse(
         index=data.index,
         error_code=ErrorCode.NONE,
         base_offset=done.base_offset,
         log_append_time_ms=done.log_append_time_ms,
         log_start_offset=done.log_start_offset,
+    )
+    if needs_flush:
+        unflushed.append((response, log))
+    return response
+
+
+def _refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=_log_start(log, error),
+        error_message=reasons.of(error),
     )
 
 

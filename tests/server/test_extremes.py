@@ -103,7 +103,7 @@ async def live(served: Served, *names: str, cleans: bool = True) -> None:
         if cleans:
             await until_cleaned(broker, partitions)
         await broker.housekeeping.retain()
-        broker.cleaning.delete_from_compacted_logs()
+        await broker.cleaning.delete_from_compacted_logs()
         broker.clock.advance(86_400_000)
         for job in ("tick", "checkpoint_recovery_points", "checkpoint_log_starts", "expire_producers"):
             await getattr(broker.housekeeping, job)()

@@ -81,12 +81,12 @@ async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callab
         files.trouble = trouble(error(), "rename", at="/bad-0/")
         for _ in range(2):
             await broker.housekeeping.retain()
-            broker.cleaning.delete_from_compacted_logs()
+            await broker.cleaning.delete_from_compacted_logs()
         assert [len(log_of(broker, name).segments) > 1 for name in TOPICS] == [False, True, False]
         assert [log_of(broker, name).failure for name in TOPICS] == [None] * 3
         files.trouble = nothing
         await broker.housekeeping.retain()
-        broker.cleaning.delete_from_compacted_logs()
+        await broker.cleaning.delete_from_compacted_logs()
         assert len(log_of(broker, "bad").segments) == 1
         await check_that_all_are_free(broker, "z", "bad")
 
@@ -233,7 +233,7 @@ async def test_an_index_with_room_for_less_than_an_entry_is_one_with_room_for_on
         for number in range(3):
             assert (await served.ask(produce, "t", ("k", f"v{number}"), timestamp=1_000)).base_offset == number
         assert len(log_of(broker, "t").segments) == 3
-        broker.cleaning.delete_from_compacted_logs()
+        await broker.cleaning.delete_from_compacted_logs()
         assert log_of(broker, "t").log_start_offset == 3
         assert (await served.ask(produce, "t", ("k", "v"), timestamp=1_000)).base_offset == 3
     assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -85,16 +85,19 @@ class Recorded(Housekeeping):
     async def _note(self, job: str) -> None:
         self.ran_ms.setdefault(job, []).append(virtual_ms())
 
-    async def tick(self) -> None:
+    async def close_idle_connections(self) -> None:
+        await self._note("idle connections")
+
+    async def tick(self, data_dir: str | None = None) -> None:
         await self._note("tick")
 
-    async def retain(self) -> None:
+    async def retain(self, data_dir: str | None = None) -> None:
         await self._note("retain")
 
-    async def checkpoint_recovery_points(self) -> None:
+    async def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
         await self._note("recovery points")
 
-    async def checkpoint_log_starts(self) -> None:
+    async def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
         await self._note("log starts")
 
     async def expire_producers(self) -> None:
@@ -107,6 +110,7 @@ async def test_the_jobs_of_housekeeping_keep_their_intervals(
 ) -> None:
     intervals_ms = {
         "tick": TICK_MS,
+        "idle connections": TICK_MS,
         "retain": 300_000,
         "recovery points": 60_000,
         "log starts": 90_000,
@@ -120,7 +124,9 @@ async def test_the_jobs_of_housekeeping_keep_their_intervals(
         producer_id_expiration_check_interval_ms=intervals_ms["producers"],
     )
     wall = SteppableWall()
-    jobs = Recorded(SimpleNamespace(clock=Clock(wall, virtual_ms), config=config))
+    jobs = Recorded(
+        SimpleNamespace(clock=Clock(wall, virtual_ms), config=config, logs=SimpleNamespace(data_dirs=["/d"]))
+    )
     start_ms = virtual_ms()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(jobs.run)
@@ -168,7 +174,7 @@ HANDED_ON = {
     "groups/service.py __init__": "",
     "housekeeping.py _repeat": "the jobs' intervals, above",
     "housekeeping.py expire_producers": "tests of ProducerStates",
-    "housekeeping.py tick": "segments, topics and flush.ms, above",
+    "housekeeping.py _tick": "segments, topics and flush.ms, above",
     "metrics.py _cleaner_manager": "",
     "opening.py _topic": "as `_create_logs`",
     "opening.py open_store": "as `_create_logs`; what an earlier run left to delete is due at once",

@@ -265,6 +265,7 @@ def epochs_of(*entries: tuple[int, int], files: CrashFiles | None = None) -> Lea
     epochs = LeaderEpochs(files or CrashFiles(), "leader-epoch-checkpoint")
     for epoch, start_offset in entries:
         epochs.assign(epoch, start_offset)
+    epochs.write()
     return epochs
 
 
@@ -307,6 +308,7 @@ def test_truncating_from_the_end_forgets_epochs_that_start_there(
     files = CrashFiles()
     epochs = epochs_of(*THREE, files=files)
     epochs.truncate_from_end(end_offset)
+    epochs.write()
     assert epochs.entries == epochs_of(files=files).entries == expected
 
 
@@ -328,6 +330,7 @@ def test_truncating_from_the_start_lets_the_epoch_begin_there(
     files = CrashFiles()
     epochs = epochs_of(*THREE, files=files)
     epochs.truncate_from_start(start_offset)
+    epochs.write()
     assert epochs.entries == epochs_of(files=files).entries == expected
 
 
@@ -373,7 +376,9 @@ def test_an_epoch_that_is_known_touches_no_file() -> None:
 
 def test_cleared_epochs_are_gone_from_the_file_too() -> None:
     files = CrashFiles()
-    epochs_of(*THREE, files=files).clear()
+    epochs = epochs_of(*THREE, files=files)
+    epochs.clear()
+    epochs.write()
     assert epochs_of(files=files).entries == ()
     assert files.snapshot() == {"/leader-epoch-checkpoint": b"0\n0\n"}
 

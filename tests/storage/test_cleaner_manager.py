@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -60,8 +60,17 @@ class World:
 
     def chosen(self) -> LogToClean:
         found = self.manager.filthiest(5_000)
+        self.manager.write_corrections("/data")
         assert found is not None
         return found
+
+    def begun(self, *, compacted: bool) -> list[TopicPartition]:
+        """The partitions that retention may have now, in progress."""
+        return begun(self.manager, self.logs.values(), compacted=compacted)
+
+
+def begun(manager: CleanerManager, logs: Iterable[Log], *, compacted: bool) -> list[TopicPartition]:
+    return [log.topic_partition for log in logs if manager.begin_retention(log, compacted=compacted)]
 
 
 @pytest.fixture
@@ -200,7 +209,9 @@ def test_a_wrong_checkpoint_is_corrected_although_nothing_is_dirty() -> None:
     append(log, ("a", "1"))
     manager = CleanerManager(files, {log.topic_partition: log})
     OffsetCheckpoint(files, CHECKPOINT).write({log.topic_partition: 20})
-    assert manager.filthiest(0) is None
+    assert manager.filthiest(0) is None and manager.dirs_to_correct == {"/data"}
+    manager.write_corrections("/data")
+    assert not manager.dirs_to_correct
     assert OffsetCheckpoint(files, CHECKPOINT).read() == {log.topic_partition: 0}
 
 
@@ -220,10 +231,12 @@ def test_a_checkpoint_of_nonsense_is_told_and_begun_anew(world: World) -> None:
     file = world.files.open(CHECKPOINT, truncate=True)
     file.append(b"0\n1\ndirty 0 many\n")
     found = world.chosen()
-    assert (found.first_dirty_offset, world.checkpoint()) == (0, {})
+    assert found.first_dirty_offset == 0
+    assert {world.chosen().log.topic_partition, world.chosen().log.topic_partition, DIRTY, CLEANER} == set(world.logs)
     (told,) = world.told
     assert "not a number" in told and CHECKPOINT in told
-    assert {world.chosen().log.topic_partition, world.chosen().log.topic_partition, DIRTY, CLEANER} == set(world.logs)
+    world.manager.save_end_offset(found, 4)
+    assert world.checkpoint() == {found.log.topic_partition: 4}
 
 
 def test_a_directory_whose_checkpoint_cannot_be_read_goes_offline_alone() -> None:
@@ -244,7 +257,9 @@ def test_a_directory_whose_checkpoint_cannot_be_corrected_goes_offline(world: Wo
     manager = CleanerManager(files, {DIRTY: log})
     OffsetCheckpoint(files, CHECKPOINT).write({DIRTY: 20})
     files.refuses = f"{CHECKPOINT}.tmp"
-    assert manager.filthiest(0) is None and log.failure == "refused"
+    assert manager.filthiest(0) is not None
+    manager.write_corrections("/data")
+    assert log.failure == "refused"
 
 
 def test_a_checkpoint_that_there_is_no_room_to_correct_counts_as_corrected(world: World) -> None:
@@ -266,7 +281,7 @@ def test_an_entry_that_there_is_no_room_to_drop_does_not_hold_for_a_partition_ma
     world.write({CLEANER: 3, CLEANEST: 3})
     world.files.free_bytes = 0
     with pytest.raises(OSError, match="no space"):
-        world.manager.forget(CLEANER, "/data")
+        world.manager.forget("/data", [CLEANER])
     log = world.logs[CLEANER]
     (found,) = world.manager.eligibility([log], 0)
     assert found.first_dirty_offset == 0
@@ -410,11 +425,11 @@ def test_compacted_logs_get_their_retention_from_the_cleaner(
 ) -> None:
     log = make_log(cleanup_policy=policy)
     manager = CleanerManager(log.files, {log.topic_partition: log})
-    deleting, retaining = manager.begin_deletion(), manager.begin_retention()
-    assert (len(deleting), len(retaining)) == (for_deletion, for_retention)
-    assert manager.begin_deletion() == manager.begin_retention() == []
-    manager.done_deleting([each.topic_partition for each in deleting])
-    manager.resume([each.topic_partition for each in retaining])
+    for compacted, wanted in ((True, for_deletion), (False, for_retention)):
+        assert len(begun(manager, [log], compacted=compacted)) == wanted
+        if wanted:
+            assert not begun(manager, [log], compacted=compacted)
+            manager.done_deleting([log.topic_partition])
     assert manager.state_name(log.topic_partition) == "not held"
 
 
@@ -423,32 +438,32 @@ def test_uncleanable_logs_get_no_retention_either() -> None:
     log = make_log()
     manager = CleanerManager(log.files, {log.topic_partition: log})
     manager.mark_uncleanable(log.topic_partition, "unreadable")
-    assert manager.begin_deletion() == []
+    assert not begun(manager, [log], compacted=True)
 
 
 @pytest.mark.scenario(64)
 def test_a_policy_that_changes_does_not_bring_cleaner_and_retention_together(world: World) -> None:
     compacted, deleted = world.logs[DIRTY].config, make_log(cleanup_policy=("delete",)).config
     world.logs[DIRTY].config = deleted
-    assert [log.topic_partition for log in world.manager.begin_retention()] == [DIRTY]
+    assert world.begun(compacted=False) == [DIRTY]
     world.logs[DIRTY].config = compacted
     assert world.chosen().log.topic_partition == CLEANER
-    world.manager.resume([DIRTY])
+    world.manager.done_deleting([DIRTY])
     found = world.chosen()
     assert found.log.topic_partition == DIRTY
     world.logs[DIRTY].config = deleted
-    assert world.manager.begin_retention() == []
+    assert not world.begun(compacted=False)
     world.manager.done_cleaning(found)
-    assert world.manager.begin_retention() == [found.log]
+    assert world.begun(compacted=False) == [DIRTY]
 
 
 @pytest.mark.scenario(4)
 def test_deletion_and_cleaning_exclude_each_other(world: World) -> None:
     found = world.chosen()
-    assert {log.topic_partition for log in world.manager.begin_deletion()} == {CLEANER, CLEANEST}
+    assert set(world.begun(compacted=True)) == {CLEANER, CLEANEST}
     assert world.manager.filthiest(5_000) is None
     world.manager.done_cleaning(found)
-    assert [log.topic_partition for log in world.manager.begin_deletion()] == [DIRTY]
+    assert world.begun(compacted=True) == [DIRTY]
 
 
 # Partitions that come and go
@@ -458,7 +473,7 @@ def test_deletion_and_cleaning_exclude_each_other(world: World) -> None:
 def test_a_deleted_partition_leaves_neither_checkpoint_nor_mark(world: World) -> None:
     world.manager.mark_uncleanable(CLEANER, "unreadable")
     del world.logs[CLEANER]
-    world.manager.forget(CLEANER, "/data")
+    world.manager.forget("/data", [CLEANER])
     assert world.checkpoint() == {CLEANEST: 2}
     assert world.manager.uncleanable == {}
 
@@ -480,7 +495,7 @@ def test_kafka_19895_a_log_that_begins_elsewhere_is_tried_again(world: World) ->
     world.logs[DIRTY].advance_log_start(3)
     world.manager.review_marks()
     assert set(world.manager.uncleanable) == {CLEANEST}
-    assert DIRTY in {log.topic_partition for log in world.manager.begin_deletion()}
+    assert DIRTY in world.begun(compacted=True)
 
 
 def test_a_log_that_was_cut_is_tried_again(world: World) -> None:

@@ -261,7 +261,7 @@ class Managing:
     def delete(self, tp: TopicPartition) -> None:
         self.certain.pop(tp)
         self.manager.delete_all([tp], 0)
-        for remove in self.manager.due_deletions(10**9):
+        for remove in self.manager.due_deletions("/d", 10**9):
             remove()
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -252,7 +253,6 @@ def test_a_roll_leaves_whole_indexes_and_a_snapshot_for_the_new_base() -> None:
             "00000000000000000000.timeindex",
             "00000000000000000003.log",
             "00000000000000000003.snapshot",
-            "leader-epoch-checkpoint",
         ]
     )
     log.segments.first.sanity_check()
@@ -673,17 +673,28 @@ def test_what_was_cut_off_cannot_be_read() -> None:
     assert log.high_watermark == 9
 
 
-def test_a_roll_behind_a_flush_leaves_indexes_that_survive() -> None:
-    """Recovery will not look at the sealed segment any more, so they cannot wait for the next flush."""
+@pytest.mark.parametrize("checkpointed", ["before the roll", "after the roll", "after the next flush"])
+def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_indexes(checkpointed: str) -> None:
+    """The flush has not vouched for them, and the roll does not wait for the disk."""
     log = make_log(index_interval_bytes=0)
     put_many(log, 3)
     log.flush(0)
-    log.roll(0)
+    checkpoint = log.recovery_checkpoint
     assert isinstance(log.files, CrashFiles)
+    synced = Counter(operation for operation, _ in log.files.operations)["sync"]
+    log.roll(0)
+    assert Counter(operation for operation, _ in log.files.operations)["sync"] == synced
+    if checkpointed != "before the roll":
+        checkpoint = log.recovery_checkpoint
+    assert checkpoint < 3 and log.has_unflushed_segments
+    if checkpointed == "after the next flush":
+        log.flush_sealed(0)
+        checkpoint = log.recovery_checkpoint
+        assert checkpoint == 3
     log.files.sync_dir("/data")
     log.files.sync_dir("/")
     for files in log.files.after_crash(ordered=False):
-        sealed = make_log(files, recovery_point=3, index_interval_bytes=0).segments.first
+        sealed = make_log(files, recovery_point=checkpoint, index_interval_bytes=0).segments.first
         assert sealed.offset_index.entry_count == 2
 
 

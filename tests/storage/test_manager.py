@@ -57,7 +57,7 @@ def create(manager: LogManager, *partitions: TopicPartition, **config: Any) -> l
 
 
 def remove_due(manager: LogManager, now_ms: int) -> None:
-    for remove in manager.due_deletions(now_ms):
+    for remove in manager.due_deletions("/d", now_ms):
         remove()
 
 
@@ -190,7 +190,7 @@ def test_paths_may_be_relative_or_end_with_a_slash(path: str) -> None:
     manager = opened(files, path)
     assert manager.logs[A].log_end_offset == 1
     assert manager.data_dir_of(A) in manager.data_dirs and not manager.data_dirs[0].endswith("/")
-    assert checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, path) == {A: 1}
+    assert checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, path) == {A: 0}
 
 
 # Loading
@@ -237,13 +237,13 @@ def test_after_a_crash_recovery_starts_at_the_checkpointed_recovery_points() -> 
     log.flush(0)
     manager.checkpoint_recovery_points()
     append(log, ("k", "v"))
-    assert checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == {A: 2}
+    assert checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == {A: 1}  # where the active segment begins
     assert checkpoint(files, paths.REPLICATION_CHECKPOINT) == {A: 2}
 
     manager = killed(files)
 
     assert not manager.was_clean
-    assert (manager.logs[A].recovery_point, manager.logs[A].log_end_offset) == (2, 3)
+    assert (manager.logs[A].recovery_point, manager.logs[A].log_end_offset) == (1, 3)
 
 
 def test_a_recovered_log_that_lost_its_end_is_not_vouched_for_beyond_it() -> None:
@@ -252,13 +252,15 @@ def test_a_recovered_log_that_lost_its_end_is_not_vouched_for_beyond_it() -> Non
     manager = opened(files)
     (log,) = create(manager)
     append(log, ("k", "v"))
-    append(log, ("k", "v"))
+    append(log, ("k", "v"), roll=True)
     log.flush(0)
     manager.checkpoint_recovery_points()
+    assert checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == {A: 2}
+    files.remove("/d/a-0/00000000000000000002.log")
     files.open("/d/a-0/00000000000000000000.log").truncate(80)
     after = files.copy()
     assert opened(after).logs[A].log_end_offset == 1
-    assert checkpoint(after, paths.RECOVERY_POINT_CHECKPOINT) == {A: 1}
+    assert checkpoint(after, paths.RECOVERY_POINT_CHECKPOINT) == {A: 0}
 
 
 @pytest.mark.parametrize("name", [paths.RECOVERY_POINT_CHECKPOINT, paths.LOG_START_CHECKPOINT])
@@ -547,13 +549,13 @@ def test_flush_ms_names_the_logs_that_have_waited() -> None:
     manager = opened(CrashFiles())
     waiting, patient = create(manager, A, B, flush_ms=100)
     append(waiting, ("k", "v"), now_ms=50)
-    assert manager.logs_to_flush(99) == []
-    assert manager.logs_to_flush(100) == [waiting]
+    assert manager.logs_to_flush("/d", 99) == []
+    assert manager.logs_to_flush("/d", 100) == [waiting]
     waiting.flush(100)
     append(waiting, ("k", "v"))
     append(patient, ("k", "v"))
-    assert manager.logs_to_flush(199) == [patient]
-    assert manager.logs_to_flush(200) == [waiting, patient]
+    assert manager.logs_to_flush("/d", 199) == [patient]
+    assert manager.logs_to_flush("/d", 200) == [waiting, patient]
 
 
 def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_back() -> None:
@@ -561,7 +563,7 @@ def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_bac
     files = CrashFiles()
     manager = opened(files)
     for log in create(manager, A, B):
-        append(log, ("k", "v"))
+        append(log, ("k", "v"), roll=True)
         log.flush(0)
     done: list[str] = []
 

@@ -117,12 +117,12 @@ def test_a_directory_that_fails_costs_the_others_nothing() -> None:
 def test_a_deletion_that_somebody_waits_for_ends_in_a_pause() -> None:
     log = filled(10)
     manager, told = broker_of(log), []
-    assert manager.begin_deletion() == [log]
+    assert manager.begin_retention(log, compacted=True)
     assert not manager.abort_and_pause(T, lambda: told.append("paused"))
     manager.done_deleting([T])
     assert (told, manager.filthiest(0)) == (["paused"], None)
     manager.resume([T])
-    assert manager.begin_deletion() == [log]
+    assert manager.begin_retention(log, compacted=True)
     manager.done_deleting([T])
     assert cleaned_whenever_due(log, manager, 0) == [10]
 
@@ -178,8 +178,8 @@ def test_kafka_7400_segments_below_the_log_start_leave_a_log_that_is_only_compac
     log = filled(20)
     log.advance_log_start(12)
     manager = broker_of(log)
-    (held,) = manager.begin_deletion()
-    assert held.delete_old_segments(0, 0) == 2
+    assert manager.begin_retention(log, compacted=True)
+    assert log.delete_old_segments(0, 0) == 2
     manager.done_deleting([T])
     assert [segment.base_offset for segment in log.segments] == [10, 15, 20]
 

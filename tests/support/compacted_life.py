@@ -72,6 +72,8 @@ class Broker:
             max_entries: Of the map.
         """
         chosen = self.cleaning.filthiest(self.now_ms)
+        for data_dir in self.cleaning.dirs_to_correct:
+            self.cleaning.write_corrections(data_dir)
         if chosen is None:
             return
         waiting = [between]
@@ -90,7 +92,7 @@ class Broker:
 
     def remove_deleted_files(self) -> None:
         """What the housekeeper does once `file.delete.delay.ms` is over, with a sync now and then, as rolls bring some."""
-        for number, remove in enumerate(self.manager.due_deletions(10**15), start=1):
+        for number, remove in enumerate(self.manager.due_deletions(self.manager.data_dirs[0], 10**15), start=1):
             remove()
             if number % 6 == 0:
                 self.files.sync_dir(self.log.directory)

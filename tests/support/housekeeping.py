@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import trio
+
 import ottla
 
 TRIES = 20_000
@@ -15,7 +17,13 @@ def retain(broker: ottla.Broker) -> None:
 
     async def once() -> None:
         await broker.inner.housekeeping.retain()
-        broker.inner.cleaning.delete_from_compacted_logs()
+        await broker.inner.cleaning.delete_from_compacted_logs()
+        # Those that the broker's own jobs had in hand.
+        manager = broker.inner.cleaning.manager
+        for _ in range(TRIES):
+            if not any(manager.is_busy(each) for each in broker.inner.logs.logs):
+                break
+            await trio.to_thread.run_sync(bool)
 
     broker.run(once)
 
