@@ -23,7 +23,7 @@ from ottla.server.client import Client
 
 from .values import BIG_PARTITIONS, GROUPS, TOPICS, World
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 PAUSE_S = 0.05
 PIPELINED = 200
 _THROWN_AWAY = bytearray(1 << 20)

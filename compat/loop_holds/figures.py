@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..support.holds import ANSWER_TIMEOUT_S, Hold
+from ..support.holds import ANSWER_TIMEOUT_S, Hold, NotAnsweredError
 from ..support.suite import Suite
 from .exceptions import EXCEPTIONS
 
@@ -62,10 +62,14 @@ class Figures:
 
     def measure(self, name: str, form: str, once: Callable[[], Hold]) -> None:
         """Do something once, and again where that may change the verdict; one row, one check."""
-        once = partial(_or_time_out, once)
-        holds = [once()]
-        if holds[0].longest_ms > AGAIN_MS:
-            holds += [once() for _ in range(self._rounds - 1)]
+        once = partial(_or_not_answered, once)
+        try:
+            holds = [once()]
+            if holds[0].longest_ms > AGAIN_MS:
+                holds += [once() for _ in range(self._rounds - 1)]
+        except TimeoutError as error:
+            self._suite.check(name, False, f"not done in time: {error}")
+            return
         each_ms = [hold.longest_ms for hold in holds]
         row = Row(name, form, statistics.median(each_ms), max(each_ms), len(holds))
         self._rows.append(row)
@@ -108,8 +112,8 @@ def _known(recorded: Recorded, row: Row) -> str:
     return f"{found['hold_ms']:.0f}" if found is not None and found["form"] == row.form else ""
 
 
-def _or_time_out(once: Callable[[], Hold]) -> Hold:
+def _or_not_answered(once: Callable[[], Hold]) -> Hold:
     try:
         return once()
-    except TimeoutError:
+    except NotAnsweredError:
         return Hold(ANSWER_TIMEOUT_S * 1000, ANSWER_TIMEOUT_S * 1000)

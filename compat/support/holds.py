@@ -46,6 +46,10 @@ class Hold:
     pings: int = 0
 
 
+class NotAnsweredError(Exception):
+    """No ping was answered for ANSWER_TIMEOUT_S."""
+
+
 class Ping(NamedTuple):
     """One that was answered; times on the monotonic clock. `held_ms` is without what the machine did."""
 
@@ -98,7 +102,7 @@ class Pinger:
             self._come.notify_all()
 
     def _wait_for_ping(self, after_s: float) -> None:
-        """Return when a ping has been answered that was sent after `after_s`. TimeoutError if none is."""
+        """Return when a ping has been answered that was sent after `after_s`. NotAnsweredError if none is."""
         with self._come:
             self._come.wait_for(
                 lambda: self._ended or (self._pings and self._pings[-1][0] > after_s), timeout=ANSWER_TIMEOUT_S
@@ -106,7 +110,7 @@ class Pinger:
             if not self._pings or self._pings[-1][0] <= after_s:
                 if self._ended:
                     raise RuntimeError("the pinger has ended: the broker closed its connection")
-                raise TimeoutError(f"no ping was answered for {ANSWER_TIMEOUT_S:.0f} s")
+                raise NotAnsweredError(f"no ping was answered for {ANSWER_TIMEOUT_S:.0f} s")
 
     @contextmanager
     def watch(self) -> Iterator[Hold]:
