@@ -137,7 +137,9 @@ class LargeRequest:
         living = self._shared.living
         self._worker = self._shared.for_requests
         at_most = min(len(box[0]), MAX_ELEMENTS)
-        request = await self._in_line(_read, box, at_most)
+        # Who produces without waiting for an answer may be gone, and what he sent counts.
+        counts_anyway = box[0][:2] == PRODUCE
+        request = await self._in_line(_read, box, at_most, is_client_needed=not counts_anyway)
         if isinstance(request, ProtocolError):
             raise request
         living.give_back(self, at_most - request.elements)
@@ -148,7 +150,7 @@ class LargeRequest:
 
         Raises PeerGoneError as `read`.
         """
-        return await self._in_line(_write, box)
+        return await self._in_line(_write, box, is_client_needed=box[1] is not None)
 
     async def end(self, box: list[Any]) -> None:
         """Free what is in `box`, and give the place to others, also when cancelled. May be called again."""
@@ -175,14 +177,17 @@ class LargeRequest:
         if self._waiting is not None:
             self._waiting.cancel()
 
-    async def _in_line(self, work: Callable[[list[Any]], T], box: list[Any], elements: int = 0) -> T:
+    async def _in_line(
+        self, work: Callable[[list[Any]], T], box: list[Any], elements: int = 0, *, is_client_needed: bool
+    ) -> T:
         with trio.CancelScope() as self._waiting:
             if self._is_closed:
                 self._waiting.cancel()
             if elements:
                 await self._shared.living.take(self, elements)
             async with self._worker.line:
-                self._connection.check_peer()
+                if is_client_needed:
+                    self._connection.check_peer()
                 return await self._worker.run(work, box)
         raise PeerGoneError("closed while its request waited for a worker thread")
 

@@ -16,7 +16,7 @@ import trio.testing
 import ottla
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request, encode_request, encode_response, parse_request
-from ottla.protocol.errors import ProtocolError
+from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server import large_requests, turns
@@ -34,7 +34,8 @@ from ottla.server.large_requests import (
     write_now,
 )
 from ottla.server.transport import SEND_BYTES, PeerGoneError, PlainTransport
-from support.conversation import address, create_topic
+from support.batches import batch
+from support.conversation import address, create_topic, list_offset
 from support.raw_client import RawClient
 
 METADATA, PRODUCE = APIS[3], APIS[0]
@@ -370,3 +371,18 @@ def test_frames_that_come_together_and_are_not_small_are_read_in_passes_of_their
         for client in clients:
             client.close()
     assert max(Counter(seen).values()) <= 2
+
+
+def test_what_is_produced_without_an_answer_counts_though_its_client_has_gone(broker: ottla.Broker) -> None:
+    rows = 200
+    with RawClient(*address(broker)) as client:
+        create_topic(client, "t")
+        data = (PartitionProduceData(index=0, records=bytes(batch(("k", "v" * 3_000)))),) * rows
+        request = ProduceRequest(acks=0, timeout_ms=1, topic_data=(TopicProduceData(name="t", partition_data=data),))
+        with RawClient(*address(broker)) as leaves:
+            leaves.send_without_answer(request, 9)
+        for _ in range(10_000):
+            if list_offset(client, "t", -1) == (ErrorCode.NONE, rows):
+                break
+        else:
+            pytest.fail("it was not appended")
