@@ -189,7 +189,7 @@ HANDED_ON = {
 THE_CLOCK = {"clock.py", "coordination/deadlines.py"}
 
 WITH_STORED_TIMES = {
-    "server/groups/commits.py commit": "expiry of an offset, as old clients ask for it",
+    "server/groups/commits.py prepare": "expiry of an offset, as old clients ask for it",
     "server/groups/consumer/protocol.py loaded": "age of what was written before",
     "server/groups/offsets.py _is_expired": "offsets.retention.minutes",
     "server/transactions/endings.py watch": "start of a transaction that was loaded",
