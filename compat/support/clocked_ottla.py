@@ -20,7 +20,7 @@ class ClockedOttla(OttlaProcess):
 
     def __init__(self, *, checkout: str | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.checkout = checkout
+        self.checkout = str(Path(checkout).resolve()) if checkout else None
 
     def command(self) -> list[str]:
         _, *arguments = super().command()

@@ -9,24 +9,25 @@ done. CHECKOUT is a folder of the project whose broker runs, `-` for the one tha
 import os
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 
-def take_from(checkout: str) -> None:
-    """Import `ottla` from a folder that need not have that name."""
-    folder = tempfile.mkdtemp(prefix="ottla-checkout-")
-    os.symlink(checkout, os.path.join(folder, "ottla"))
+def take_from(checkout: str, work: str) -> None:
+    """Import `ottla` from a folder that need not have that name, by a link in `work`."""
+    folder = os.path.join(work, "checkout")
+    os.makedirs(folder, exist_ok=True)
+    with suppress(FileExistsError):  # from an earlier start of the same broker
+        os.symlink(os.path.abspath(checkout), os.path.join(folder, "ottla"))
     sys.path.insert(0, folder)
 
 
 def main(path: str, checkout: str, *arguments: str) -> int:
     if checkout != "-":
-        take_from(checkout)
+        take_from(checkout, os.path.dirname(path))
     import trio
 
     from ottla.server import cli, serve
