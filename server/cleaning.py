@@ -17,7 +17,7 @@ import trio
 
 from ..protocol.errors import KafkaError
 from ..storage.cleaner_checkpoints import data_dir_of
-from ..storage.cleaner_manager import CleanerManager, MeasuringError
+from ..storage.cleaner_manager import CleanerManager
 from ..storage.config import LogConfig
 from ..storage.dirtiness import LogToClean
 from ..storage.log import Log
@@ -25,6 +25,7 @@ from ..storage.paths import TopicPartition
 from .clean_pass import clean, report
 from .cleaner_status import CleanerStatus, LastPass
 from .cleaner_threads import CleanerSettings, CleanerThread
+from .coordination.service import in_turns
 from .disk import Work, in_thread
 from .throttler import Throttler
 from .turns import Turn
@@ -90,7 +91,7 @@ class Cleaning:
         while not (thread.is_dead or self._broker.stopping):
             is_busy = False
             try:
-                chosen = self._choose()
+                chosen = await self._choose()
                 if chosen is not None:
                     is_busy = await self._clean_one(thread, settings, chosen)
             except Exception:
@@ -107,14 +108,10 @@ class Cleaning:
                 await self._broker.clock.sleep(settings.backoff_ms)
             await trio.lowlevel.checkpoint()
 
-    def _choose(self) -> LogToClean | None:
-        """The log for this round. One that cannot be measured is out, and does not keep the others waiting."""
+    async def _choose(self) -> LogToClean | None:
+        """The log for this round."""
         self.looked_at_ms = self._broker.clock.elapsed_ms()
-        while True:
-            try:
-                return self.manager.filthiest(self._broker.clock.now_ms())
-            except MeasuringError as error:
-                log.error("%s", error)
+        return await in_turns(self.manager.filthiest(self._broker.clock.now_ms()))
 
     async def _write_corrections(self) -> None:
         for data_dir in self.manager.dirs_to_correct:

@@ -94,10 +94,12 @@ def read_text(files: Files, path: str) -> str:
         file.close()
 
 
-def write_entries(files: Files, path: str, entries: Iterable[str]) -> None:
-    """Write a checkpoint of these lines, as `write_atomically`."""
+def write_entries(files: Files, path: str, entries: Iterable[str]) -> str:
+    """Write a checkpoint of these lines, as `write_atomically`. Returns its text."""
     lines = list(entries)
-    write_atomically(files, path, "\n".join((_VERSION, str(len(lines)), *lines)) + "\n")
+    text = "\n".join((_VERSION, str(len(lines)), *lines)) + "\n"
+    write_atomically(files, path, text)
+    return text
 
 
 def read_entries(files: Files, path: str, field_count: int) -> Iterator[tuple[int, list[str]]]:
@@ -107,7 +109,11 @@ def read_entries(files: Files, path: str, field_count: int) -> Iterator[tuple[in
         CorruptCheckpointError: Unknown version, a line without `field_count` fields, or not as many lines as
             promised.
     """
-    lines = read_text(files, path).splitlines()
+    return _entries(path, read_text(files, path), field_count)
+
+
+def _entries(path: str, text: str, field_count: int) -> Iterator[tuple[int, list[str]]]:
+    lines = text.splitlines()
     if not lines:
         return
     if lines[0].strip() != _VERSION:
@@ -117,10 +123,10 @@ def read_entries(files: Files, path: str, field_count: int) -> Iterator[tuple[in
     count = number(path, 2, lines[1].strip())
     if count != len(lines) - 2:
         raise CorruptCheckpointError(path, 2, f"{count} entries promised, {len(lines) - 2} found")
-    for line, text in enumerate(lines[2:], start=3):
-        fields = text.split()
+    for line, entry in enumerate(lines[2:], start=3):
+        fields = entry.split()
         if len(fields) != field_count:
-            raise CorruptCheckpointError(path, line, f"{field_count} fields expected: {text!r}")
+            raise CorruptCheckpointError(path, line, f"{field_count} fields expected: {entry!r}")
         yield line, fields
 
 
@@ -145,17 +151,25 @@ class OffsetCheckpoint:
         Raises:
             CorruptCheckpointError: See `read_entries`; also a number out of range.
         """
+        return self.parse(self.read_text())
+
+    def read_text(self) -> str:
+        """The file as it is: whoever knows what it said last time may have it unparsed. See `read_text` above."""
+        return read_text(self._files, self.path)
+
+    def parse(self, text: str) -> dict[TopicPartition, int]:
+        """What `text` of the file says. Takes 2 µs an entry. Raises what `read` does."""
         offsets = {}
-        for line, (topic, partition_text, offset_text) in read_entries(self._files, self.path, 3):
+        for line, (topic, partition_text, offset_text) in _entries(self.path, text, 3):
             partition, offset = number(self.path, line, partition_text), number(self.path, line, offset_text)
             if not (0 <= partition <= paths.PARTITION_MAX and 0 <= offset <= paths.OFFSET_MAX):
                 raise CorruptCheckpointError(self.path, line, f"out of range: {topic} {partition} {offset}")
             offsets[TopicPartition(topic, partition)] = offset
         return offsets
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the file's content, as `write_atomically`."""
-        write_entries(self._files, self.path, (f"{tp.topic} {tp.partition} {at}" for tp, at in offsets.items()))
+    def write(self, offsets: Mapping[TopicPartition, int]) -> str:
+        """Replace the file's content, as `write_atomically`. Returns the text, of which `parse` would make `offsets`."""
+        return write_entries(self._files, self.path, (f"{tp.topic} {tp.partition} {at}" for tp, at in offsets.items()))
 
 
 def uuid_text(uuid: bytes) -> str:

@@ -6,7 +6,8 @@ cleaned for the time being, and who has which partition (`cleaning_states`).
 Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
@@ -17,15 +18,10 @@ from .files import Files
 from .log import Log
 from .paths import TopicPartition
 
-__all__ = ["CleanerManager", "Mark", "MeasuringError", "StateError"]
+__all__ = ["CleanerManager", "Mark", "StateError"]
 
-
-class MeasuringError(Exception):
-    """A log could not be measured. Its partition has become uncleanable; this round has no choice."""
-
-    def __init__(self, topic_partition: TopicPartition, cause: Exception) -> None:
-        super().__init__(f"{topic_partition} cannot be measured for cleaning: {cause}")
-        self.topic_partition = topic_partition
+# Logs; a millisecond or two.
+MEASURED_AT_ONCE = 64
 
 
 class Mark(NamedTuple):
@@ -84,40 +80,63 @@ class CleanerManager(CleaningStates):
 
     # Choosing
 
-    def filthiest(self, now_ms: int) -> LogToClean | None:
+    def filthiest(self, now_ms: int) -> Generator[None, None, LogToClean | None]:
         """The log with the largest dirty ratio of those that are due, now in progress; None if none is due.
 
-        A checkpoint that cannot be right is left to `write_corrections`, whether or not its log is chosen. A log that was
-        `put_off` is not chosen before a call that finds no other one due. Nothing here waits for the disk to write.
-
-        Raises:
-            MeasuringError: No log was chosen; the next call goes on without the culprit.
+        In pieces: others may do anything to the logs meanwhile, and choose one too. The chosen one is measured again in the
+        piece that takes it. A checkpoint that cannot be right is left to `write_corrections`, whether or not its log is
+        chosen. A log that was `put_off` is not chosen before a call that finds no other one due; one that cannot be
+        measured becomes uncleanable, which is told. Nothing here waits for the disk to write.
         """
-        found = [self._measure(log, checkpoint, now_ms) for log, checkpoint in self._candidates()]
-        measured = [each for each in found if each is not None and each.total_bytes > 0]
-        self.max_dirty_ratio = max((each.dirty_ratio for each in measured), default=0.0)
-        self.max_lag_overdue_ms = max((each.max_lag_overdue_ms for each in measured), default=0)
-        due = [each for each in measured if each.is_due and each.log.topic_partition not in self._put_off]
+        logs = list(self._logs.values())
+        max_dirty_ratio, max_lag_overdue_ms = 0.0, 0
+        due: list[tuple[float, int]] = []  # dirtiest first, of several the first in `logs`
+        for begin in range(0, len(logs), MEASURED_AT_ONCE):
+            for at, found in self._measured(logs, range(begin, min(begin + MEASURED_AT_ONCE, len(logs))), now_ms):
+                max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
+                max_lag_overdue_ms = max(max_lag_overdue_ms, found.max_lag_overdue_ms)
+                if self._is_choosable(found):
+                    due.append((-found.dirty_ratio, at))
+            yield
+        self.max_dirty_ratio, self.max_lag_overdue_ms = max_dirty_ratio, max_lag_overdue_ms
         if not due:
             self._put_off.clear()
             return None
         # One that waited too long is due, but does not come before a dirtier one (KIP-354).
-        chosen = max(due, key=lambda each: each.dirty_ratio).for_worker()
-        self.begin(chosen.log.topic_partition)  # last: whoever is told of the choice has to give the partition back
-        return chosen
+        heapify(due)
+        while due:
+            _, at = heappop(due)
+            for _, found in self._measured(logs, [at], now_ms):
+                if self._is_choosable(found):
+                    if not due or (-found.dirty_ratio, at) <= due[0]:
+                        chosen = found.for_worker()
+                        self.begin(
+                            chosen.log.topic_partition
+                        )  # last: who is told of the choice gives the partition back
+                        return chosen
+                    heappush(due, (-found.dirty_ratio, at))
+            yield
+        return None
 
-    def _candidates(self) -> list[tuple[Log, int | None]]:
-        free = [log for log in self._logs.values() if log.config.is_compact and self._is_available(log)]
-        checkpoints, unread = self._checkpoints.of(free)
-        return [
-            (log, checkpoints.get(log.topic_partition))
-            for log in free
-            if log.failure is None and data_dir_of(log) not in unread
-        ]
+    def _measured(self, logs: Sequence[Log], asked: Iterable[int], now_ms: int) -> list[tuple[int, LogToClean]]:
+        """Of those of `logs` that are still there, free, compacted and not empty."""
+        free = {at: log for at in asked if (log := logs[at]).config.is_compact and self._is_available(log)}
+        checkpoints, unread = self._checkpoints.of(free.values())
+        found = []
+        for at, log in free.items():
+            if log.failure is None and data_dir_of(log) not in unread:
+                measured = self._measure(log, checkpoints.get(log.topic_partition), now_ms)
+                if measured is not None and measured.total_bytes > 0:
+                    found.append((at, measured))
+        return found
+
+    def _is_choosable(self, found: LogToClean) -> bool:
+        return found.is_due and found.log.topic_partition not in self._put_off
 
     def _is_available(self, log: Log) -> bool:
         tp = log.topic_partition
-        return not self.is_held(tp) and tp not in self.uncleanable and log.failure is None
+        is_free = not self.is_held(tp) and tp not in self.uncleanable and log.failure is None
+        return is_free and self._logs.get(tp) is log
 
     def _measure(self, log: Log, checkpoint: int | None, now_ms: int) -> LogToClean | None:
         """None if the system refuses what this takes: the log is out of this round, or for good."""
@@ -131,11 +150,13 @@ class CleanerManager(CleaningStates):
         except MemoryError:
             self._note(f"{tp} cannot be measured for cleaning now: there is no memory")
             return None
-        except Exception as error:
-            # Whatever it is, it must not keep all other logs from being cleaned (KAFKA-8725).
-            self.mark_uncleanable(tp, str(error) or type(error).__name__)
-            raise MeasuringError(tp, error) from error
-        if is_wrong:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            # It must not keep all other logs from being cleaned (KAFKA-8725).
+            reason = str(error) or type(error).__name__
+            self.mark_uncleanable(tp, reason)
+            self._note(f"{tp} cannot be measured for cleaning: {reason}")
+            return None
+        if is_wrong and self._corrections.get(tp) != (log, dirty_from):
             self._note_wrong(log, checkpoint, dirty_from)
             self._corrections[tp] = log, dirty_from
         return found

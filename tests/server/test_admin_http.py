@@ -35,6 +35,7 @@ from ottla.storage.segment import LogSegment
 from ottla.storage.staged_segment import MANIFEST_FILE
 from support.admin import delete_records
 from support.batches import batch
+from support.choosing import filthiest
 from support.compacting import QUICK, VALUE, alter, consume, create_compacted, let_clean
 from support.conversation import produce
 from support.gated_files import GatedFiles
@@ -324,7 +325,7 @@ def let_clean_others(served: Served) -> None:
     manager = served.broker.inner.cleaning.manager
 
     async def once() -> None:
-        found = manager.filthiest(served.broker.inner.clock.now_ms())
+        found = filthiest(manager, served.broker.inner.clock.now_ms())
         if found is not None:
             assert found.log.topic_partition != T_0
             manager.done_cleaning(found)

@@ -15,12 +15,15 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.server import turns
 from ottla.server.broker import Broker
 from ottla.server.cleaner_status import CleanerStatus
+from ottla.storage import cleaner_manager
 from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.files import OsFile, OsFiles
 from ottla.storage.paths import TopicPartition
 from support.admin import delete_records
+from support.choosing import filthiest
 from support.conversation import create_topic, list_offset, produce
 from support.gated_files import GatedFiles
 from support.served import Served, serving
@@ -103,7 +106,7 @@ async def test_a_second_thread_finds_nothing_while_the_only_log_is_being_cleaned
         await fill(served)
         await files.reached()
         manager = served.broker.cleaning.manager
-        assert manager.filthiest(10**15) is None and not manager.begin_retention(
+        assert filthiest(manager, 10**15) is None and not manager.begin_retention(
             served.broker.logs.logs[T_0], compacted=True
         )
         assert status(served.broker).eligibility.waits_for == "held"
@@ -453,3 +456,26 @@ async def test_a_damaged_log_that_is_deleted_is_forgotten(tmp_path: Path) -> Non
         await served.broker.admin.delete(topic)
         assert served.broker.cleaning.manager.uncleanable == {}
         assert served.broker.metrics()[f'{MANAGER}uncleanable-partitions-count,logDirectory="{tmp_path}"'] == 0
+
+
+async def test_others_have_their_turns_while_a_log_is_chosen_among_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = 20
+    async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms=str(10**9)) as served:
+        await served.ask(create_topic, "t", partitions=partitions, **SMALL)
+        monkeypatch.setattr(cleaner_manager, "MEASURED_AT_ONCE", 1)
+        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        passes = 0
+
+        async def count() -> None:
+            nonlocal passes
+            while True:
+                await trio.lowlevel.checkpoint()
+                passes += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            assert await served.broker.cleaning._choose() is None
+            nursery.cancel_scope.cancel()
+        assert passes >= partitions // 2

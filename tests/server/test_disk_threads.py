@@ -29,6 +29,7 @@ from ottla.storage.log import Log
 from ottla.storage.paths import CLEANER_CHECKPOINT, TopicPartition
 from support.admin import delete_records, grow, growth
 from support.batches import batch
+from support.choosing import filthiest
 from support.conversation import create_topic, produce
 from support.served import Served, serving
 from support.troubled_files import TroubledFiles, nothing
@@ -110,7 +111,7 @@ async def one_life(served: Served, files: Watched, data: Path) -> None:
     with step("choose what to clean, beside a checkpoint that cannot be right"):
         OffsetCheckpoint(files, str(data / CLEANER_CHECKPOINT)).write({TopicPartition("both", 0): 1})
         files.found.clear()
-        assert broker.cleaning.manager.filthiest(broker.clock.now_ms()) is not None
+        assert filthiest(broker.cleaning.manager, broker.clock.now_ms()) is not None
         broker.cleaning.manager.leave(TopicPartition("both", 0))
         await broker.cleaning._write_corrections()
     with step("retention"):

@@ -18,6 +18,7 @@ from ottla.storage.cleaner_manager import CleanerManager
 from ottla.storage.log import Log
 from ottla.storage.manager import LogManager
 from ottla.storage.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
+from support.choosing import filthiest
 from support.crash_files import CrashFiles
 from support.make_log import TP, append, make_log
 
@@ -220,7 +221,7 @@ def test_after_a_failed_sync_no_stop_is_clean_and_no_checkpoint_moves() -> None:
         log.flush(0)
     files.refuse = None
     manager.checkpoint_recovery_points()
-    assert cleaner.filthiest(1 << 40) is None
+    assert filthiest(cleaner, 1 << 40) is None
     manager.close(0)
     assert not files.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
     assert OffsetCheckpoint(files, f"/data/{RECOVERY_POINT_CHECKPOINT}").read() == {}

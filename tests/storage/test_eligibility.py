@@ -12,6 +12,7 @@ from ottla.storage.cleaner_manager import CleanerManager
 from ottla.storage.dirtiness import measure
 from ottla.storage.eligibility import Eligibility, assess
 from ottla.storage.log import Log
+from support.choosing import filthiest
 from support.make_log import Producer, append, make_log
 
 HOUR_MS = 3_600_000
@@ -122,7 +123,7 @@ def test_what_is_said_is_what_the_cleaner_does(case: Case) -> None:
         manager.save_end_offset(measure(log, 0, T0), case.checkpoint)
 
     def chosen(now_ms: int) -> bool:
-        return manager.filthiest(now_ms) is not None
+        return filthiest(manager, now_ms) is not None
 
     if found.eligible:
         assert chosen(T0)

@@ -13,6 +13,7 @@ from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
 from support.batches import ABORT
+from support.choosing import filthiest
 from support.crash_files import CrashFiles
 from support.make_log import DAY_MS, Producer, all_batches, append, append_marker, clean, contents, make_log, reopen
 
@@ -30,7 +31,7 @@ def checkpoint(files: Files, data_dir: str = "/data") -> OffsetCheckpoint:
 def cleaned_whenever_due(log: Log, manager: CleanerManager, now_ms: int) -> list[int]:
     """Rounds of the cleaner until it finds nothing to do; the end offsets of its passes."""
     ends = []
-    while (chosen := manager.filthiest(now_ms)) is not None:
+    while (chosen := filthiest(manager, now_ms)) is not None:
         end, _ = clean(chosen.log, chosen.first_dirty_offset, now_ms=now_ms)
         manager.save_end_offset(chosen, end)
         manager.done_cleaning(chosen)
@@ -61,7 +62,7 @@ def test_of_logs_that_are_clean_up_to_20_the_longest_is_chosen() -> None:
         logs.append(log)
     checkpoint(files).write({tp: 20 for tp in names})
     manager = broker_of(*logs)
-    chosen = [manager.filthiest(0) for _ in names]
+    chosen = [filthiest(manager, 0) for _ in names]
     assert [
         each and (each.log.topic_partition.topic, each.first_dirty_offset, each.upper_offset) for each in chosen
     ] == [
@@ -86,7 +87,7 @@ def test_what_of_a_log_is_chosen(saved: int | None, log_start: int, first_dirty:
     log.advance_log_start(log_start)
     if saved is not None:
         checkpoint(log.files).write({T: saved})
-    chosen = broker_of(log).filthiest(0)
+    chosen = filthiest(broker_of(log), 0)
     assert (chosen and (chosen.first_dirty_offset, chosen.upper_offset)) == (
         None if first_dirty is None else (first_dirty, 15)
     )
@@ -120,7 +121,7 @@ def test_a_deletion_that_somebody_waits_for_ends_in_a_pause() -> None:
     assert manager.begin_retention(log, compacted=True)
     assert not manager.abort_and_pause(T, lambda: told.append("paused"))
     manager.done_deleting([T])
-    assert (told, manager.filthiest(0)) == (["paused"], None)
+    assert (told, filthiest(manager, 0)) == (["paused"], None)
     manager.resume([T])
     assert manager.begin_retention(log, compacted=True)
     manager.done_deleting([T])
@@ -132,9 +133,9 @@ def test_kafka_3123_a_paused_partition_may_be_paused_again_and_is_cleaned_when_a
     manager = broker_of(log)
     assert manager.abort_and_pause(T, lambda: None)
     assert manager.abort_and_pause(T, lambda: None)
-    assert manager.filthiest(0) is None
+    assert filthiest(manager, 0) is None
     manager.resume([T])
-    assert manager.filthiest(0) is None
+    assert filthiest(manager, 0) is None
     manager.resume([T])
     assert cleaned_whenever_due(log, manager, 0) == [10]
 

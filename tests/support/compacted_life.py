@@ -29,6 +29,7 @@ from ottla.storage.paths import TopicPartition
 from ottla.storage.replay import update_producers
 from ottla.storage.txn_markers import ABORT_MARKER, read_marker
 from support.batches import Pair, batch, marker
+from support.choosing import filthiest
 from support.crash_files import CrashFiles
 from support.make_log import all_batches, clean
 
@@ -71,7 +72,7 @@ class Broker:
             between: Called once, in the midst of it.
             max_entries: Of the map.
         """
-        chosen = self.cleaning.filthiest(self.now_ms)
+        chosen = filthiest(self.cleaning, self.now_ms)
         for data_dir in self.cleaning.dirs_to_correct:
             self.cleaning.write_corrections(data_dir)
         if chosen is None:

@@ -18,7 +18,6 @@ from functools import cache, partial
 from ottla.pipeline.staging import group_directory
 from ottla.protocol.errors import CorruptRecordError, KafkaError
 from ottla.storage.cleaner import CleaningAbortedError
-from ottla.storage.cleaner_manager import MeasuringError
 from support.compacted_life import TP, Broker, CompactedLife, History, Owed, check
 from support.crash_files import CrashFiles
 from support.crash_lives import (
@@ -167,7 +166,7 @@ class _FailingLife:
         files.refuse = files.refuse_reading = refuse
         try:
             self.story.first(life)
-        except (OSError, KafkaError, MemoryError, EndedError, CorruptRecordError, CleaningAbortedError, MeasuringError):
+        except (OSError, KafkaError, MemoryError, EndedError, CorruptRecordError, CleaningAbortedError):
             pass
         finally:
             files.refuse = files.refuse_reading = None

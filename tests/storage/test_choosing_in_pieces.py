@@ -1,0 +1,131 @@
+"""A log is chosen for cleaning in pieces: what happens to the logs in between counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.server.coordination.jobs import to_the_end
+from ottla.storage.checkpoints import OffsetCheckpoint
+from ottla.storage.cleaner_manager import MEASURED_AT_ONCE, CleanerManager
+from ottla.storage.log import Log
+from ottla.storage.paths import TopicPartition
+from support.choosing import filthiest
+from support.crash_files import CrashFiles
+from support.make_log import append, make_log
+
+DIRTIEST = TopicPartition("dirtiest", 0)
+DIRTY = TopicPartition("dirty", 0)
+CHECKPOINT = "/data/cleaner-offset-checkpoint"
+NOW_MS = 5_000
+
+
+class Between:
+    """A choice that has measured all there is, a log dirty from offset 0 and one from 2 of 4 on, and has yet to take one."""
+
+    def __init__(self) -> None:
+        self.files = CrashFiles()
+        self.logs = {tp: self._log(tp) for tp in (DIRTY, DIRTIEST)}
+        self.manager = CleanerManager(self.files, self.logs)
+        self.checkpoint({DIRTY: 2})
+        self._choice = self.manager.filthiest(NOW_MS)
+        next(self._choice)
+
+    def _log(self, tp: TopicPartition) -> Log:
+        log = make_log(self.files, tp=tp, min_cleanable_dirty_ratio=0.1)
+        for number in range(4):
+            append(log, ("k", str(number)), roll=True)
+        return log
+
+    def checkpoint(self, offsets: dict[TopicPartition, int]) -> None:
+        OffsetCheckpoint(self.files, CHECKPOINT).write(offsets)
+
+    def chosen(self) -> tuple[TopicPartition, int] | None:
+        found = to_the_end(self._choice)
+        return None if found is None else (found.log.topic_partition, found.first_dirty_offset)
+
+    def anew(self) -> None:
+        """A log that is not as dirty takes the place of the dirtiest one, under its name."""
+        self.logs[DIRTIEST] = make_log(self.files, tp=DIRTIEST)
+
+
+def nothing(_: Between) -> None:
+    pass
+
+
+WHAT_COMES_BETWEEN: dict[str, tuple[Callable[[Between], object], tuple[TopicPartition, int] | None]] = {
+    "nothing": (nothing, (DIRTIEST, 0)),
+    "another thread takes it": (lambda it: it.manager.begin(DIRTIEST), (DIRTY, 2)),
+    "it is paused": (lambda it: it.manager.abort_and_pause(DIRTIEST, lambda: None), (DIRTY, 2)),
+    "it has been cleaned": (lambda it: it.checkpoint({DIRTIEST: 4, DIRTY: 2}), (DIRTY, 2)),
+    "it is cleaner than the next one now": (lambda it: it.checkpoint({DIRTIEST: 3, DIRTY: 2}), (DIRTY, 2)),
+    "a part of it has been cleaned": (lambda it: it.checkpoint({DIRTIEST: 1, DIRTY: 2}), (DIRTIEST, 1)),
+    "it is put off": (lambda it: it.manager.put_off(DIRTIEST), (DIRTY, 2)),
+    "it cannot be cleaned": (lambda it: it.manager.mark_uncleanable(DIRTIEST, "damaged"), (DIRTY, 2)),
+    "it is offline": (lambda it: it.logs[DIRTIEST].fail(OSError("gone")), (DIRTY, 2)),
+    "it is deleted": (lambda it: it.logs.pop(DIRTIEST), (DIRTY, 2)),
+    "it is deleted and made again": (Between.anew, (DIRTY, 2)),
+    "all are deleted": (lambda it: it.logs.clear(), None),
+    "all are cleaned": (lambda it: it.checkpoint({DIRTIEST: 4, DIRTY: 4}), None),
+}
+
+
+@pytest.mark.parametrize("what", WHAT_COMES_BETWEEN)
+def test_what_is_chosen_is_measured_again_before_it_is_taken(what: str) -> None:
+    between = Between()
+    happens, want = WHAT_COMES_BETWEEN[what]
+    happens(between)
+    held = {tp for tp in between.logs if between.manager.is_held(tp)}
+    assert between.chosen() == want
+    taken = set() if want is None else {want[0]}
+    assert {tp for tp in between.logs if between.manager.is_held(tp)} == held | taken
+
+
+def test_a_choice_that_is_given_up_takes_nothing() -> None:
+    between = Between()
+    between._choice.close()
+    assert not any(map(between.manager.is_held, between.logs))
+
+
+class CountedReads(CrashFiles):
+    """How often the checkpoint was asked for."""
+
+    reads = 0
+
+    def exists(self, path: str) -> bool:
+        self.reads += path == CHECKPOINT
+        return super().exists(path)
+
+
+def test_a_piece_measures_some_logs_and_reads_their_checkpoint_once() -> None:
+    pieces = 6
+    files = CountedReads()
+    logs = {
+        tp: make_log(files, tp=tp) for number in range(pieces * MEASURED_AT_ONCE) if (tp := TopicPartition("t", number))
+    }
+    manager = CleanerManager(files, logs)
+    assert (sum(1 for _ in manager.filthiest(NOW_MS)), files.reads) == (pieces, pieces)
+
+
+def test_a_checkpoint_that_says_the_same_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = 0
+    parse = OffsetCheckpoint.parse
+
+    def counted(self: OffsetCheckpoint, text: str) -> dict[TopicPartition, int]:
+        nonlocal parsed
+        parsed += 1
+        return parse(self, text)
+
+    between = Between()
+    between.chosen()
+    monkeypatch.setattr(OffsetCheckpoint, "parse", counted)
+    manager = between.manager
+    assert filthiest(manager, NOW_MS) is not None
+    assert parsed == 0
+    manager.cleaned_elsewhere(between.logs[DIRTY], 3)
+    manager.eligibility([between.logs[DIRTY]], NOW_MS)
+    assert parsed == 0, "who wrote it knows what it says"
+    between.checkpoint({DIRTY: 4})
+    (found,) = manager.eligibility([between.logs[DIRTY]], NOW_MS)
+    assert (found.first_dirty_offset, parsed) == (4, 1)
