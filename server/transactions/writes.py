@@ -6,6 +6,7 @@ wait, and which errors its clients understand.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
@@ -26,11 +27,25 @@ _ADDING_SINCE = 12
 
 
 class TransactionalWrites:
-    """What one Produce request writes in a transaction."""
+    """What one Produce request writes in a transaction.
 
-    def __init__(self, broker: Broker, verification: Verification, *, waits: bool) -> None:
+    Args:
+        verification: None if all its batches go to topics that are not there.
+        nowhere: The partitions of those. Who makes such a topic while the request waits must not have a batch in it of
+            which no coordinator knows.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        verification: Verification | None,
+        nowhere: Collection[TopicPartition] = (),
+        *,
+        waits: bool,
+    ) -> None:
         self._broker = broker
         self._verification = verification
+        self._nowhere = nowhere
         self._waits = waits
         self._until_ms = broker.clock.elapsed_ms() + broker.config.add_partitions_to_txn_retry_backoff_max_ms
 
@@ -43,7 +58,11 @@ class TransactionalWrites:
         Raises:
             UnverifiedError: What to tell the client.
         """
-        while True:
+        if topic_partition in self._nowhere:
+            raise UnverifiedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} was not there when the request came"
+            )
+        while self._verification is not None:
             try:
                 return await self._verification.check(topic_partition)
             except UnverifiedError as error:
@@ -90,23 +109,26 @@ async def transactional_writes(
         )
     producers: set[Producer] = set()
     sequences: dict[TopicPartition, int] = {}
+    nowhere: set[TopicPartition] = set()
     for topic, index, batch in found:
         if turn.is_over():
             await turn.next()
         known = broker.topics.get(topic.name) if version < _TOPIC_IDS_SINCE else broker.topics.by_id(topic.topic_id)
         # What goes nowhere, or comes from nobody, needs no word of the coordinator.
-        if known is not None and not known.is_internal and batch.has_producer:
+        if known is None:
+            nowhere.add(TopicPartition(topic.name, index))
+        elif not known.is_internal and batch.has_producer:
             producers.add(Producer(batch.producer_id, batch.producer_epoch))
             sequences[TopicPartition(known.name, index)] = batch.base_sequence
     if not producers:
-        return None
+        return TransactionalWrites(broker, None, nowhere, waits=False) if nowhere else None
     if len(producers) > 1:
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
     ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
     verification = Verification(broker, body.transactional_id, producers.pop(), ability, sequences)
-    return TransactionalWrites(broker, verification, waits=ability is Ability.ADDING)
+    return TransactionalWrites(broker, verification, nowhere, waits=ability is Ability.ADDING)
 
 
 def _transactional_batch(records: object) -> RecordBatch | None:

@@ -861,3 +861,46 @@ def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
                 assert first.records
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles()) as served:
+            broker = served.broker
+            await broker.ensure_internal_topic("__transaction_state")
+            await broker.transactions.ensure_topic()
+            records = memoryview(batch(("k", "v"), producer_id=7, transactional=True))
+            body = ProduceRequest(
+                transactional_id="nobody's",
+                acks=-1,
+                timeout_ms=1_000,
+                topic_data=(
+                    TopicProduceData(name="late", partition_data=(PartitionProduceData(index=0, records=records),)),
+                ),
+            )
+            looked_up: list[str] = []
+            get = broker.topics.get
+
+            def spied(name: str) -> Any:
+                looked_up.append(name)
+                return get(name)
+
+            async def come(self: turns.Turn) -> None:
+                if looked_up == ["late"]:
+                    monkeypatch.undo()
+                    await create(broker, "late", 1)
+
+            monkeypatch.setattr(broker.topics, "get", spied)
+            monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
+            monkeypatch.setattr(turns.Turn, "next", come)
+            answer = await ask(broker, "Produce", version, body)
+
+            topic = broker.topics.get("late")
+            assert topic is not None
+            assert answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE
+            assert topic.partitions[0].log.log_end_offset == 0
+
+    trio.run(main)
