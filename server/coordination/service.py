@@ -77,14 +77,17 @@ class Parked(Generic[Answer]):
 async def in_turns(steps: Steps[Result]) -> Result:
     """Do all pieces, letting others in between whenever a turn is over. Raises what a piece does."""
     turn = Turn()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        if turn.is_over():
-            await turn.next()
+    try:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            if turn.is_over():
+                await turn.next()
+    finally:
+        steps.close()  # What it holds meanwhile goes now, not when somebody lets go of a traceback.
 
 
 class CoordinatorService(Generic[C]):

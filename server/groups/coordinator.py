@@ -114,7 +114,9 @@ class GroupCoordinator(Coordinator[Shard]):
     ) -> ConsumerGroupHeartbeatResponse:
         """A member of a consumer group joins, stays or leaves (`ConsumerProtocol.heartbeat`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
-        return self._consumer.heartbeat(self.shard_of(request.group_id), request, caller, now_ms)
+        shard = self.shard_of(request.group_id)
+        _check_stays(shard, request.group_id)
+        return self._consumer.heartbeat(shard, request, caller, now_ms)
 
     def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
         """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`,
@@ -134,6 +136,7 @@ class GroupCoordinator(Coordinator[Shard]):
                 f"session timeout {request.session_timeout_ms} ms is not between "
                 f"{settings.group_min_session_timeout_ms} and {settings.group_max_session_timeout_ms}",
             )
+        _check_stays(shard, request.group_id)
         group = shard.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             try:
@@ -315,26 +318,35 @@ class GroupCoordinator(Coordinator[Shard]):
         return (yield from list_groups(_each_group(shards), states, types))
 
     def delete_group(self, group_id: str, now_ms: int) -> Job:
-        """Delete a group without members, and all its offsets, some hundred a piece.
+        """Delete a group without members, and all its offsets, some hundred a piece. Nobody can join it meanwhile: he would
+        find half of its offsets, and the group could not be deleted any more.
 
         Raises:
-            KafkaError: also GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what writing the tombstones failed with. It is there
-                still, and some of its offsets may be gone.
+            KafkaError: also GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, COORDINATOR_LOAD_IN_PROGRESS (it is being deleted), or
+                what writing the tombstones failed with. It is there still, and with the last some of its offsets may be
+                gone.
         """
-        while True:
-            shard = self.shard_of(group_id)
-            group = shard.groups.get(group_id)
-            if group is None:
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-            if not group.is_empty:
-                raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-            places = list(islice(shard.offsets.each_place(group_id), PLACES_A_PIECE + 1))
-            if len(places) <= PLACES_A_PIECE:
-                self._commits.remove(shard, group_id, places, now_ms, with_group=True)
-                self._drop(shard, group, now_ms)
-                return
-            self._commits.remove(shard, group_id, places, now_ms)
-            yield
+        shard = self.shard_of(group_id)
+        _check_stays(shard, group_id)
+        shard.groups_going.add(group_id)
+        try:
+            while True:
+                group = shard.groups.get(group_id)
+                if group is None:
+                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+                if not group.is_empty:
+                    raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
+                places = list(islice(shard.offsets.each_place(group_id), PLACES_A_PIECE + 1))
+                if len(places) <= PLACES_A_PIECE:
+                    self._commits.remove(shard, group_id, places, now_ms, with_group=True)
+                    self._drop(shard, group, now_ms)
+                    return
+                self._commits.remove(shard, group_id, places, now_ms)
+                yield
+                if self.shard_of(group_id) is not shard:
+                    raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of {group_id} has changed")
+        finally:
+            shard.groups_going.discard(group_id)
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions."""
@@ -401,6 +413,12 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def _repeat_expiry(self, shard: Shard) -> None:
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
+
+
+def _check_stays(shard: Shard, group_id: str) -> None:
+    """Raise COORDINATOR_LOAD_IN_PROGRESS, with which clients ask again, while the group is being deleted."""
+    if group_id in shard.groups_going:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id} is being deleted")
 
 
 def _each_group(shards: Iterable[Shard]) -> Iterator[ClassicGroup | ConsumerGroup]:

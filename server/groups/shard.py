@@ -54,6 +54,8 @@ class Shard(coordination.Shard):
         """Topics that were deleted, and in which groups are still to be searched for offsets."""
         self.is_forgetting = False
         """A job is at that."""
+        self.groups_going: set[str] = set()
+        """Those that are being deleted: nobody joins them."""
         self._commits: list[Record] = []
 
     def _replay_batch(self, batch: RecordBatch) -> None:

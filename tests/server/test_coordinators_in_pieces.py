@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.coordination.jobs import Job, Jobs, never
 from ottla.server.groups.settings import PLACES_A_PIECE
@@ -318,6 +318,47 @@ def test_topics_deleted_while_offsets_are_forgotten_are_forgotten_too_in_one_mor
 
     assert not offset_count(groups)
     assert done.pieces < 1_000
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_nobody_joins_a_group_between_the_pieces_of_its_deletion(protocol: str) -> None:
+    groups = ConsumerGroups(orders=MANY)
+    groups.commit(dict.fromkeys([("orders", index) for index in range(MANY)], 1))
+    deletion = groups.coordinator.delete_group("g", groups.now_ms)
+    next(deletion)
+
+    with pytest.raises(KafkaError) as refused:
+        groups.join("g") if protocol == "classic" else groups.enter("a")
+
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    for _ in deletion:
+        pass
+    assert not offset_count(groups)
+    assert not group_count(groups)
+    groups.join("g")
+    assert group_count(groups) == 1
+
+
+@pytest.mark.parametrize("ends", ["given up", "failed"])
+def test_a_group_whose_deletion_has_ended_in_the_midst_may_be_joined_and_deleted(ends: str) -> None:
+    groups = Groups(topics=FakeTopics(orders=MANY))
+    groups.commit(dict.fromkeys([("orders", index) for index in range(MANY)], 1))
+    deletion = groups.coordinator.delete_group("g", groups.now_ms)
+    next(deletion)
+    if ends == "given up":
+        deletion.close()
+    else:
+        groups.store.failure = ErrorCode.NOT_COORDINATOR
+        with pytest.raises(KafkaError):
+            next(deletion)
+        groups.store.failure = None
+
+    one = groups.join("g")
+    groups.advance(0)
+    groups.leave(one.answer.member_id)
+    groups.delete_group("g", groups.now_ms)
+
+    assert not offset_count(groups)
 
 
 def test_a_transaction_begun_while_ids_expire_is_not_forgotten() -> None:
