@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import trio
+
 from ..storage.catalog import PartitionEntry
 from .disk import Work, on_disk
 from .leadership import Leadership
@@ -68,7 +70,8 @@ async def show(broker: Broker, placed: Placed) -> None:
     """Let everybody know, and have those look again who wait at a partition that is led anew.
 
     Known it is in one turn, from the call on: a node that stops must not be led to by any partition then. It takes a
-    microsecond a partition.
+    microsecond a partition. Who is cancelled meanwhile has told everybody all the same: half of it would leave a node that
+    leads and does not listen, or fetches that wait at the old leader.
     """
     moved = []
     for partition, new in placed.items():
@@ -80,10 +83,11 @@ async def show(broker: Broker, placed: Placed) -> None:
     # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
     moved.sort(key=lambda partition: not partition.topic.is_internal)
     turn = Turn()
-    for partition in moved:
-        if not partition.topic.is_internal and turn.is_over():
-            await turn.next()
-        broker.leader_moved(partition)
+    with trio.CancelScope(shield=True):
+        for partition in moved:
+            if not partition.topic.is_internal and turn.is_over():
+                await turn.next()
+            broker.leader_moved(partition)
 
 
 def _epoch(partition: Partition, new: Placement) -> int:

@@ -53,8 +53,10 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server import turns
-from ottla.server.broker import Broker
+from ottla.server.broker import Broker, run_broker
+from ottla.server.config import static_config
 from ottla.server.connection import Context
+from ottla.server.topics import Partition
 from ottla.storage.files import OsFiles
 from support.batches import batch
 from support.served import serving
@@ -902,5 +904,41 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
             assert topic is not None
             assert answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE
             assert topic.partitions[0].log.log_end_offset == 0
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("verb", ["stop", "start"])
+def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    async def main() -> None:
+        static = static_config(
+            profile="dev", flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}, nodes=2
+        )
+        async with run_broker(static) as broker:
+            for name in ABC:
+                await broker.admin.create(broker.admin.plan(name, assignments={0: (1,)}))
+            if verb == "start":
+                await broker.stop_node(1)
+            told: list[str] = []
+            leader_moved = broker.leader_moved
+
+            with trio.CancelScope() as scope:
+
+                def moved(partition: Partition) -> None:
+                    leader_moved(partition)
+                    told.append(partition.topic.name)
+                    scope.cancel()
+
+                monkeypatch.setattr(broker, "leader_moved", moved)
+                monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
+                await (broker.stop_node(1) if verb == "stop" else broker.start_node(1))
+            monkeypatch.undo()
+
+            assert told == list(ABC)
+            node = broker.nodes[1]
+            assert node.is_alive == (verb == "start")
+            assert (node.listeners[0].socket is not None) == node.is_alive
 
     trio.run(main)
