@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,6 +21,7 @@ from .store import RecordStore
 log = logging.getLogger("ottla.coordination")
 
 S = TypeVar("S", bound=Shard)
+T = TypeVar("T")
 
 
 class Coordinator(ABC, Generic[S]):
@@ -117,6 +118,23 @@ class Coordinator(ABC, Generic[S]):
     def _is_open(self, shard: S) -> bool:
         """False for a shard whose loading outlived its time here."""
         return shard.partition < len(self.shards) and self.shards[shard.partition] is shard
+
+    def _each_in(self, shards: Iterable[S], table_of: Callable[[S], Mapping[str, T]]) -> Iterator[T]:
+        """All that there is in these tables when the shard's turn comes, as far as it still is there.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, with which clients ask again: the shard was given up meanwhile, and what
+                is left of it is not what there is.
+        """
+        for shard in shards:
+            for key in tuple(table_of(shard)):
+                if not self._is_open(shard):
+                    raise KafkaError(
+                        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{shard.partition} was given up meanwhile"
+                    )
+                one = table_of(shard).get(key)
+                if one is not None:
+                    yield one
 
     def _start_job(self, shard: S, job: Job) -> None:
         """Have the job done by `run_due`, as far as the shard is ACTIVE by then."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -309,13 +309,13 @@ class GroupCoordinator(Coordinator[Shard]):
         """The groups of these partitions (`descriptions.list_groups`).
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading. One that could not be loaded
-                has no groups.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading, or is given up before it has been
+                listed. One that could not be loaded has no groups.
         """
         shards = [self.shards[partition] for partition in partitions]
         if any(shard.state is ShardState.LOADING for shard in shards):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
-        return (yield from list_groups(_each_group(shards), states, types))
+        return (yield from list_groups(self._each_in(shards, lambda shard: shard.groups), states, types))
 
     def delete_group(self, group_id: str, now_ms: int) -> Job:
         """Delete a group without members, and all its offsets, some hundred a piece. Nobody can join it meanwhile: he would
@@ -419,15 +419,6 @@ def _check_stays(shard: Shard, group_id: str) -> None:
     """Raise COORDINATOR_LOAD_IN_PROGRESS, with which clients ask again, while the group is being deleted."""
     if group_id in shard.groups_going:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id} is being deleted")
-
-
-def _each_group(shards: Iterable[Shard]) -> Iterator[ClassicGroup | ConsumerGroup]:
-    """All that there is when the shard's turn comes, as far as it still is there."""
-    for shard in shards:
-        for group_id in tuple(shard.groups):
-            group = shard.groups.get(group_id)
-            if group is not None:
-                yield group
 
 
 def _for_each(groups: Collection[T], act: Callable[[T], Job], failing: str) -> Job:

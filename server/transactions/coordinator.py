@@ -10,7 +10,7 @@ did not take the record for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
@@ -195,7 +195,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """The transactional ids of these partitions that pass the filter.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading.
+            KafkaError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading,
+                or is given up before it has been listed.
         """
         shards = [self.shards[partition] for partition in partitions]
         for shard in shards:
@@ -204,7 +205,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{TRANSACTIONS_TOPIC}-{shard.partition} is loading"
                 )
         # Values: each is as it was at some moment of the search.
-        return (yield from wanted.select(_each(shards), now_ms))
+        return (yield from wanted.select(self._each_in(shards, lambda shard: shard.transactions), now_ms))
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """One transactional id. KafkaError: also TRANSACTIONAL_ID_NOT_FOUND."""
@@ -241,15 +242,6 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def _repeat_expiry(self) -> None:
         interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
         self._deadlines.start(self._expiry, interval_ms)
-
-
-def _each(shards: Iterable[TransactionShard]) -> Iterator[TransactionMetadata]:
-    """All that there is when the shard's turn comes, as far as it still is there."""
-    for shard in shards:
-        for transactional_id in tuple(shard.transactions):
-            metadata = shard.transactions.get(transactional_id)
-            if metadata is not None:
-                yield metadata
 
 
 def check_id(transactional_id: str) -> None:

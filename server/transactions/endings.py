@@ -180,11 +180,11 @@ class Endings:
         partitions = sorted(metadata.partitions)
         refused: set[TopicPartition] = set()
         for at in range(0, len(partitions), MARKERS_A_PIECE):
+            if not self._is_served(shard):
+                return
             refused.update(one for one in partitions[at : at + MARKERS_A_PIECE] if not self._mark(shard, metadata, one))
             if at + MARKERS_A_PIECE < len(partitions):
                 yield
-                if not self._is_served(shard):
-                    return
 
         def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
             self._close(shard, transactional_id, frozenset(refused.union(failed)), now_ms)

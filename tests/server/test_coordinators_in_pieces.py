@@ -6,13 +6,16 @@ Pieces are counted, no time is taken: whatever there is many of, a piece appends
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import ZERO_UUID
-from ottla.server.coordination.jobs import Job, Jobs, never
+from ottla.server.coordination.jobs import Job, Jobs, Steps, never, to_the_end
 from ottla.server.groups.settings import PLACES_A_PIECE
+from ottla.server.transactions.listing import Filter
+from ottla.server.transactions.metadata import CLOSED
 from ottla.server.transactions.settings import IDS_A_PIECE, MARKERS_A_PIECE
 from ottla.storage.paths import TopicPartition
 from support.consumer_groups import SESSION_MS, ConsumerGroups
@@ -410,3 +413,40 @@ def test_a_job_that_fails_takes_no_other_with_it() -> None:
 
     assert done == ["other"]
     assert not jobs
+
+
+def test_markers_that_are_left_to_do_are_not_written_for_a_shard_that_was_loaded_anew_before_the_first() -> None:
+    transactions = Transactions()
+    producer = transactions.init("x")
+    transactions.add("x", producer, *(TopicPartition("a", index) for index in range(2 * MARKERS_A_PIECE)))
+    transactions.end("x", producer, commit=True)
+    partition = transactions.coordinator.partition_for("x")
+    transactions.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, transactions.now_ms)
+
+    transactions.load(partition)
+    pursue(transactions)
+
+    assert transactions.state("x") in CLOSED
+    assert len(transactions.markers.written) == 2 * MARKERS_A_PIECE
+
+
+@pytest.mark.parametrize("kind", ["groups", "transactions"])
+def test_who_lists_a_partition_that_is_given_up_meanwhile_is_told_to_ask_again(kind: str) -> None:
+    it: Groups | Transactions
+    steps: Steps[Any]
+    if kind == "groups":
+        it = groups_that_committed()
+        steps = it.coordinator.list_groups(range(4), (), ())
+    else:
+        it = Transactions()
+        for number in range(40):
+            it.init(f"x{number}")
+        steps = it.coordinator.list_transactions(range(4), Filter(), it.now_ms)
+    next(steps)
+    for partition in range(4):
+        it.coordinator.unload(partition, ErrorCode.NOT_COORDINATOR, it.now_ms)
+
+    with pytest.raises(KafkaError) as refused:
+        to_the_end(steps)
+
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
