@@ -298,8 +298,8 @@ class GroupCoordinator(Coordinator[Shard]):
         """A classic group (`descriptions.describe_classic`)."""
         return describe_classic(group_id, self.shard_of(group_id).groups.get(group_id), version)
 
-    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        """A consumer group (`descriptions.describe_consumer`)."""
+    def describe_consumer_group(self, group_id: str) -> Steps[DescribedConsumerGroup]:
+        """A consumer group (`descriptions.describe_consumer`), a topic of a member a piece."""
         group = self._group_shard(group_id).groups.get(group_id)
         return describe_consumer(group_id, group, self._topics, self._settings.group_consumer_assignors[0])
 

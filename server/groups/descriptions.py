@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_describe as message
 from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ...protocol.messages.list_groups import ListedGroup
 from ..coordination.jobs import Steps
+from .consumer.assignment import Assignment
 from .consumer.group import ConsumerGroup
 from .consumer.member import Member
 from .consumer.targets import preferred_assignor
@@ -62,26 +64,33 @@ def describe_classic(group_id: str, group: Group | None, version: int) -> Descri
 
 def describe_consumer(
     group_id: str, group: Group | None, topics: TopicView, default_assignor: str
-) -> message.DescribedGroup:
-    """State, epochs and members of a consumer group; topics that are gone are left out.
+) -> Steps[message.DescribedGroup]:
+    """State, epochs and members of a consumer group, as it is when the first piece is done; topics that are gone are left
+    out.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND if it does not exist or is of another kind.
     """
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(group_id, group, "consumer"))
-    members = group.members.values()
-    return message.DescribedGroup(
+    # Members and targets are values: who holds them has the group as it was.
+    members = [(member, group.targets.get(member.member_id, {})) for member in group.members.values()]
+    described = message.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=preferred_assignor(members, default_assignor),
-        members=tuple(_described_member(group, member, topics) for member in members),
+        assignor_name=preferred_assignor(group.members.values(), default_assignor),
     )
+    yield
+    found = []
+    for member, target in members:
+        found.append((yield from _described_member(member, target, topics)))
+        yield
+    return replace(described, members=tuple(found))
 
 
-def _described_member(group: ConsumerGroup, member: Member, topics: TopicView) -> message.Member:
+def _described_member(member: Member, target: Assignment, topics: TopicView) -> Steps[message.Member]:
     has = {
         topic_id: member.assigned.get(topic_id, {}).keys() | member.revoking.get(topic_id, {}).keys()
         for topic_id in member.assigned.keys() | member.revoking.keys()
@@ -95,20 +104,20 @@ def _described_member(group: ConsumerGroup, member: Member, topics: TopicView) -
         client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(member.topic_names)),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(has, topics),
-        target_assignment=_assignment(group.targets.get(member.member_id, {}), topics),
+        assignment=(yield from _assignment(has, topics)),
+        target_assignment=(yield from _assignment(target, topics)),
         member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 
-def _assignment(partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView) -> message.Assignment:
-    return message.Assignment(
-        topic_partitions=tuple(
-            message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=tuple(sorted(indexes)))
-            for topic_id, indexes in sorted(partitions.items())
-            if (name := topics.name_of(topic_id)) is not None
-        )
-    )
+def _assignment(partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView) -> Steps[message.Assignment]:
+    found = []
+    for topic_id in sorted(partitions):
+        if (name := topics.name_of(topic_id)) is not None:
+            indexes = tuple(sorted(partitions[topic_id]))
+            found.append(message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes))
+        yield
+    return message.Assignment(topic_partitions=tuple(found))
 
 
 def list_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:

@@ -19,6 +19,7 @@ from ...protocol.messages.consumer_group_describe import (
 )
 from ..authorization import group_operations
 from ..connection import Context
+from ..coordination.service import in_turns
 from ..turns import Turn
 
 
@@ -43,7 +44,7 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
         groups.check_consumer_protocol()
         groups.check_coordinates(ctx.node, group_id)
-        described = groups.coordinator.describe_consumer_group(group_id)
+        described = await in_turns(groups.coordinator.describe_consumer_group(group_id))
         await groups.settle(group_id)
         return described
     except KafkaError as error:

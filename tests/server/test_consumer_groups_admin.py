@@ -8,6 +8,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from ottla.server.coordination.jobs import to_the_end
 from support.consumer_groups import ConsumerGroups, raised
 
 E = ErrorCode
@@ -70,6 +71,27 @@ def test_topics_that_are_gone_are_not_described() -> None:
     groups.topics.delete("orders")
     member = groups.described().members[0]
     assert (member.assignment, member.target_assignment) == (Assignment(), Assignment())
+
+
+def test_a_group_is_described_in_pieces_as_it_was_at_the_beginning() -> None:
+    groups = ConsumerGroups(orders=2, bills=2)
+    for member in ("a", "b", "c"):
+        groups.enter(member)
+    before = groups.described()
+    steps = groups.coordinator.describe_consumer_group("g")
+    pieces = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert end.value == before
+            break
+        pieces += 1
+        if pieces == 2:
+            groups.beat("a", -1)
+            groups.enter("d")
+    assert pieces > len(before.members)
+    assert groups.described() != before
 
 
 def both_kinds() -> ConsumerGroups:
@@ -139,10 +161,10 @@ def test_each_kind_is_described_by_its_own_api() -> None:
     older = coordinator.describe_group("new", 5)
     assert (older.error_code, older.group_state) == (E.NONE, "Dead")
     expected = (E.GROUP_ID_NOT_FOUND, "Group old is not a consumer group.")
-    assert raised(lambda: coordinator.describe_consumer_group("old")) == expected
+    assert raised(lambda: to_the_end(coordinator.describe_consumer_group("old"))) == expected
     expected = (E.GROUP_ID_NOT_FOUND, "Group none not found.")
-    assert raised(lambda: coordinator.describe_consumer_group("none")) == expected
-    assert raised(lambda: coordinator.describe_consumer_group(""))[0] is E.INVALID_GROUP_ID
+    assert raised(lambda: to_the_end(coordinator.describe_consumer_group("none"))) == expected
+    assert raised(lambda: to_the_end(coordinator.describe_consumer_group("")))[0] is E.INVALID_GROUP_ID
 
 
 def test_only_a_group_without_members_may_be_deleted() -> None:

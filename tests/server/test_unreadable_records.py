@@ -20,6 +20,7 @@ from ottla.protocol.messages.transaction_log import PartitionsSchema, Transactio
 from ottla.protocol.records import RecordBatch
 from ottla.protocol.wire import codec
 from ottla.server.coordination.blobs import write_blob
+from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.shard import ShardState
 from ottla.server.coordination.store import Pair
 from ottla.server.groups.group import ClassicGroup
@@ -128,7 +129,7 @@ def test_groups_are_found_beside_any_record_that_makes_no_sense(records: Any) ->
         if isinstance(groups.coordinator.shards[0].groups[listed.group_id], ClassicGroup):
             groups.coordinator.describe_group(listed.group_id, 6)
         else:
-            groups.coordinator.describe_consumer_group(listed.group_id)
+            to_the_end(groups.coordinator.describe_consumer_group(listed.group_id))
     groups.advance(86_400_000)
     assert groups.restarted().coordinator.shards[0].state is ShardState.ACTIVE
 

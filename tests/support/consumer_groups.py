@@ -18,7 +18,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ottla.server.coordination.jobs import never
+from ottla.server.coordination.jobs import never, to_the_end
 from ottla.server.groups.classic import Caller
 from ottla.server.groups.consumer.group import ConsumerGroup
 from support.groups import FakeTopics, Groups, MemoryStore
@@ -124,7 +124,7 @@ class ConsumerGroups(Groups):
         return None if answer.assignment is None else self.names(answer.assignment)
 
     def described(self, group: str = "g") -> DescribedGroup:
-        return self.coordinator.describe_consumer_group(group)
+        return to_the_end(self.coordinator.describe_consumer_group(group))
 
     def table(self, group: str = "g") -> ConsumerGroup:
         found = self.coordinator.shard_of(group).groups[group]
