@@ -83,7 +83,8 @@ def encode_response(
     if len(elements) == 1:
         size = len(head)
     else:
-        elements = [part for part in elements if len(part)]
+        if not parts.tail:  # the message ends with records
+            elements.pop()
         size = sum(map(len, elements))
     _SIZE_AND_CORRELATION_ID.pack_into(head, 0, size - 4, request.correlation_id)
     return elements

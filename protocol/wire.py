@@ -120,7 +120,8 @@ class Codec:
     def write_within(self) -> WriteWithin:
         """`write_within(value, parts, most_elements, most_bytes)`: as `write`.
 
-        Raises LargeMessageError, at the latest an element behind the limits; `parts` is then spoilt. Of arrays of numbers
+        Raises LargeMessageError, at the latest an element behind the limits, or an array of elements of
+        fixed size; `parts` is then spoilt. Of arrays of numbers
         the elements are not counted, nor the bytes of records; bytes are counted anew between records.
         """
         write: WriteWithin = self._compile("write")

@@ -16,7 +16,8 @@ name: String | None` in flexible encoding:
     out += b'\\x00'
 
 (`x` in a format is a zero byte: a null, or "no tagged fields".) Records go into `parts` as they are, and a new `out`
-follows them. Elements are counted array by array before they are written, bytes after each element, within each `out`.
+follows them. Elements are counted array by array before they are written, bytes after each element, or all those of an array if they are
+of fixed size, within each `out`.
 """
 
 import struct
@@ -144,13 +145,18 @@ class WriterSource(Source):
             n = self.fresh("n")
             self._flush()
             self.line(f"{n} = len({source}) + 1")
+            count = f"{n} - 1"
             self.line(f"if {n} < 128: out.append({n})")
             self.line(f"else: out += {'string_prefix' if type.name == 'string' else 'uvarint'}({n})")
         else:
-            self._run.append((self._length_format(type), f"len({source})"))
+            count = f"len({source})"
+            if type.item is not None:
+                count = self.fresh("n")
+                self.line(f"{count} = len({source})")
+            self._run.append((self._length_format(type), count))
             self._flush()
         if type.item is not None:
-            self._items(type.item, source)
+            self._items(type.item, source, count)
         elif type.name == "records":
             self.line(f"if len({source}): out = parts.add({source})")
         else:
@@ -161,19 +167,30 @@ class WriterSource(Source):
     def _refuse(self, condition: str) -> None:
         self.line(f"if {condition}: raise LargeMessageError('{self.label}')")
 
-    def _items(self, item: Type, source: str) -> None:
+    def _items(self, item: Type, source: str, count: str) -> None:
         if is_fixed(item):
             pack = self.name("pack_array", array_methods(item.name, "pack"))
-            self.line(f"if {source}: out += {pack}[len({source})](*{source})")
+            self.line(f"if {source}: out += {pack}[{count}](*{source})")
         else:
             one = self.fresh("item")
-            self.line(f"left -= len({source})")
+            self.line(f"left -= {count}")
             self._refuse("left < 0")
             self.line(f"for {one} in {source}:", +1)
             self._value(item, one, False)
             self._flush()
-            self._refuse("len(out) > most_bytes")
-            self.dedent()
+            if self._is_small(item):
+                self.dedent()
+                self._refuse("len(out) > most_bytes")
+            else:
+                self._refuse("len(out) > most_bytes")
+                self.dedent()
+
+    def _is_small(self, item: Type) -> bool:
+        """Whether an element has a fixed size: then their number bounds the bytes, and these are counted behind them all."""
+        if item.struct is None:
+            return False
+        plain, tagged, _ = split_fields(item.struct, self.version, self.flexible)
+        return not tagged and all(is_fixed(field.type) for field in plain)
 
 
 def _string_prefix(length_plus_one: int) -> bytes:

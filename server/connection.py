@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
 
+from ..protocol.connection import Request, parse_request
 from ..protocol.errors import ProtocolError
 from .frames import FrameReader
-from .large_requests import LargeRequest, read_now, write_now
+from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
 from .transport import Part, PeerGoneError, PlainTransport
+from .turns import Turn
 from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ PRODUCE_KEY = 0
 # stand in line; but not Produce and Fetch, of which a busy broker has hundreds anyway, each of them short.
 LITTLE_BYTES = 4 << 10
 BULK = (b"\0\0", b"\0\1")
+# What a frame says of its size.
+unpack_size = struct.Struct(">i").unpack_from
 # What the process or the machine is short of for a while.
 SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 # A parked request looks this often whether its client is still there.
@@ -48,6 +53,8 @@ class Context:
     listener: Listener
     client_host: str
     connection: Connection
+    turn: Turn = field(default_factory=Turn)
+    """Of the task that serves the connection: for handlers that mostly have little to do."""
 
 
 class Connection:
@@ -62,7 +69,7 @@ class Connection:
         their connections."""
         self._broker = broker
         self._transport = transport
-        self._context = Context(broker, node, listener, peer.rpartition(":")[0], self)
+        self._context = Context(broker, node, listener, peer.rpartition(":")[0], self, transport.turn)
         self._frames = FrameReader(
             transport,
             broker.config.socket_request_max_bytes,
@@ -121,9 +128,14 @@ class Connection:
             if frame is None:
                 return
             self.busy = True
-            if len(frame) > LITTLE_BYTES and frame[:2] not in BULK and turn.is_pass_over():
-                await turn.next()
-            request = read_now(frame)
+            size_bytes = len(frame)
+            request: Request | None
+            if size_bytes <= READ_ELEMENTS_AT_ONCE:  # an element has a byte at least
+                request = parse_request(frame)
+            else:
+                if size_bytes > LITTLE_BYTES and frame[:2] not in BULK and turn.is_pass_over():
+                    await turn.next()
+                request = read_now(frame)
             # Whatever still names the frame here while we wait would keep its memory.
             if request is None:
                 box = [frame]
@@ -131,12 +143,13 @@ class Connection:
                 request = await self._at_large().read(box)
             else:
                 del frame
-            if request.api.key != PRODUCE_KEY:
+            key = request.api.key
+            if frames.held_bytes and key != PRODUCE_KEY:
                 frames.let_go()
             try:
-                handle = handlers[request.api.key]
+                handle = handlers[key]
             except KeyError:
-                raise ProtocolError(f"{request.api.name} (API key {request.api.key}) is not served") from None
+                raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
             body = await handle(context, request)
             parts = None if body is None or self._large is not None else write_now(request, body)
             if parts is None and (body is not None or self._large is not None):
@@ -145,9 +158,13 @@ class Connection:
                 parts = await self._at_large().write(answer)
             else:
                 del request, body
-            frames.let_go()
+            if frames.held_bytes:
+                frames.let_go()
             if parts is not None:
-                await self._send(parts)
+                if unpack_size(parts[0])[0] < COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
+                    await self._transport.send(parts)
+                else:
+                    await self._send(parts)
             if self._large is not None:
                 sent = [parts]
                 del parts

@@ -118,13 +118,14 @@ class FetchSessions:
         """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._drop(session_id)
+            if session_id != NO_SESSION:
+                self._drop(session_id)
             items: dict[tuple[TopicKey, int], FetchItem] = {}
-            for topic in request.topics:
-                if turn.is_over():
+            for at, topic in enumerate(request.topics):
+                if at and turn.is_over():
                     await turn.next()
                 for item in items_of(topic, by_topic_id):
-                    if turn.is_over():
+                    if items and turn.is_over():
                         await turn.next()
                     items[item.topic, item.partition] = item
             session = self._open(items, by_topic_id, elapsed_ms) if epoch == INITIAL_EPOCH and items else None

@@ -122,7 +122,7 @@ class FrameReader:
             self._end += received
 
     def let_go(self) -> None:
-        """Nobody looks at the frame given last any more."""
+        """Nobody looks at the frame given last any more. Need not be said of one in the first buffer, which nobody takes."""
         self._is_in_use = False
         if self.held_bytes and self._memory.is_short:
             self.shrink()

@@ -29,6 +29,8 @@ SEND_BYTES = 1 << 20
 COPIED_BYTES = 16 << 10
 # The kernel takes at most IOV_MAX (1024 on Linux) buffers in one sendmsg.
 MAX_BUFFERS = 1000
+# Mostly some records, and what is before and behind them.
+FEW_BUFFERS = 4
 # Linux joins the header with the file bytes that follow into full packets.
 MSG_MORE = getattr(socket, "MSG_MORE", 0)
 # Elsewhere a closed peer is noticed when its answer cannot be sent.
@@ -98,6 +100,21 @@ class PlainTransport:
         buffers: list[bytes | bytearray | memoryview] = []
         copied_bytes = 0
         try:
+            # Nearly every answer is one small part, and there is room for it.
+            if (
+                len(parts) == 1
+                and not isinstance(part := parts[0], FileSlice)
+                and (size_bytes := len(part)) <= SEND_BYTES
+            ):
+                sent = 0
+                try:
+                    sent = self._sock.send(part)
+                    self.has_moved = True
+                except BlockingIOError:
+                    pass
+                if sent == size_bytes:
+                    return
+                parts = [memoryview(part)[sent:]]
             for part in parts:
                 if isinstance(part, FileSlice):
                     is_copied = part.size_bytes <= COPIED_BYTES
@@ -120,12 +137,19 @@ class PlainTransport:
     async def _send_buffers(self, buffers: list[bytes | bytearray | memoryview], flags: int) -> None:
         at = 0
         while at < len(buffers):
+            is_all = False
             try:
-                sent = self._sock.sendmsg(_some_of(buffers, at), (), flags)
+                if at == 0 and len(buffers) <= FEW_BUFFERS and (size_bytes := sum(map(len, buffers))) <= SEND_BYTES:
+                    sent = self._sock.sendmsg(buffers, (), flags)
+                    is_all = sent == size_bytes
+                else:
+                    sent = self._sock.sendmsg(_some_of(buffers, at), (), flags)
             except BlockingIOError:
                 await self._writable()
                 continue
             self.has_moved = True
+            if is_all:
+                return
             while at < len(buffers) and sent >= len(buffers[at]):
                 sent -= len(buffers[at])
                 at += 1
@@ -185,8 +209,6 @@ def _some_of(buffers: list[bytes | bytearray | memoryview], at: int) -> list[byt
     first = buffers[at]
     if len(first) >= SEND_BYTES:
         return [memoryview(first)[:SEND_BYTES]]
-    if len(buffers) == 1:
-        return buffers
     some, room = [first], SEND_BYTES - len(first)
     for buffer in buffers[at + 1 : at + MAX_BUFFERS]:
         room -= len(buffer)

@@ -48,7 +48,11 @@ class Turn:
     def begin(self) -> None:
         """Begin anew, after the task has waited for something else anyway."""
         now_s = perf_counter()
-        self._until_s = max(now_s + LATE_TURN_PART * TURN_S, min(now_s, _pass_end_s()) + TURN_S)
+        pass_end_s = _pass_end_s()
+        if now_s <= pass_end_s:
+            self._until_s = now_s + TURN_S
+        else:
+            self._until_s = max(now_s + LATE_TURN_PART * TURN_S, pass_end_s + TURN_S)
 
     @staticmethod
     def is_pass_over() -> bool:
@@ -71,9 +75,10 @@ class Turn:
 
     async def map(self, work: Callable[[Thing], Result], things: Iterable[Thing]) -> list[Result]:
         """What `work` returns for each of `things`, which must not change meanwhile; what they stand for may."""
-        found = []
+        found: list[Result] = []
         for thing in things:
-            if self.is_over():
+            # Whoever calls has asked just now, and mostly there is one.
+            if found and self.is_over():
                 await self.next()
             found.append(work(thing))
         return found

@@ -164,7 +164,7 @@ class LogReader:
                     position = segment.position_of(offset, at_once=at_once)
                     if position is not None:
                         return LogOffsetMetadata(offset, segment.base_offset, position)
-        return LogOffsetMetadata(offset, segment.base_offset, segment.size_bytes)
+        return LogOffsetMetadata(offset, segment.base_offset, segment.log_file.size())
 
     def read(self, offset: int, *, max_bytes: int, up_to: int, first_batch_whole: bool = True) -> FileSlice:
         """As `fetch`, up to the offset `up_to` (exclusive), which is at most the LEO: the batches alone."""
@@ -218,10 +218,10 @@ class LogReader:
                     found = segment.read(offset, max_bytes=max_bytes, max_position=limit, at_once=at_once)
                     if found is not None:
                         start = LogOffsetMetadata(offset, segment.base_offset, found.position)
-                        if len(found) <= max_bytes:
+                        if found.size_bytes <= max_bytes:
                             return FetchedRecords(found, min(max_bytes, limit - found.position), start)
                         if first_batch_whole:
-                            return FetchedRecords(found, len(found), start)
+                            return FetchedRecords(found, found.size_bytes, start)
                         break
                     segment = self.segments.higher(segment.base_offset)
             except OSError as error:

@@ -60,7 +60,7 @@ class SegmentIndexes:
         self.newest = NewestBatches()
         """Those noted since open or truncation; none once the segment is sealed."""
         self._where = paths.log_path(directory, base_offset, suffix)
-        self._config = config
+        self._distance_bytes = config.index_distance_bytes
         self._log_file = log_file
         self._max_timestamp_ms: int | None = None  # not known yet
         self._max_timestamp_offset = base_offset
@@ -87,19 +87,20 @@ class SegmentIndexes:
         Raises:
             WouldWaitError: Only if `at_once`: the index has to be read.
         """
-        self._have_offset_index(at_once)
+        if not self._is_offset_index_checked:
+            self._have_offset_index(at_once)
         return self.offset.lookup(offset)[1]
 
     def batch_before(self, position: int, *, at_once: bool = False) -> int:
         """Where some batch begins at or before byte `position`, as near as the offset index knows. Errors as above."""
-        self._have_offset_index(at_once)
+        if not self._is_offset_index_checked:
+            self._have_offset_index(at_once)
         return self.offset.floor_of_position(position)[1]
 
     def _have_offset_index(self, at_once: bool) -> None:
-        if not self._is_offset_index_checked:
-            if at_once:
-                raise WouldWaitError(self._check_offset_index)
-            self._check_offset_index()
+        if at_once:
+            raise WouldWaitError(self._check_offset_index)
+        self._check_offset_index()
 
     def offset_before_timestamp(self, timestamp_ms: int) -> int:
         """An offset below which no record is later than `timestamp_ms`, as near as the time index knows."""
@@ -138,7 +139,7 @@ class SegmentIndexes:
         assert self._max_timestamp_ms is not None
         if max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms, self._max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
-        if self._unindexed_bytes > self._config.index_distance_bytes and self._has_room(last_offset, position):
+        if self._unindexed_bytes > self._distance_bytes and self._has_room(last_offset, position):
             self.offset.append(last_offset, position)
             self.time.append(self._max_timestamp_ms, self._max_timestamp_offset)
             self._unindexed_bytes = 0

@@ -72,7 +72,7 @@ class Look:
 
 async def handle(ctx: Context, request: Request) -> FetchResponse:
     body: FetchRequest = request.body
-    waits, turn = ctx.broker.waits, Turn()
+    waits, turn = ctx.broker.waits, ctx.turn
     try:
         session, items = await ctx.node.fetch_sessions.begin(
             body, request.version >= TOPIC_IDS, ctx.broker.clock.elapsed_ms(), turn
@@ -152,7 +152,7 @@ async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed:
     look = Look()
     left_bytes = max_bytes
     for item in items:
-        if turn.is_over():
+        if look.answers and turn.is_over():
             await turn.next()
             look.has_waited = True
         try:
@@ -170,7 +170,10 @@ async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed:
             look.missing_count += 1
             continue
         try:
-            data, found = await _read_from(ctx, partition, item, left_bytes, look, committed)
+            try:
+                data, found = _read(partition, item, left_bytes, look.offered_bytes == 0, committed, at_once=True)
+            except WouldWaitError as cold:
+                data, found = await _read_cold(ctx, cold, partition, item, left_bytes, look, committed)
         except KafkaError as error:
             data, found = _refusal(item, error), None
         look.answers.append((item, data))
@@ -183,18 +186,25 @@ async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed:
     return look
 
 
-async def _read_from(
-    ctx: Context, partition: Partition, item: FetchItem, left_bytes: int, look: Look, committed: bool
+async def _read_cold(
+    ctx: Context,
+    cold: WouldWaitError,
+    partition: Partition,
+    item: FetchItem,
+    left_bytes: int,
+    look: Look,
+    committed: bool,
 ) -> tuple[PartitionData, tuple[Wanted, int] | None]:
     """`_read`, once all that it looks at is in memory; the partition is not the same any more if it has been made anew."""
     first = look.offered_bytes == 0
+    look.has_waited = True
     for _ in range(TRIES_MAX):
+        await bring(cold, partition.log)
+        partition = led_partition(ctx, item.topic, item.partition)
         try:
             return _read(partition, item, left_bytes, first, committed, at_once=True)
-        except WouldWaitError as cold:
-            look.has_waited = True
-            await bring(cold, partition.log)
-            partition = led_partition(ctx, item.topic, item.partition)
+        except WouldWaitError as colder:
+            cold = colder
     return _read(partition, item, left_bytes, first, committed, at_once=False)
 
 
@@ -285,11 +295,13 @@ async def _by_topic(answers: list[Answer], turn: Turn) -> tuple[FetchableTopicRe
     """Group neighbouring partitions of one topic, keeping the order."""
     groups: list[tuple[TopicKey, list[PartitionData]]] = []
     for item, data in answers:
-        if turn.is_over():
+        if groups and turn.is_over():
             await turn.next()
         if not groups or groups[-1][0] != item.topic:
             groups.append((item.topic, []))
         groups[-1][1].append(data)
+    if len(groups) == 1:
+        return (_group(groups[0]),)
     return tuple(await turn.map(_group, groups))
 
 

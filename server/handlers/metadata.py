@@ -14,6 +14,8 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import (
@@ -43,7 +45,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
     broker = ctx.broker
     topic_operations_mask = topic_operations() if body.include_topic_authorized_operations else NOT_ASKED
     everything = body.topics is None or (request.version == 0 and not body.topics)
-    turn = Turn()
+    turn = ctx.turn
     topics = []
     if everything:
         for topic in list(broker.topics):
@@ -57,9 +59,9 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
         )
     else:
         creating = _Creating(ctx, body.allow_auto_topic_creation or request.version < 4)
-        seen = set()
+        seen: set[str | bytes] = set()
         for row in body.topics or ():
-            if turn.is_over():
+            if seen and turn.is_over():
                 await turn.next()
             key = _key(row, request.version)
             if key not in seen:
@@ -139,14 +141,17 @@ def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int
 
 async def _topic(ctx: Context, topic: Topic, version: int, operations: int, turn: Turn) -> MetadataResponseTopic:
     live = ctx.broker.live_node_ids()
+    partitions: Sequence[MetadataResponsePartition]
+    if len(topic.partitions) == 1:
+        partitions = (_partition(topic.partitions[0], live, version),)
+    else:
+        partitions = await turn.map(lambda partition: _partition(partition, live, version), list(topic.partitions))
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=tuple(
-            await turn.map(lambda partition: _partition(partition, live, version), list(topic.partitions))
-        ),
+        partitions=tuple(partitions),
         topic_authorized_operations=operations,
     )
 

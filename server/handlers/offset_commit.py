@@ -23,7 +23,6 @@ from ..groups.commits import Prepared, TopicCommit
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import Place
 from ..topics import Topic, Topics
-from ..turns import Turn
 
 _FIRST_VERSION_WITH_IDS = 10
 
@@ -31,18 +30,18 @@ _FIRST_VERSION_WITH_IDS = 10
 async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
     by_id = request.version >= _FIRST_VERSION_WITH_IDS
-    known, turn = ctx.broker.topics, Turn()
+    known, turn = ctx.broker.topics, ctx.turn
     topics: list[Topic | None] = []
     commits = []
     for asked in body.topics:
-        if turn.is_over():
+        if topics and turn.is_over():
             await turn.next()
         topic = known.by_id(asked.topic_id) if by_id else known.get(asked.name)
         topics.append(topic)
         if topic is not None:
             partitions = []
-            for one in asked.partitions:
-                if turn.is_over():
+            for at, one in enumerate(asked.partitions):
+                if at and turn.is_over():
                     await turn.next()
                 if 0 <= one.partition_index < len(topic.partitions):
                     partitions.append(one)
@@ -58,9 +57,9 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
         return group_error or refused.get((topic.name, index), ErrorCode.NONE)
 
     turn.begin()
-    answers = []
+    answers: list[OffsetCommitResponseTopic] = []
     for topic, asked in zip(topics, body.topics, strict=True):
-        if turn.is_over():
+        if answers and turn.is_over():
             await turn.next()
         answers.append(
             OffsetCommitResponseTopic(

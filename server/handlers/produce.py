@@ -65,21 +65,21 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     by_id = request.version >= TOPIC_IDS
     leaders: set[int] = set()
-    reasons, turn = Reasons(), Turn()
+    reasons, turn = Reasons(), ctx.turn
     refused: tuple[str, PartitionProduceResponse] | None = None
     unflushed: list[tuple[PartitionProduceResponse, Log]] = []
     try:
         writes = await transactional_writes(ctx.broker, body, request.version, turn)
     except KafkaError as error:
         return await _refused(body, error, turn)
-    responses = []
+    responses: list[TopicProduceResponse] = []
     for topic in body.topic_data:
-        if turn.is_over():
+        if responses and turn.is_over():
             await turn.next()
         asked = topic.topic_id if by_id else topic.name
-        partitions = []
+        partitions: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
-            if turn.is_over():
+            if partitions and turn.is_over():
                 await turn.next()
             partitions.append(
                 await _append(ctx, request.version, body.acks, asked, data, leaders, reasons, writes, unflushed)

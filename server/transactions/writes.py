@@ -93,11 +93,11 @@ async def transactional_writes(
             INVALID_PRODUCER_ID_MAPPING (of several producers).
     """
     found = []
-    for topic in body.topic_data:
-        if turn.is_over():
+    for at, topic in enumerate(body.topic_data):
+        if at and turn.is_over():
             await turn.next()
-        for data in topic.partition_data:
-            if turn.is_over():
+        for nth, data in enumerate(topic.partition_data):
+            if nth and turn.is_over():
                 await turn.next()
             if (batch := _transactional_batch(data.records)) is not None:
                 found.append((topic, data.index, batch))
