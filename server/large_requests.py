@@ -20,7 +20,7 @@ import trio
 from ..protocol.connection import Request, encode_response, parse_request
 from ..protocol.errors import LargeMessageError, ProtocolError, TooManyElementsError
 from ..protocol.wire import MAX_ELEMENTS
-from .freeing import free, free_frames
+from .freeing import free, free_frames, give_back
 from .request_memory import RequestMemory
 from .transport import Part, PeerGoneError
 
@@ -42,6 +42,8 @@ LIVING_ELEMENTS = 2 * MAX_ELEMENTS
 # How long such a request may last when others wait for its place; it may be a fetch that waits for data.
 LASTS_S = 60.0
 NEVER = 1 << 30
+# After a request of so many, the memory that it took goes back to the system: some ten megabytes and more.
+GIVE_BACK_ELEMENTS = 50_000
 
 T = TypeVar("T")
 
@@ -155,7 +157,9 @@ class LargeRequest:
     async def end(self, box: list[Any]) -> None:
         """Free what is in `box`, and give the place to others, also when cancelled. May be called again."""
         try:
-            await self._shared.for_freeing.run(list.clear, box)
+            await self._shared.for_freeing.run(
+                _clear if self.held_bytes < GIVE_BACK_ELEMENTS else _clear_and_give_back, box
+            )
         finally:
             if not self._has_ended:
                 self._has_ended = True
@@ -199,6 +203,15 @@ def _read(box: list[memoryview]) -> Request | ProtocolError:
         # Its traceback names all that has been read, which is to be freed here.
         free_frames(error)
         return ProtocolError(str(error))
+
+
+def _clear(box: list[Any]) -> None:
+    box.clear()
+
+
+def _clear_and_give_back(box: list[Any]) -> None:
+    box.clear()
+    give_back()
 
 
 def _write(box: list[Any]) -> list[Part] | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,7 +16,7 @@ from ottla.protocol.apis import APIS
 from ottla.protocol.connection import encode_request, parse_request
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.server.freeing import FEW, free, free_frames
+from ottla.server.freeing import FEW, _trim, free, free_frames, give_back
 
 MANY = 3 * FEW
 
@@ -108,3 +110,21 @@ def test_what_was_read_of_a_malformed_message_goes(topics: int, partitions: int,
         free_frames(error)
         assert living() - before < FEW
     assert living() == before
+
+
+@pytest.mark.skipif(_trim() is None, reason="not run: needs glibc, the library that keeps what is freed")
+def test_what_the_c_library_keeps_of_what_was_freed_goes_back_to_the_system() -> None:
+    things = [bytes(1_000) for _ in range(60_000)]
+    # Behind it, nothing of what comes before would go back by itself.
+    last = bytes(1_000)
+    del things
+    before_bytes = resident_bytes()
+
+    give_back()
+
+    assert before_bytes - resident_bytes() > 30_000_000, last
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
