@@ -64,13 +64,19 @@ class Parked(Generic[Answer]):
             self._event.set()
 
     async def wait(self, client: Client) -> Answer:
-        """The answer, once it is there. Raises what `client.check_peer` does, if the client leaves before."""
+        """The answer, once it is there. Raises what `client.check_peer` does, if the client leaves before.
+
+        The end of a rebalance answers all members of a group in one pass of the scheduler: those for whom it gets too long
+        go on in later ones.
+        """
         self._event = trio.Event()
         while self._answer is None:
             with trio.move_on_after(PEER_CHECK_MS / 1000):
                 await self._event.wait()
             if self._answer is None:
                 client.check_peer()
+        if Turn.is_pass_over():
+            await Turn().next()
         return self._answer
 
 

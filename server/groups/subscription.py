@@ -28,7 +28,7 @@ _NEWEST_VERSION = 3
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """The topics of all members together; None if any member's metadata is not of that format."""
     topics: set[str] = set()
-    for blob in metadata:
+    for blob in set(metadata):  # most groups have one kind of member
         try:
             # No later version moves the fields of the first.
             subscription: ConsumerProtocolSubscription = _read(ConsumerProtocolSubscription, blob, newest=0)
