@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 
 _UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 
@@ -15,6 +16,8 @@ def java_hash(text: str) -> int:
     return result - (1 << 32) if result >> 31 else result
 
 
+# One request asks some times, and the same groups come again and again. Keys have 32 KiB at most.
+@lru_cache(maxsize=128)
 def partition_of(key: str, partition_count: int) -> int:
     """The partition of an internal topic that `key` (a group or transactional id) belongs to.
 

@@ -80,9 +80,9 @@ class Parked(Generic[Answer]):
         return self._answer
 
 
-async def in_turns(steps: Steps[Result]) -> Result:
-    """Do all pieces, letting others in between whenever a turn is over. Raises what a piece does."""
-    turn = Turn()
+async def in_turns(steps: Steps[Result], turn: Turn | None = None) -> Result:
+    """Do all pieces, letting others in between whenever a turn, that of the caller if given, is over. Raises what a piece does."""
+    turn = turn or Turn()
     try:
         while True:
             try:

@@ -56,7 +56,6 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return group_error or refused.get((topic.name, index), ErrorCode.NONE)
 
-    turn.begin()
     answers: list[OffsetCommitResponseTopic] = []
     for topic, asked in zip(topics, body.topics, strict=True):
         if answers and turn.is_over():
@@ -101,7 +100,7 @@ async def prepared_in_turns(
     """The commit, ready to be written in the turn in which this returns: each topic is there then."""
     while True:
         present, gone = still_there(ctx.broker.topics, commits)
-        prepared = await in_turns(coordinator.prepare(body, present, ctx.broker.clock.now_ms()))
+        prepared = await in_turns(coordinator.prepare(body, present, ctx.broker.clock.now_ms()), ctx.turn)
         if all(ctx.broker.topics.by_id(one.topic_id) is not None for one in present):
             prepared.refused.update(gone)
             return prepared
