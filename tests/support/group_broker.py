@@ -39,7 +39,7 @@ class GroupBroker:
         self.clock = Clock(self.wall, virtual_ms)
         self.config: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
         self.topics = Topics()
-        self.logs = SimpleNamespace(logs=dict[TopicPartition, Log]())
+        self.logs = SimpleNamespace(logs=dict[TopicPartition, Log](), data_dir_of=lambda _: "/data")
         self.topics.add(Topic("t", CONSUMED_TOPIC_ID))
         self.node = SimpleNamespace(node_id=0)
         self.partition_count = partition_count
