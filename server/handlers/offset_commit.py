@@ -31,33 +31,35 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
     by_id = request.version >= _FIRST_VERSION_WITH_IDS
     known, turn = ctx.broker.topics, ctx.turn
-    topics: list[Topic | None] = []
+    topics: list[tuple[Topic | None, int]] = []
     commits = []
     for asked in body.topics:
         if topics and turn.is_over():
             await turn.next()
         topic = known.by_id(asked.topic_id) if by_id else known.get(asked.name)
-        topics.append(topic)
+        # It may get more before the answer, which were not committed.
+        partition_count = 0 if topic is None else len(topic.partitions)
+        topics.append((topic, partition_count))
         if topic is not None:
             partitions = []
             for at, one in enumerate(asked.partitions):
                 if at and turn.is_over():
                     await turn.next()
-                if 0 <= one.partition_index < len(topic.partitions):
+                if 0 <= one.partition_index < partition_count:
                     partitions.append(one)
             if partitions:
                 commits.append(TopicCommit(topic.name, topic.id, partitions))
     group_error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
 
-    def error_of(topic: Topic | None, index: int) -> ErrorCode:
+    def error_of(topic: Topic | None, partition_count: int, index: int) -> ErrorCode:
         if topic is None and by_id:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        if topic is None or not 0 <= index < len(topic.partitions):
+        if topic is None or not 0 <= index < partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return group_error or refused.get((topic.name, index), ErrorCode.NONE)
 
     answers: list[OffsetCommitResponseTopic] = []
-    for topic, asked in zip(topics, body.topics, strict=True):
+    for known_as, asked in zip(topics, body.topics, strict=True):
         if answers and turn.is_over():
             await turn.next()
         answers.append(
@@ -66,8 +68,8 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
                 topic_id=asked.topic_id,
                 partitions=tuple(
                     await turn.map(
-                        lambda one, topic=topic: OffsetCommitResponsePartition(  # type: ignore[misc]
-                            partition_index=one.partition_index, error_code=error_of(topic, one.partition_index)
+                        lambda one, known_as=known_as: OffsetCommitResponsePartition(  # type: ignore[misc]
+                            partition_index=one.partition_index, error_code=error_of(*known_as, one.partition_index)
                         ),
                         asked.partitions,
                     )

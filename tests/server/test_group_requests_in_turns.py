@@ -241,6 +241,30 @@ async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_rea
         assert not broker.groups.coordinator.positions("g", stable=False).committed
 
 
+async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answered_as_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, OsFiles()) as served:
+        broker = served.broker
+        topic = await create(served, "t")
+        await broker.groups.ensure_topic()
+        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        passes = 0
+
+        def grow() -> None:
+            nonlocal passes
+            passes += 1
+            # The places have been looked up, the records are being made.
+            if passes == MANY + MANY // 2:
+                topic.partitions.append(topic.partitions[0])
+
+        answer, _ = await handled(served, Case(commit_of(3, *[0] * MANY), 8), grow)
+        assert passes > MANY + MANY // 2
+        codes = [one.error_code for one in answer.topics[0].partitions]
+        assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *[ErrorCode.NONE] * MANY]
+        assert list(broker.groups.coordinator.positions("g", stable=False).committed) == [("t", 0)]
+
+
 async def test_a_commit_that_makes_too_large_a_batch_is_given_up_at_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
