@@ -69,7 +69,8 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
                 partitions=tuple(
                     await turn.map(
                         lambda one, known_as=known_as: OffsetCommitResponsePartition(  # type: ignore[misc]
-                            partition_index=one.partition_index, error_code=error_of(*known_as, one.partition_index)
+                            partition_index=one.partition_index,
+                            error_code=error_of(known_as[0], known_as[1], one.partition_index),
                         ),
                         asked.partitions,
                     )
