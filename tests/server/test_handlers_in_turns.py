@@ -879,8 +879,9 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
                 transactional_id="nobody's",
                 acks=-1,
                 timeout_ms=1_000,
-                topic_data=(
-                    TopicProduceData(name="late", partition_data=(PartitionProduceData(index=0, records=records),)),
+                topic_data=tuple(
+                    TopicProduceData(name=name, partition_data=(PartitionProduceData(index=0, records=records),))
+                    for name in ("never", "late")
                 ),
             )
             looked_up: list[str] = []
@@ -891,18 +892,23 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
                 return get(name)
 
             async def come(self: turns.Turn) -> None:
-                if looked_up == ["late"]:
+                await trio.lowlevel.checkpoint()
+                if "late" in looked_up:
+                    looked_up.clear()
                     monkeypatch.undo()
                     await create(broker, "late", 1)
 
             monkeypatch.setattr(broker.topics, "get", spied)
             monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
             monkeypatch.setattr(turns.Turn, "next", come)
-            answer = await ask(broker, "Produce", version, body)
+            try:
+                answer = await ask(broker, "Produce", version, body)
+            finally:
+                monkeypatch.undo()
 
             topic = broker.topics.get("late")
             assert topic is not None
-            assert answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE
+            assert answer.responses[1].partition_responses[0].error_code != ErrorCode.NONE
             assert topic.partitions[0].log.log_end_offset == 0
 
     trio.run(main)
@@ -933,8 +939,10 @@ def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node
 
                 monkeypatch.setattr(broker, "leader_moved", moved)
                 monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
-                await (broker.stop_node(1) if verb == "stop" else broker.start_node(1))
-            monkeypatch.undo()
+                try:
+                    await (broker.stop_node(1) if verb == "stop" else broker.start_node(1))
+                finally:
+                    monkeypatch.undo()
 
             assert told == list(ABC)
             node = broker.nodes[1]
