@@ -15,6 +15,8 @@ from ottla.server.producer_ids import ProducerIds
 class Blocks:
     """The catalog, as far as producer ids go: two in a block."""
 
+    data_dir = "/data"
+
     def __init__(self) -> None:
         self.taken = 0
         self.refusals = 0
