@@ -58,7 +58,7 @@ def body(suite: Suite, options: Options) -> None:
         suite.note(f"API keys in them: {', '.join(map(str, keys))}")
     with OttlaProcess(profile="dev", overrides=OVERRIDES, keep=options.keep) as broker:
         create_topic(broker.bootstrap, "fuzz", partitions=2)
-        attack(suite, broker, random.Random(seed), frames, count)
+        attack(suite, broker, random.Random(seed), frames, count, is_alone=not options.quick)
         suite.check("the broker still runs", broker.process is not None and broker.process.poll() is None)
         output = broker.output_path.read_text(errors="replace")
         suite.equal("errors of our own in its log", 0, output.count("Traceback"))
@@ -70,7 +70,9 @@ def body(suite: Suite, options: Options) -> None:
         suite.check("and serves again after a restart", is_served(broker.bootstrap, "after"))
 
 
-def attack(suite: Suite, broker: OttlaProcess, rng: random.Random, frames: list[bytes], count: int) -> None:
+def attack(
+    suite: Suite, broker: OttlaProcess, rng: random.Random, frames: list[bytes], count: int, *, is_alone: bool
+) -> None:
     """Send `count` frames one by one, each when the one before has been answered or has cost the connection."""
     started, most, longest_ms = time.monotonic(), 0, 0.0
     outcomes: Counter[str] = Counter()
@@ -99,11 +101,12 @@ def attack(suite: Suite, broker: OttlaProcess, rng: random.Random, frames: list[
         True,
         f"{what}; {seconds:.0f} s, at most {most >> 20} MiB resident",
     )
-    suite.check(
-        f"no frame lets another client wait longer than {MAX_HOLD_MS:.0f} ms",
-        not slow,
-        "; ".join(slow) or f"one waited {longest_ms:.0f} ms at most, which was not so again",
-    )
+    told = "; ".join(slow) or f"one waited {longest_ms:.0f} ms at most, which was not so again"
+    if is_alone:
+        suite.check(f"no frame lets another client wait longer than {MAX_HOLD_MS:.0f} ms", not slow, told)
+    else:
+        # Slices of suites run beside each other.
+        suite.note(f"waits of another client beyond {MAX_HOLD_MS:.0f} ms: {told}")
 
 
 def held_again(pinger: Pinger, victim: Victim, sent: list[tuple[float, bytes]]) -> list[str]:
