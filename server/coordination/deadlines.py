@@ -64,9 +64,8 @@ class Deadlines:
 
     def next_due_ms(self) -> int | None:
         """When the earliest deadline is due, in elapsed time; None when there is none."""
-        heap = self._heap
-        while heap:
-            queued_ms, _, deadline = heap[0]
+        while self._heap:  # `_drop_first` may put another in its place
+            queued_ms, _, deadline = self._heap[0]
             if queued_ms == deadline.queued_ms and deadline.due_ms == queued_ms:
                 return queued_ms
             self._drop_first()

@@ -138,6 +138,19 @@ def test_the_sleeper_is_woken_for_an_earlier_time_but_not_for_a_later_one() -> N
     assert it.wakes == 2
 
 
+def test_the_heap_may_be_rebuilt_while_the_earliest_is_looked_for() -> None:
+    it = Ringing(2 * SPARE_ENTRIES)
+    for deadline in it.all:
+        it.set(deadline, 1_000)
+    first = it.all[0]
+    it.set(first, 500)
+    it.set(first, 2_000)
+    for deadline in it.all[1:]:
+        it.deadlines.clear(deadline)
+
+    assert it.deadlines.next_due_ms() == 2_000
+
+
 def test_moving_and_clearing_does_not_let_the_heap_grow() -> None:
     it = Ringing(10)
     for round_number in range(1_000):
