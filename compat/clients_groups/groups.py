@@ -123,7 +123,9 @@ def static_member_returns(
     """A static member that comes back within its session gets its partitions without a rebalance; later it has lost them."""
     with group(broker, kind, protocol) as members:
         first, second = members.join("one"), members.join("two")
-        if not suite.check(f"{what}, static: two share", eventually(share(first, second)), first.events):
+        shared = eventually(share(first, second))
+        seen = [(member.events, member.errors) for member in (first, second)]
+        if not suite.check(f"{what}, static: two share", shared, seen):
             return
         owned, told = set(first.owned), list(second.events)
         first.stop()

@@ -146,6 +146,9 @@ class KafkaPythonMember(Member):
             heartbeat_interval_ms=HEARTBEAT_MS,
             partition_assignment_strategy=[CooperativeStickyAssignor if self.incremental else RangePartitionAssignor],
         )
+        # On a busy machine a leader of kafka-python 3.0.12 is otherwise chosen before it knows any partition: it assigns none,
+        # and leaves it at that.
+        consumer.partitions_for_topic(self.topic)
         consumer.subscribe([self.topic], listener=_KafkaPythonListener(self))
         try:
             while not self.halted.is_set():
