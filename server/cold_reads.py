@@ -14,30 +14,17 @@ from ..protocol.errors import KafkaError
 from ..storage.files import FileSlice, WouldWaitError
 from ..storage.index import CorruptIndexError
 from ..storage.log_reader import LogReader
-
-THREADS_MAX = 4
-"""Of one disk. More reads at a time make few disks faster."""
+from .disk import Work, threads
 
 TRIES_MAX = 16
 """How often something is brought for one look at a log before it is done whatever comes. An index, and the headers at both
 ends of what is fetched, are half as many; only a machine that has no memory left drops them before they are used."""
 
-_THREADS: trio.lowlevel.RunVar[dict[object, trio.CapacityLimiter]] = trio.lowlevel.RunVar("readers of disks")
-
-
-def _threads(disk: object) -> trio.CapacityLimiter:
-    try:
-        threads = _THREADS.get()
-    except LookupError:
-        threads = {}
-        _THREADS.set(threads)
-    return threads.setdefault(disk, trio.CapacityLimiter(THREADS_MAX))
-
 
 async def bring(cold: WouldWaitError, log: LogReader) -> None:
     """Wait for what a look at `log` had to wait for. If that cannot be had, who looks without `at_once` is told why."""
     with suppress(OSError, KafkaError, CorruptIndexError):
-        await trio.to_thread.run_sync(cold.bring, limiter=_threads(os.path.dirname(log.directory)))
+        await trio.to_thread.run_sync(cold.bring, limiter=threads(Work.COLD, os.path.dirname(log.directory)))
 
 
 async def read_ahead(part: FileSlice) -> None:
@@ -46,7 +33,7 @@ async def read_ahead(part: FileSlice) -> None:
     Raises:
         OSError: The disk refused.
     """
-    disk = os.fstat(part.file.fileno()).st_dev
+    disk = f"device {os.fstat(part.file.fileno()).st_dev}"
     await trio.to_thread.run_sync(
-        part.file.read_ahead, part.position, part.size_bytes, limiter=_threads(disk), abandon_on_cancel=True
+        part.file.read_ahead, part.position, part.size_bytes, limiter=threads(Work.COLD, disk), abandon_on_cancel=True
     )
