@@ -7,6 +7,7 @@ the request; and what the clock says then is made up, so that every handler give
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -484,11 +485,15 @@ async def looks_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> 
     looks = Looks()
     monkeypatch.setattr(turns, "perf_counter", looks.perf_counter)
     own = Own(looks)
+    # A collection would count the finalizers of what other tests left behind.
+    gc.collect()
+    gc.disable()
     trio.lowlevel.add_instrument(own)
     try:
         await trio.lowlevel.checkpoint()
         answer = await work()
     finally:
+        gc.enable()
         sys.setprofile(None)
         trio.lowlevel.remove_instrument(own)
         monkeypatch.undo()
