@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.server.coordination import deadlines as deadlines_module
 from ottla.server.coordination.deadlines import SPARE_ENTRIES, Deadline, Deadlines
+from support.calls import at_most
 
 
 class Ringing:
@@ -189,3 +193,84 @@ def test_deadlines_agree_with_a_table_that_is_scanned(steps: list[tuple[int, int
             assert sorted(it.rung, key=lambda pair: table[pair[0]]) == it.rung
             table = {one: due_ms for one, due_ms in table.items() if one not in due}
         assert it.deadlines.next_due_ms() == min(table.values(), default=None)
+
+
+class Life:
+    """Some deadlines that are set, moved and cleared at random, by their own actions too, beside a table of when each is due."""
+
+    def __init__(self, seed: int, count: int = 8) -> None:
+        self.rng = Random(seed)
+        self.elapsed_ms = 0
+        self.due_ms: dict[int, int] = {}
+        self.set_in_call: set[int] = set()
+        self.sleeps_until_ms: int | None = 0
+        """None: until it is woken."""
+        self.deadlines = Deadlines(lambda: self.elapsed_ms, self._wake)
+        self.all = [Deadline(partial(self._ring, name)) for name in range(count)]
+
+    @property
+    def earliest_ms(self) -> int | None:
+        return min(self.due_ms.values(), default=None)
+
+    def _wake(self) -> None:
+        self.sleeps_until_ms = self.elapsed_ms
+
+    def look(self) -> None:
+        """Whoever sleeps until the earliest looks when that is."""
+        self.sleeps_until_ms = self.deadlines.next_due_ms()
+        assert self.sleeps_until_ms == self.earliest_ms
+
+    def _ring(self, name: int, now_ms: int) -> None:
+        assert now_ms == -self.elapsed_ms
+        due_ms = self.due_ms[name]
+        assert due_ms <= self.elapsed_ms
+        assert due_ms == self.earliest_ms
+        del self.due_ms[name]
+        for _ in range(self.rng.randrange(3)):
+            self.meddle()
+
+    def meddle(self) -> None:
+        """Set, move or clear one of them."""
+        name = self.rng.randrange(len(self.all))
+        if self.rng.random() < 0.4:
+            self.deadlines.clear(self.all[name])
+            self.due_ms.pop(name, None)
+            return
+        delay_ms = self.rng.choice((0, 1, 5, 50, 500))
+        self.deadlines.start(self.all[name], delay_ms)
+        self.due_ms[name] = self.elapsed_ms + delay_ms
+        self.set_in_call.add(name)
+        assert self.sleeps_until_ms is not None
+        assert self.sleeps_until_ms <= self.due_ms[name]
+
+    def run_due(self) -> None:
+        """Time passes, and what is due rings, or the first ones of it."""
+        self.elapsed_ms += self.rng.choice((0, 1, 5, 50))
+        left = self.rng.choice((1, 3, 100))
+
+        def is_over() -> bool:
+            nonlocal left
+            left -= 1
+            return not left
+
+        self.set_in_call.clear()
+        self.deadlines.run_due(-self.elapsed_ms, is_over)
+        self.sleeps_until_ms = self.elapsed_ms
+        if left:
+            still_due = {name for name, due_ms in self.due_ms.items() if due_ms <= self.elapsed_ms}
+            assert still_due <= self.set_in_call
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_life_of_deadlines_agrees_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With next to no spare pairs the heap is rebuilt all the time, from everywhere that queues."""
+    monkeypatch.setattr(deadlines_module, "SPARE_ENTRIES", 1)
+    life = Life(seed)
+    for _ in range(10_000):
+        with at_most(10_000):
+            if life.rng.random() < 0.8:
+                life.meddle()
+            else:
+                life.run_due()
+            if life.rng.random() < 0.5:
+                life.look()

@@ -2,7 +2,8 @@
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -23,3 +24,22 @@ def calls_of(work: Callable[[], object]) -> int:
         sys.setprofile(None)
         gc.enable()
     return count
+
+
+@contextmanager
+def at_most(calls: int) -> Iterator[None]:
+    """Fail in the midst of what goes round for ever: after so many calls of functions in this thread."""
+    left = calls
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal left
+        left -= event.endswith("call")
+        if left < 0:
+            sys.setprofile(None)
+            raise AssertionError(f"more than {calls} calls")
+
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
