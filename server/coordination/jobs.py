@@ -8,10 +8,16 @@ by its handler (`service.in_turns`).
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import TypeAlias, TypeVar
 
+from ...protocol.errors import KafkaError
+
+log = logging.getLogger("ottla.coordination")
+
+Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 
 Steps: TypeAlias = Generator[None, None, Result]
@@ -73,3 +79,17 @@ def to_the_end(steps: Steps[Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
+
+
+def for_each(things: Collection[Thing], act: Callable[[Thing], Job], failing: str) -> Job:
+    """Do it for each: one for which it fails keeps no other from it, and is told in one line with `failing`."""
+    first, count = None, 0
+    for thing in things:
+        try:
+            yield from act(thing)
+        except Exception as error:  # noqa: BLE001 - told below
+            first, count = first or error, count + 1
+        yield
+    if first is not None:
+        is_known = isinstance(first, KafkaError)
+        log.warning("%s, for %d of %d: %s", failing, count, len(things), first, exc_info=None if is_known else first)

@@ -13,7 +13,6 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -27,7 +26,7 @@ from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
 from ..coordination.coordinator import Coordinator
-from ..coordination.jobs import Job, Steps
+from ..coordination.jobs import Job, Steps, for_each
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..internal_topics import OFFSETS_TOPIC
@@ -50,8 +49,6 @@ from .shard import Shard
 from .txn_commits import TxnCommits
 
 log = logging.getLogger("ottla.groups")
-
-T = TypeVar("T")
 
 
 class GroupCoordinator(Coordinator[Shard]):
@@ -96,11 +93,14 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def _take_up(self, shard: Shard, now_ms: int) -> Job:
         """Let the time of all loaded groups run; clients may have come to some of them before."""
-        for group in tuple(shard.groups.values()):
+
+        def take_up(group: ClassicGroup | ConsumerGroup) -> Job:
             if isinstance(group, ClassicGroup):
-                yield from self._classic.loaded(group, now_ms)
-            else:
-                yield from self._consumer.loaded(shard, group, now_ms)
+                return self._classic.loaded(group, now_ms)
+            return self._consumer.loaded(shard, group, now_ms)
+
+        failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session time-out until they are heard of"
+        yield from for_each(tuple(shard.groups.values()), take_up, failing)
 
     def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> None:
         self._deadlines.clear(shard.expiry)
@@ -186,10 +186,21 @@ class GroupCoordinator(Coordinator[Shard]):
                 return self._classic.heartbeat(group, member_id, instance_id, generation)
 
     def leave(self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int) -> Steps[tuple[MemberResponse, ...]]:
-        """Remove members, some hundred at a time, as if they were named in as many requests."""
+        """Remove members, some hundred at a time, as if they were named in as many requests: those for whom it fails, when
+        others have left already, have the error in their answers.
+
+        Raises:
+            KafkaError: Nobody has left.
+        """
         answers: list[MemberResponse] = []
         for at in range(0, len(leaving) or 1, MEMBERS_A_PIECE):
-            answers += self._leave(group_id, leaving[at : at + MEMBERS_A_PIECE], now_ms)
+            some = leaving[at : at + MEMBERS_A_PIECE]
+            try:
+                answers += self._leave(group_id, some, now_ms)
+            except KafkaError as error:
+                if not at:
+                    raise
+                answers += _each_told(some, error.code)
             yield
         return tuple(answers)
 
@@ -200,14 +211,7 @@ class GroupCoordinator(Coordinator[Shard]):
         if isinstance(group, ConsumerGroup):
             return self._classic_members.leave(shard, group, leaving, now_ms)
         if group is None:
-            return tuple(
-                MemberResponse(
-                    member_id=identity.member_id,
-                    group_instance_id=identity.group_instance_id,
-                    error_code=ErrorCode.UNKNOWN_MEMBER_ID,
-                )
-                for identity in leaving
-            )
+            return _each_told(leaving, ErrorCode.UNKNOWN_MEMBER_ID)
         return self._classic.leave(group, leaving, now_ms)
 
     # Offsets
@@ -383,7 +387,7 @@ class GroupCoordinator(Coordinator[Shard]):
     def _forget_offsets(self, shard: Shard, now_ms: int) -> Job:
         while shard.topics_gone:
             gone, shard.topics_gone = frozenset(shard.topics_gone), set()
-            yield from _for_each(
+            yield from for_each(
                 tuple(shard.offsets.groups()),
                 lambda group_id, gone=gone: self._commits.forget(shard, group_id, gone, now_ms),  # type: ignore[misc]
                 f"offsets of deleted topics stay in {OFFSETS_TOPIC}-{shard.partition}",
@@ -409,7 +413,7 @@ class GroupCoordinator(Coordinator[Shard]):
                 self._drop(shard, group, now_ms)
 
         failing = f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire"
-        self._start_job(shard, _for_each(tuple(shard.groups.values()), expire, failing))
+        self._start_job(shard, for_each(tuple(shard.groups.values()), expire, failing))
 
     def _repeat_expiry(self, shard: Shard) -> None:
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)
@@ -421,15 +425,8 @@ def _check_stays(shard: Shard, group_id: str) -> None:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id} is being deleted")
 
 
-def _for_each(groups: Collection[T], act: Callable[[T], Job], failing: str) -> Job:
-    """Do it for each group: one for which it fails keeps no other from it, and is told in one line with `failing`."""
-    first, count = None, 0
-    for group in groups:
-        try:
-            yield from act(group)
-        except Exception as error:  # noqa: BLE001 - told below
-            first, count = first or error, count + 1
-        yield
-    if first is not None:
-        is_known = isinstance(first, KafkaError)
-        log.warning("%s, for %d groups: %s", failing, count, first, exc_info=None if is_known else first)
+def _each_told(members: Sequence[MemberIdentity], error: ErrorCode) -> tuple[MemberResponse, ...]:
+    return tuple(
+        MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
+        for one in members
+    )

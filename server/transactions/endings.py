@@ -21,7 +21,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records import NO_PRODUCER_ID
 from ...storage.paths import TopicPartition
 from ..coordination.deadlines import Deadline, Deadlines
-from ..coordination.jobs import Job, Jobs, to_the_end
+from ..coordination.jobs import Job, Jobs, for_each, to_the_end
 from ..coordination.shard import ShardState
 from ..coordination.store import Flushed, WhenFlushed
 from ..internal_topics import TRANSACTIONS_TOPIC
@@ -144,7 +144,8 @@ class Endings:
 
     def loaded(self, shard: TransactionShard, now_ms: int) -> Job:
         """Go on with what is open in a shard that was loaded; requests may have come to some of that before."""
-        for transactional_id in tuple(shard.open):
+
+        def take_up(transactional_id: str) -> Job:
             metadata = shard.transactions.get(transactional_id)
             if metadata is not None and metadata.is_prepared and transactional_id not in shard.waiting:
                 log.info("writing the markers of %s, which was decided before", transactional_id)
@@ -152,6 +153,9 @@ class Endings:
             elif metadata is not None and metadata.state is TransactionState.ONGOING:
                 self.watch(shard, metadata, now_ms)
             yield
+
+        failing = f"transactions in {TRANSACTIONS_TOPIC}-{shard.partition} are not taken up"
+        yield from for_each(tuple(shard.open), take_up, failing)
 
     def _finish_decided(
         self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool = True

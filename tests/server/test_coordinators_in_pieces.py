@@ -6,21 +6,26 @@ Pieces are counted, no time is taken: whatever there is many of, a piece appends
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.leave_group import MemberIdentity
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.coordination.jobs import Job, Jobs, Steps, never, to_the_end
-from ottla.server.groups.settings import PLACES_A_PIECE
+from ottla.server.groups.group import ClassicGroup
+from ottla.server.groups.settings import MEMBERS_A_PIECE, PLACES_A_PIECE
 from ottla.server.transactions.listing import Filter
 from ottla.server.transactions.metadata import CLOSED
 from ottla.server.transactions.settings import IDS_A_PIECE, MARKERS_A_PIECE
 from ottla.storage.paths import TopicPartition
 from support.consumer_groups import SESSION_MS, ConsumerGroups
-from support.groups import FakeTopics, Groups
+from support.groups import FakeTopics, Groups, MemoryStore, error_of, subscription
 from support.transactions import SWEEP_MS, Transactions
+
+E = ErrorCode
 
 MANY = 1_100
 RECORDS_A_PIECE = max(PLACES_A_PIECE, IDS_A_PIECE, MARKERS_A_PIECE) + 1
@@ -450,3 +455,84 @@ def test_who_lists_a_partition_that_is_given_up_meanwhile_is_told_to_ask_again(k
         to_the_end(steps)
 
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def a_classic_group_that_cannot_be_taken_up(groups: ConsumerGroups) -> None:
+    group = groups.coordinator.shard_of("g").groups["g"]
+    assert isinstance(group, ClassicGroup)
+    del next(iter(group.members.values())).session
+
+
+def a_consumer_group_that_cannot_be_taken_up(groups: ConsumerGroups) -> None:
+    group = groups.table("g")
+    group.assignment_ms = "soon"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("damage", [a_classic_group_that_cannot_be_taken_up, a_consumer_group_that_cannot_be_taken_up])
+def test_a_group_that_cannot_be_taken_up_keeps_no_other_of_its_partition_from_it(
+    damage: Callable[[ConsumerGroups], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    before = ConsumerGroups(MemoryStore(1), orders=1)
+    for name in ("g", "h", "i"):
+        if damage is a_classic_group_that_cannot_be_taken_up:
+            before.stable(1, group=name)
+        else:
+            before.enter("m", group=name)
+    groups = ConsumerGroups(before.store, topics=before.topics, loads=False)
+    groups.load_only()
+    damage(groups)
+
+    groups.advance(SESSION_MS + 1)
+
+    assert [len(group.members) for group in groups.coordinator.shards[0].groups.values()] == [1, 0, 0]
+    assert "for 1 of 3" in caplog.text
+
+
+def test_a_transaction_that_cannot_be_taken_up_keeps_no_other_of_its_partition_from_it() -> None:
+    before = Transactions()
+    names = [name for name in map(str, range(20)) if not before.coordinator.partition_for(name)]
+    for name in names:
+        before.add(name, before.init(name, timeout_ms=5_000), TopicPartition("a", 0))
+    transactions = Transactions(after=before, loads=False)
+    transactions.load_all()
+    shard = transactions.coordinator.shards[0]
+    shard.transactions[names[0]] = replace(shard.transactions[names[0]], timeout_ms="long")  # type: ignore[arg-type]
+
+    transactions.advance(2 * SWEEP_MS)
+
+    assert len(names) > 1
+    assert list(shard.open) == names[:1]
+
+
+def members_of_both_protocols(count: int) -> tuple[ConsumerGroups, list[MemberIdentity]]:
+    """A consumer group with so many classic members, and one of the consumer protocol."""
+    groups = ConsumerGroups(orders=1, settings={"group_consumer_assignment_interval_ms": 3_600_000})
+    groups.enter("consumer")
+    ids = [groups.join(protocols=[("range", subscription("orders"))]).answer.member_id for _ in range(count)]
+    return groups, [MemberIdentity(member_id=one) for one in ids]
+
+
+def test_members_who_cannot_leave_when_others_have_are_told_so_each() -> None:
+    groups, leaving = members_of_both_protocols(2 * MEMBERS_A_PIECE + 1)
+    steps = groups.coordinator.leave("g", leaving, groups.now_ms)
+    next(steps)
+    groups.store.failure = ErrorCode.NOT_COORDINATOR
+    next(steps)
+    groups.store.failure = None
+
+    answers = to_the_end(steps)
+
+    errors = [E.NONE] * MEMBERS_A_PIECE + [E.NOT_COORDINATOR] * MEMBERS_A_PIECE + [E.NONE]
+    assert [(one.member_id, one.error_code) for one in answers] == [
+        (one.member_id, error) for one, error in zip(leaving, errors, strict=True)
+    ]
+    stay = {"consumer", *(one.member_id for one in leaving[MEMBERS_A_PIECE : 2 * MEMBERS_A_PIECE])}
+    assert groups.table().members.keys() == stay == groups.restarted().table().members.keys()
+
+
+def test_members_of_whom_nobody_can_leave_are_told_so_together() -> None:
+    groups, leaving = members_of_both_protocols(MEMBERS_A_PIECE + 1)
+    groups.store.failure = ErrorCode.NOT_COORDINATOR
+
+    assert error_of(lambda: to_the_end(groups.coordinator.leave("g", leaving, groups.now_ms))) == E.NOT_COORDINATOR
+    assert len(groups.table().members) == len(leaving) + 1
