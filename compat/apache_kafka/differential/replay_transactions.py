@@ -82,14 +82,14 @@ class ComparingPlayer(Player):
         self.round += 1
         self.compare_before(step)
         # What the cleaner saw while the clock moved lies behind it, so it takes up the log at the pass's own time.
-        self.ottla.rounds(self.topic)
+        self.ottla.rounds()
         self.live.wire.set_configs(TOPIC, self.topic, LET_GO | {"delete.retention.ms": str(retention_ms)})
         for _, end, pass_ms in step["passes"]:
             self.ottla.at(pass_ms)
             self.ottla.wait_for_checkpoint(self.topic, end)
             self.findings.equal("end of the pass", end, cleaner_checkpoint(self.ottla.data, self.topic))
             self.findings.passes += 1
-        self.ottla.rounds(self.topic)
+        self.ottla.rounds()
         self.live.wire.set_configs(TOPIC, self.topic, HELD_BACK)
         self.compare_after(step)
 

@@ -15,7 +15,6 @@ import trio
 from ottla.server.clock import Clock
 from ottla.server.embedded import Broker
 from ottla.storage.offset_map import BYTES_PER_SLOT
-from ottla.storage.paths import TopicPartition
 
 from ...support.segment_files import cleaner_checkpoint
 from .compare import Findings, compare_dumps
@@ -28,6 +27,27 @@ DEDUPE_BYTES = 4 << 20
 PASS_TIMEOUT_S = 5.0
 IO_BUFFERS_BYTES = (524_288, 1_024)
 """Kafka's default, and one that cuts nearly every segment into several chunks."""
+
+
+class StillClock(Clock):
+    """Stands still unless it is moved, and knows whether the cleaner rests: between two of its rounds it sleeps."""
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__(lambda: now_ms, lambda: now_ms)
+        self._cleaner_due_ms = 0
+
+    @property
+    def is_cleaner_resting(self) -> bool:
+        """Whether the cleaner has gone all round, and will not again before the clock is moved."""
+        return self._cleaner_due_ms > self.elapsed_ms()
+
+    async def sleep(self, for_ms: int) -> None:
+        if for_ms != BACKOFF_MS:
+            await super().sleep(for_ms)
+            return
+        self._cleaner_due_ms = self.elapsed_ms() + for_ms
+        await super().sleep(for_ms)
+        self._cleaner_due_ms = 0
 
 
 class OttlaAtKafkasTime:
@@ -47,30 +67,32 @@ class OttlaAtKafkasTime:
         if recorded.map_entries is not None:
             factor = (recorded.map_entries + 0.5) / (DEDUPE_BYTES // BYTES_PER_SLOT)
             overrides["log.cleaner.io.buffer.load.factor"] = f"{factor:.9f}"
+        self._clock = StillClock(recorded.start_ms)
         self.broker = Broker(
             str(data),
             profile="kafka",
             overrides=overrides,
             features=features,
-            clock=Clock(lambda: recorded.start_ms, lambda: recorded.start_ms),
+            clock=self._clock,
             rng=Random(0),
         )
 
     def at(self, now_ms: int) -> None:
         if now_ms > self.now_ms:
+            # A round that goes on while the clock moves would rest beyond the next one.
+            self.broker.run(self._cleaner_rests)
             self.broker.advance_clock(now_ms - self.now_ms)
             self.now_ms = now_ms
 
-    def rounds(self, topic: str) -> None:
+    def rounds(self) -> None:
         """Until the cleaner has gone all round, and has deleted what it deletes."""
         for _ in range(2):
             self.at(self.now_ms + BACKOFF_MS)
-            self.broker.run(self._round_at, topic, self.now_ms)
+            self.broker.run(self._cleaner_rests)
 
-    async def _round_at(self, topic: str, now_ms: int) -> None:
-        cleaning = self.broker.inner.cleaning
+    async def _cleaner_rests(self) -> None:
         with trio.fail_after(PASS_TIMEOUT_S):
-            while (cleaning.looked_at_ms or 0) < now_ms or cleaning.manager.is_busy(TopicPartition(topic, 0)):
+            while not self._clock.is_cleaner_resting:
                 await trio.sleep(0.0005)
 
     def wait_for_checkpoint(self, topic: str, offset: int) -> None:
@@ -116,13 +138,13 @@ def play(ottla: OttlaAtKafkasTime, wire: Wire, topic: str, step: Step, findings:
             findings.equal("answer to DeleteRecords", step["answer"], wire.delete_records(topic, step["offset"]))
             return
         case "rounds":
-            ottla.rounds(topic)
+            ottla.rounds()
         case "pass":
             wire.set_configs(TOPIC, topic, step["set"])
             ottla.at(step["now"])
             if step["passes"]:
                 ottla.wait_for_checkpoint(topic, step["passes"][-1][1])
-            ottla.rounds(topic)
+            ottla.rounds()
             wire.set_configs(TOPIC, topic, HELD_BACK)
             findings.passes += len(step["passes"])
     expected = step["dump"]
