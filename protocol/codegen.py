@@ -10,8 +10,8 @@ from .errors import ProtocolError
 from .schema import Field, Type, fields_of
 
 # An element of an array may take two bytes on the wire and a hundred in memory, so the size of a frame alone does not
-# bound what reading it costs. All arrays and tagged fields of one message together may hold this many elements: several
-# times what a request about every partition of a large cluster needs, read in about two seconds.
+# bound what reading it costs. All arrays and tagged fields of one message together may hold this many elements. What a
+# client may send is less, see `connection.REQUEST_ELEMENTS_MAX`.
 MAX_ELEMENTS = 1_000_000
 MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
 

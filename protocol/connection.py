@@ -13,7 +13,11 @@ from typing import Any
 from .apis import API_VERSIONS_KEY, APIS, Api
 from .errors import ErrorCode, ProtocolError
 from .headers import read_request_header, read_response_header, request_header, skip_tags
-from .wire import MAX_ELEMENTS, NO_LIMIT, Parts, codec
+from .wire import NO_LIMIT, Parts, codec
+
+REQUEST_ELEMENTS_MAX = 100_000
+"""Ten times what a request about every partition of a large broker needs. Apache Kafka limits only the bytes of a frame;
+here whatever an element leaves behind, a row of a dictionary, say, must go before another client has waited long."""
 
 _SIZE = struct.Struct(">i")
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
@@ -33,7 +37,7 @@ class Request:
     """Of all arrays and tagged fields together."""
 
 
-def parse_request(frame: memoryview, most_elements: int = MAX_ELEMENTS) -> Request:
+def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX) -> Request:
     """One frame (without its size) as a request.
 
     Raises TooManyElementsError, which is a ProtocolError, as soon as there are more than `most_elements`.

@@ -1,6 +1,6 @@
 """Requests and answers that would keep Trio's thread for long: a worker thread reads, writes and frees them.
 
-A frame of 100 MB may hold a million elements, each of which takes two microseconds to read, a hundred bytes or more while
+A request may have a hundred thousand elements, each of which takes two microseconds to read, a hundred bytes or more while
 it lives, and a tenth of a microsecond to free. So every request is read at once up to a small number of elements, and if it
 has more, once again by a worker. Such requests are let in by address, as `RequestMemory` does, by their number of elements,
 which counts until the answer has been sent. Answers are written likewise: at once up to some size, else by a worker.
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from ..protocol.connection import Request, encode_response, parse_request
+from ..protocol.connection import REQUEST_ELEMENTS_MAX, Request, encode_response, parse_request
 from ..protocol.errors import LargeMessageError, ProtocolError, TooManyElementsError
-from ..protocol.wire import MAX_ELEMENTS
 from .freeing import free, free_frames, give_back
 from .request_memory import RequestMemory
 from .transport import Part, PeerGoneError
@@ -37,8 +36,8 @@ FRAME_BYTES_AT_ONCE = 256 << 10
 LARGE_PRODUCE_ELEMENTS_AT_ONCE = 128
 PRODUCE = b"\0\0"
 
-# Of all requests that were too large to be read at once, and half of it for an address: one request at its largest.
-LIVING_ELEMENTS = 2 * MAX_ELEMENTS
+# Of all requests that were too large to be read at once, and half of it for an address: five requests at their largest.
+LIVING_ELEMENTS = 10 * REQUEST_ELEMENTS_MAX
 # How long such a request may last when others wait for its place; it may be a fetch that waits for data.
 LASTS_S = 60.0
 NEVER = 1 << 30
@@ -138,7 +137,7 @@ class LargeRequest:
         """
         living = self._shared.living
         self._worker = self._shared.for_requests
-        at_most = min(len(box[0]), MAX_ELEMENTS)
+        at_most = min(len(box[0]), REQUEST_ELEMENTS_MAX)
         # Who produces without waiting for an answer may be gone, and what he sent counts.
         counts_anyway = box[0][:2] == PRODUCE
         request = await self._in_line(_read, box, at_most, is_client_needed=not counts_anyway)

@@ -75,7 +75,7 @@ class Figures:
         self._rows.append(row)
         text = f"{row.hold_ms:.1f} ms" + (f" (of {row.rounds}, at most {row.most_ms:.1f})" if row.rounds > 1 else "")
         others = (("before", self._before), ("Apache Kafka", self._kafka))
-        text += f"; {form}" + "".join(f"; {whose} {known} ms" for whose, all in others if (known := _known(all, row)))
+        text += f"; {form}" + "".join(f"; {whose} {known}" for whose, all in others if (known := _known(all, row)))
         if self._write_to:
             told = {row.name: {"form": row.form, "hold_ms": round(row.hold_ms, 1)} for row in self._rows}
             Path(self._write_to).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
@@ -107,9 +107,11 @@ Recorded = dict[str, dict[str, Any]]
 
 
 def _known(recorded: Recorded, row: Row) -> str:
-    """The figure of the same form, as a text; empty without one."""
+    """The figure as a text, empty without one; and its form where that was another one, when other limits held."""
     found = recorded.get(row.name)
-    return f"{found['hold_ms']:.0f}" if found is not None and found["form"] == row.form else ""
+    if found is None:
+        return ""
+    return f"{found['hold_ms']:.0f}" + ("" if found["form"] == row.form else f" ({found['form']})")
 
 
 def _or_not_answered(once: Callable[[], Hold]) -> Hold:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from .shapes import Form, Shape, forms, other_versions
 from .values import DESTRUCTIVE, Known, Unknown, World
 
-KNOWN_COUNT, OTHER_COUNT = 100_000, 100_000
 QUICK_COUNT = 10_000
 LARGEST = 1 << 31
 
@@ -28,9 +27,9 @@ def large_requests(world: World, *, quick: bool) -> Iterator[Large]:
         if not quick:
             yield _large(form, "unknown", Shape(form, unknown), QUICK_COUNT, "10 000")
         if form.api.name not in DESTRUCTIVE:
-            yield _large(form, "known", Shape(form, known), QUICK_COUNT if quick else KNOWN_COUNT)
+            yield _large(form, "known", Shape(form, known), QUICK_COUNT if quick else LARGEST)
     for form in () if quick else other_versions():
-        yield _large(form, "unknown", Shape(form, unknown), OTHER_COUNT)
+        yield _large(form, "unknown", Shape(form, unknown), LARGEST)
 
 
 def _large(form: Form, what: str, shape: Shape, count: int, mark: str = "") -> Large:

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ottla.protocol.apis import APIS, Api
+from ottla.protocol.connection import REQUEST_ELEMENTS_MAX
 from ottla.protocol.headers import request_header
 from ottla.protocol.schema import Field, Type, fields_of
 from ottla.protocol.wire import uvarint
 
 FRAME_BYTES_MAX = 104_857_600
-ELEMENTS_MAX = 990_000
-"""A little below the million of all arrays together that one message may have."""
+ELEMENTS_MAX = REQUEST_ELEMENTS_MAX * 99 // 100
+"""A little below what all arrays of one request together may have."""
 DIGITS = 7
 TAGGED = ("(tagged fields)",)
 """Stands for an array of APIs that have none: fields that nobody knows, each of which counts as an element."""

@@ -59,6 +59,8 @@ class Specials:
     def frames(self) -> Iterator[tuple[str, str, bytes, int]]:
         names = Shape(Form(APIS[3], 8, ("topics",)), Unknown()).frame(10_000)
         yield "64 Metadata frames at once", f"{len(names) / 1e3:.0f} KB each", names * 64, 64
+        names = Shape(Form(APIS[3], 8, ("topics",)), Unknown()).frame(10 * ELEMENTS_MAX)
+        yield "A Metadata frame of too many names, refused", f"{10 * ELEMENTS_MAX} elements", names, 1
         asked = encoded(MetadataRequest(topics=(), allow_auto_topic_creation=False))
         yield "10 000 small Metadata frames at once", f"{len(asked)} bytes each", asked * 10_000, 10_000
         yield from self.answers()
