@@ -26,20 +26,15 @@ LOST_AT_MOST = 2
 
 @dataclass
 class _Search(CrashSearch[Found, tuple[int, bool]]):
-    """Loses power before those operations of the life that are in `moments`, the first being 1, and before any of a restart."""
+    """Loses power before one operation in `moments_thinned_to`."""
 
-    moments: range = range(0)
-    lived: int = 0
-    """So many operations of the life were seen."""
-    is_over: bool = False
-    """Whether the life is."""
+    moments_thinned_to: int = 1
+    moments: int = 0
 
     def _disks_of(self, files: CrashFiles, seen: set[int], one_in: int) -> Iterator[CrashFiles]:
-        if not self.is_over:
-            self.lived += 1
-            if self.lived not in self.moments:
-                return
-        yield from super()._disks_of(files, seen, one_in)
+        self.moments += 1
+        if self.moments % self.moments_thinned_to == 0:
+            yield from super()._disks_of(files, seen, one_in)
 
 
 def power_losses(
@@ -49,13 +44,10 @@ def power_losses(
     killed_thinned_to: int = 1,
     losses: int = 1,
     recover_thinned_to: int = 1,
-    part: int = 0,
-    parts: int = 1,
 ) -> Counts:
     """Lose power before each operation of the life, and kill the process there.
 
     Args:
-        part, parts: Only in this one of so many pieces of the life, in order: neighbours leave the same disks.
         thinned_to: Of the disks that a power loss may leave, one in so many is started on.
         moments_thinned_to: The power is lost before one operation in so many.
         killed_thinned_to: The process is killed before one operation in so many.
@@ -66,15 +58,13 @@ def power_losses(
     start = CrashFiles()
     start.lost_at_most = LOST_AT_MOST
     looks = 0
-    count = len(_life_with(CrashFiles(), Ledger()).operations) + 1
-    piece = range(count * part // parts + 1, count * (part + 1) // parts + 1)
 
     def owed(if_killed: bool) -> tuple[int, bool]:
         nonlocal looks
         if not versions or versions[-1] is not ledger.owed:
             versions.append(ledger.owed)
         looks += if_killed
-        return len(versions) - 1, if_killed and looks in piece and looks % killed_thinned_to == 0
+        return len(versions) - 1, if_killed and looks % killed_thinned_to == 0
 
     def check_version(found: Found, known: tuple[int, bool]) -> None:
         check(found, versions[known[0]])
@@ -85,7 +75,7 @@ def power_losses(
         check=check_version,
         losses=losses,
         thinned_to=thinned_to,
-        moments=range(piece.start, piece.stop, moments_thinned_to),
+        moments_thinned_to=moments_thinned_to,
         recover_thinned_to=recover_thinned_to,
         later_thinned_to=thinned_to,
     )
@@ -95,7 +85,6 @@ def power_losses(
             await live(files, ledger, **FLUSHED)
 
         run_in_order(work)
-        search.is_over = True
 
     return search.run(life, start, owed)
 
