@@ -131,6 +131,9 @@ def _view(data: memoryview, max_bytes: int, max_frames: int) -> memoryview:
 _GZIP_HEADER = 16 + zlib.MAX_WBITS
 _GZIP_OR_ZLIB_HEADER = 32 + zlib.MAX_WBITS
 _GZIP_STEP_BYTES = 1024
+# The library puts together what comes out of a call, and copies what it has not taken in, while no other thread may run.
+_GZIP_STEP_BYTES_MAX = 64 * 1024
+_GZIP_PART_BYTES = 1024 * 1024
 
 
 def _compress_gzip(data: BytesLike, level: int | None) -> bytes:
@@ -144,29 +147,35 @@ def _compress_gzip(data: BytesLike, level: int | None) -> bytes:
     return packed
 
 
-def _decompress_gzip(data: memoryview, max_bytes: int, max_frames: int) -> bytes:
+def _decompress_gzip(data: memoryview, max_bytes: int, max_frames: int) -> BytesLike:
     library = isal_zlib or zlib
     parts: list[bytes] = []
     room = max_bytes
     at, end = 0, len(data)
-    step_bytes = end  # nearly always there is one member
+    step_bytes = _GZIP_STEP_BYTES_MAX  # nearly always there is one member
     for _ in range(max_frames):
         member = library.decompressobj(_GZIP_OR_ZLIB_HEADER)
+        left, may_hold_more = b"", False
         while not member.eof:
-            if at >= end:
-                raise CorruptRecordError("gzip stream ends early")
+            shown: BytesLike = left
+            if not left and not may_hold_more:
+                if at >= end:
+                    raise CorruptRecordError("gzip stream ends early")
+                shown = data[at : at + step_bytes]
+                at += len(shown)
+                step_bytes = min(2 * step_bytes, _GZIP_STEP_BYTES_MAX)
+            # One byte more than allowed tells "full" from "too large".
+            part_bytes = min(room + 1, _GZIP_PART_BYTES)
             try:
-                # One byte more than allowed tells "full" from "too large".
-                part = member.decompress(data[at : at + step_bytes], room + 1)
+                part = member.decompress(shown, part_bytes)
             except (zlib.error, library.error) as error:
                 raise CorruptRecordError(f"damaged gzip stream: {error}") from None
+            left, may_hold_more = member.unconsumed_tail, len(part) == part_bytes
             room -= len(part)
             if room < 0:
                 raise _too_large(max_bytes)
             parts.append(part)
-            at += step_bytes
-            step_bytes *= 2
-        at = min(at, end) - len(member.unused_data)
+        at -= len(member.unused_data)
         if at == end:
             return _joined(parts)
         # A member copies what lies behind it, so the next ones, of which there may be many, are shown a little at first.

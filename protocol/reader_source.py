@@ -21,6 +21,7 @@ import struct
 from typing import Any
 
 from .codegen import (
+    LONG_ARRAY,
     MAX_STRING_BYTES,
     Source,
     array_methods,
@@ -199,7 +200,7 @@ class ReaderSource(Source):
             self._flush()
             self.line(f"{items}.append({one})")
             self.dedent()
-            self.line(f"{target} = tuple({items})")
+            self.line(f"{target} = {items} if {n} >= {LONG_ARRAY} else tuple({items})")
         self.dedent()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Literal
 
-from .codegen import MAX_ELEMENTS, Source, read_uvarint, uvarint
+from .codegen import MAX_ELEMENTS, Source, as_array, read_uvarint, uvarint
 from .reader_source import ReaderSource
 from .schema import (
     ZERO_UUID,
@@ -54,6 +54,7 @@ __all__ = [
     "UInt16",
     "UInt32",
     "Uuid",
+    "as_array",
     "codec",
     "nullable_since",
     "read_uvarint",

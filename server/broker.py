@@ -44,6 +44,7 @@ from .nursery import open_plain_nursery
 from .opening import open_store
 from .producer_ids import ProducerIds
 from .request_memory import RequestMemory
+from .searches import Searches
 from .topic_admin import TopicAdmin
 from .topics import NO_LEADER, Partition, Topic, Topics
 from .turns import Turn
@@ -83,7 +84,7 @@ class Broker:
         self.waits = Waits()
         self.heavy_checks = trio.CapacityLimiter(HEAVY_CHECKS_MAX)
         self.topics = Topics()
-        self.flusher = Flusher(clock)
+        self.flusher = Flusher(clock, self.waits.moved)
         self.keyless_refused = Meter()
         """Records without a key that compacted topics did not take."""
         self.connections = Connections(self)
@@ -93,6 +94,7 @@ class Broker:
         self.request_memory = RequestMemory(limit_bytes)
         self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests()
+        self.searches = Searches()
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
         self.node_life = NodeLife(self)
         self.admin_http: AdminHttp | None = None
@@ -291,7 +293,6 @@ class Broker:
 
     def _flushed(self, partition: Partition, failed: Collection[TopicPartition], now_ms: int) -> None:
         if not failed:
-            self.waits.moved(partition.log)
             return
         self.waits.changed(partition.topic_partition)
         coordinator = self._coordinator(partition.topic.name)

@@ -12,7 +12,7 @@ it waits for itself: readers of the log do not see it (its high watermark), coor
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import trio
@@ -31,10 +31,12 @@ logger = logging.getLogger("ottla.flusher")
 class Flusher:
     """Syncs logs in worker threads, one sync a log at a time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, moved: Callable[[Log], None]) -> None:
+        """`moved` tells the readers of a log that there may be more: of who asked for a sync nobody may be left."""
         self.timer = Timer()
         """Of every sync here; a clean pass does its own."""
         self._clock = clock
+        self._moved = moved
         self._running: dict[Log, trio.Event] = {}
 
     async def flush(self, logs: Iterable[Log]) -> None:
@@ -99,6 +101,7 @@ class Flusher:
         try:
             await in_thread(Work.SYNC, data_dir_of(log), flush.sync)
             log.end_flush(flush, self._clock.elapsed_ms())
+            self._moved(log)
         except OSError as error:
             failure = log.fail(error)
             logger.error("%s", failure.message)

@@ -1,7 +1,8 @@
 """Frees a message of a million elements without keeping the interpreter from other threads.
 
 When the last name of such a tuple goes, C code frees all in it, a tenth of a second in which no other thread runs. Piece by
-piece, others may run between any two of them.
+piece, others may run between any two of them. Long arrays are lists (`protocol.codegen.as_array`), which can be emptied where
+they are.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def free(things: list[Any]) -> None:
             array = arrays.pop()
             if getrefcount(array) > OURS_ALONE:
                 continue
-            if isinstance(array, (list, tuple)) and (len(array) > FEW or (array and _arrays(type(array[0])))):
+            if isinstance(array, list):
+                stack.append(array)
+            elif isinstance(array, tuple) and (len(array) > FEW or (array and _arrays(type(array[0])))):
                 stack.append(list(array))
             del array
 

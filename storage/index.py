@@ -12,10 +12,13 @@ reach the disk, is in index_file.py.
 from __future__ import annotations
 
 import struct
+from array import array
 from bisect import bisect_left, bisect_right
-from operator import attrgetter
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import ClassVar, NamedTuple
 
+from . import paths
 from .files import Files
 from .index_file import RELATIVE_OFFSET_MAX, CorruptIndexError, IndexFile, InvalidOffsetError, SparseIndex
 
@@ -30,6 +33,13 @@ __all__ = [
 ]
 
 _OFFSET_ENTRY = struct.Struct(">ii")
+_OFFSET = struct.Struct(">q")
+_FIRST_OFFSET_AT, _LAST_OFFSET_AT, _LAST_STABLE_OFFSET_AT = 10, 18, 26
+
+ENTRIES_PER_BLOCK = 256
+"""Of a transaction index: so many are looked at, or passed over, together."""
+WRITTEN_AT_ONCE = 1 << 14
+"""As soon as a transaction index has so many more entries than its file, half a megabyte, they are written."""
 
 
 class AbortedTxn(NamedTuple):
@@ -41,9 +51,6 @@ class AbortedTxn(NamedTuple):
     """The marker's offset."""
     last_stable_offset: int
     """The LSO just after the marker."""
-
-
-_last_offset = attrgetter("last_offset")
 
 
 class OffsetIndex(SparseIndex):
@@ -180,16 +187,22 @@ class TimeIndex(SparseIndex):
 
 
 class TransactionIndex(IndexFile):
-    """The aborted transactions whose marker lies in the segment, by the marker's offset."""
+    """The aborted transactions whose marker lies in the segment, by the marker's offset.
+
+    A client may have millions of them in one segment, so they are kept as the file has them. Both their last offsets and
+    their last stable offsets never decrease.
+    """
 
     ENTRY_BYTES = 34
     FILE_WHEN_EMPTY = False
 
     _ENTRY: ClassVar[struct.Struct] = struct.Struct(">hqqqq")
     _VERSION: ClassVar[int] = 0
+    _data: bytearray
+    _earliest: array[int]
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        """No size limit: markers are few, and every one is a record of the segment."""
+        """No size limit: every marker is a record of the segment."""
         super().__init__(files, path, base_offset)
         self._clear()
 
@@ -201,62 +214,107 @@ class TransactionIndex(IndexFile):
         """
         if not self._loaded:
             self._load()
-        if self._txns and txn.last_offset <= self._txns[-1].last_offset:
-            raise InvalidOffsetError(f"{txn} does not come after {self._txns[-1]}: {self.path}")
-        self._txns.append(txn)
+        count = self._count()
+        if count and txn.last_offset <= self._entry(count - 1).last_offset:
+            raise InvalidOffsetError(f"{txn} does not come after {self._entry(count - 1)}: {self.path}")
+        self._add(self._ENTRY.pack(self._VERSION, *txn), txn.first_offset)
         self._is_file_current = False
+        if count + 1 - self._written_count >= WRITTEN_AT_ONCE:
+            # The rest is written when the segment is rolled, while everybody waits. What is refused is tried again then.
+            with suppress(OSError):
+                self.flush(sync=False)
 
     def entries(self) -> list[AbortedTxn]:
         """All entries."""
         if not self._loaded:
             self._load()
-        return list(self._txns)
+        return [self._entry(slot) for slot in range(self._count())]
 
-    def collect_aborted(self, from_offset: int, upper_offset: int) -> tuple[list[AbortedTxn], bool]:
+    def collect_aborted(self, from_offset: int, upper_offset: int) -> tuple[Iterator[AbortedTxn], bool]:
         """The transactions that overlap `from_offset` (inclusive) to `upper_offset` (exclusive).
 
         Returns:
-            They, and whether the search is over; if not, the next segments may hold more.
+            They, to be taken any time, and whether the search is over; if not, the next segments may hold more. There may
+            be very many; to find the next one takes some milliseconds at most.
         """
         if not self._loaded:
             self._load()
-        found = []
-        txns = self._txns
-        for slot in range(bisect_left(txns, from_offset, key=_last_offset), len(txns)):
-            txn = txns[slot]
-            if txn.first_offset < upper_offset:
-                found.append(txn)
-            if txn.last_stable_offset >= upper_offset:
-                return found, True
-        return found, False
+        slots = range(self._count())
+        start = bisect_left(slots, from_offset, key=self._last_offset)
+        # Transactions that end behind the one after which nothing up to `upper_offset` was undecided began behind it.
+        end = bisect_left(slots, upper_offset, lo=start, key=self._last_stable_offset)
+        is_complete = end < len(slots)
+        return self._overlapping(start, end + is_complete, upper_offset), is_complete
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker lies at or above `offset`."""
         if not self._loaded:
             self._load()
-        count = bisect_left(self._txns, offset, key=_last_offset)
-        if count < len(self._txns):
-            del self._txns[count:]
+        count = bisect_left(range(self._count()), offset, key=self._last_offset)
+        if count < self._count():
+            full_blocks = count // ENTRIES_PER_BLOCK
+            # Not in place: somebody may be taking what he has found.
+            self._data = self._data[: count * self.ENTRY_BYTES]
+            self._earliest = self._earliest[:full_blocks]
+            rest = range(full_blocks * ENTRIES_PER_BLOCK, count)
+            self._block_earliest = min((self._entry(slot).first_offset for slot in rest), default=paths.OFFSET_MAX)
             self._cut_written(count)
 
+    def _overlapping(self, slot: int, end: int, upper_offset: int) -> Iterator[AbortedTxn]:
+        data, earliest = self._data, self._earliest
+        if min(earliest, default=upper_offset) >= upper_offset:  # mostly few, or none that was open for long
+            slot = max(slot, min(end, len(earliest) * ENTRIES_PER_BLOCK))
+        while slot < end:
+            block = slot // ENTRIES_PER_BLOCK
+            block_end = min(end, (block + 1) * ENTRIES_PER_BLOCK)
+            if block >= len(earliest) or earliest[block] < upper_offset:
+                for at in range(slot * self.ENTRY_BYTES, block_end * self.ENTRY_BYTES, self.ENTRY_BYTES):
+                    if _OFFSET.unpack_from(data, at + _FIRST_OFFSET_AT)[0] < upper_offset:
+                        yield AbortedTxn(*self._ENTRY.unpack_from(data, at)[1:])
+            slot = block_end
+
+    def _add(self, entry: bytes, first_offset: int) -> None:
+        self._data += entry
+        self._block_earliest = min(self._block_earliest, first_offset)
+        if self._count() % ENTRIES_PER_BLOCK == 0:
+            self._earliest.append(self._block_earliest)
+            self._block_earliest = paths.OFFSET_MAX
+
+    def _entry(self, slot: int) -> AbortedTxn:
+        return AbortedTxn(*self._ENTRY.unpack_from(self._data, slot * self.ENTRY_BYTES)[1:])
+
+    def _last_offset(self, slot: int) -> int:
+        offset: int = _OFFSET.unpack_from(self._data, slot * self.ENTRY_BYTES + _LAST_OFFSET_AT)[0]
+        return offset
+
+    def _last_stable_offset(self, slot: int) -> int:
+        offset: int = _OFFSET.unpack_from(self._data, slot * self.ENTRY_BYTES + _LAST_STABLE_OFFSET_AT)[0]
+        return offset
+
     def _count(self) -> int:
-        return len(self._txns)
+        return len(self._data) // self.ENTRY_BYTES
 
     def _clear(self) -> None:
-        self._txns: list[AbortedTxn] = []
+        self._data = bytearray()
+        self._earliest = array("q")
+        """The first offset of the earliest transaction of each full block of entries."""
+        self._block_earliest = paths.OFFSET_MAX
 
     def _decode(self, data: bytes) -> None:
-        txns: list[AbortedTxn] = []
+        earliest = array("q")
+        block_earliest = paths.OFFSET_MAX
         previous = self.base_offset - 1
-        for version, *fields in self._ENTRY.iter_unpack(data):
-            txn = AbortedTxn(*fields)
+        for count, (version, _, first_offset, last_offset, _) in enumerate(self._ENTRY.iter_unpack(data), 1):
             if version != self._VERSION:
                 raise self._corrupt(f"an entry has the unknown version {version}")
-            if txn.last_offset <= previous:
-                raise self._corrupt(f"last offset {txn.last_offset} is not above {previous}")
-            previous = txn.last_offset
-            txns.append(txn)
-        self._txns = txns
+            if last_offset <= previous:
+                raise self._corrupt(f"last offset {last_offset} is not above {previous}")
+            previous = last_offset
+            block_earliest = min(block_earliest, first_offset)
+            if count % ENTRIES_PER_BLOCK == 0:
+                earliest.append(block_earliest)
+                block_earliest = paths.OFFSET_MAX
+        self._data, self._earliest, self._block_earliest = bytearray(data), earliest, block_earliest
 
     def _encode(self, start: int, stop: int) -> bytes:
-        return b"".join(self._ENTRY.pack(self._VERSION, *txn) for txn in self._txns[start:stop])
+        return bytes(self._data[start * self.ENTRY_BYTES : stop * self.ENTRY_BYTES])

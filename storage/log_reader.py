@@ -15,8 +15,9 @@ last one is behind it then, unseen until it is on disk, as in Apache Kafka, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -28,7 +29,7 @@ from .leader_epochs import LeaderEpochs
 from .log_offset_metadata import FetchedRecords, LogOffsetMetadata
 from .paths import TopicPartition
 from .producers import ProducerStates
-from .segment import LogSegment
+from .segment import LogSegment, end_of
 from .segments import SegmentList
 
 
@@ -38,6 +39,11 @@ class FoundOffset(NamedTuple):
     timestamp: int
     offset: int
     leader_epoch: int
+
+
+Search = Generator[None, None, FoundOffset | None]
+"""A search that yields after every step of about a millisecond, or one batch that it unpacks. May be given up at any of them,
+and each may be taken by another thread."""
 
 
 class LogReader:
@@ -240,19 +246,34 @@ class LogReader:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read.
         """
-        with self._working():
-            for segment in self.segments:
-                if segment.largest_timestamp_ms >= timestamp_ms:
-                    return self._found(segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset))
-            return None
+        return end_of(self.search_timestamp(timestamp_ms))
 
     def max_timestamp_and_offset(self) -> FoundOffset | None:
         """The first record with the largest timestamp of the log; None if no record has one. Otherwise as above."""
+        return end_of(self.search_max_timestamp())
+
+    def search_timestamp(self, timestamp_ms: int) -> Search:
+        """`offset_for_timestamp` step by step: a gigabyte of small batches takes half a minute."""
         with self._working():
-            segment = max(self.segments, key=lambda segment: segment.max_timestamp_ms)
-            if segment.max_timestamp_ms < 0:
+            for segment in self.segments:
+                if segment.largest_timestamp_ms >= timestamp_ms:
+                    found = yield from segment.search_timestamp(timestamp_ms, self.log_start_offset)
+                    return self._found(found)
+                yield
+        return None
+
+    def search_max_timestamp(self) -> Search:
+        """`max_timestamp_and_offset`, step by step."""
+        with self._working():
+            latest = self.segments.first
+            for segment in self.segments:
+                if segment.max_timestamp_ms > latest.max_timestamp_ms:
+                    latest = segment
+                yield
+            if latest.max_timestamp_ms < 0:
                 return None
-            return self._found(segment.find_offset_by_timestamp(segment.max_timestamp_ms, self.log_start_offset))
+            found = yield from latest.search_timestamp(latest.max_timestamp_ms, self.log_start_offset)
+            return self._found(found)
 
     def _found(self, found: tuple[int, int] | None) -> FoundOffset | None:
         if found is None:
@@ -277,19 +298,28 @@ class LogReader:
         Raises:
             KafkaError, WouldWaitError: As `locate`.
         """
+        return list(self.overlapping_aborted(from_offset, up_to, records, at_once=at_once))
+
+    def overlapping_aborted(
+        self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
+    ) -> Iterator[AbortedTxn]:
+        """What `aborted_transactions` gives, one by one, as there may be very many: as they are now, whatever comes.
+
+        To find the next one takes some milliseconds at most. All errors are raised here, none later.
+        """
         with self._working():
             if records is not None:
                 up_to = min(up_to, self._end_offset_of(records, from_offset, at_once))
-            aborted: list[AbortedTxn] = []
+            parts: list[Iterator[AbortedTxn]] = []
             # A marker comes after the data that it decides, maybe in a later segment.
             for segment in self.segments.between(from_offset, self.log_end_offset):
                 if at_once and not segment.txn_index.is_loaded:
                     raise WouldWaitError(segment.txn_index.sanity_check)
                 found, is_complete = segment.txn_index.collect_aborted(from_offset, up_to)
-                aborted += found
+                parts.append(found)
                 if is_complete:
                     break
-            return aborted
+            return chain.from_iterable(parts)
 
     def _end_offset_of(self, records: FileSlice, from_offset: int, at_once: bool) -> int:
         """A bound above the last offset in a slice that was read from `from_offset` on."""

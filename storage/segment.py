@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ..protocol.records import LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
@@ -33,6 +33,21 @@ if TYPE_CHECKING:
 
 _BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
 _EVER = -(1 << 63)
+
+SEARCHED_AT_ONCE = 500
+"""Batches that a search by timestamp goes over before it says that it is not done yet; it takes a millisecond."""
+
+Result = TypeVar("Result")
+
+
+def end_of(steps: Generator[None, None, Result]) -> Result:
+    """What a search finds that is done step by step."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Result = end.value
+            return found
 
 
 class ProducerReplay(Protocol):
@@ -402,13 +417,23 @@ class LogSegment:
         Raises:
             CorruptRecordError: A batch that may hold the record cannot be read.
         """
+        return end_of(self.search_timestamp(timestamp_ms, starting_offset))
+
+    def search_timestamp(
+        self, timestamp_ms: int, starting_offset: int
+    ) -> Generator[None, None, tuple[int, int] | None]:
+        """`find_offset_by_timestamp`, which may have to go over the whole segment: yields after some hundred batches, or one
+        that it unpacked."""
         offset = max(self._indexes.offset_before_timestamp(timestamp_ms), starting_offset)
-        for position, header in self.headers(self.floor_position(offset)):
+        for count, (position, header) in enumerate(self.headers(self.floor_position(offset)), 1):
             if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
+                if count % SEARCHED_AT_ONCE == 0:
+                    yield
                 continue
             batch = header if header.is_whole else RecordBatch(self.log_file.read_at(position, header.size_bytes))
             if (found := _first_record(batch, timestamp_ms, starting_offset)) is not None:
                 return found
+            yield
         return None
 
     # Checking and rebuilding

@@ -4,8 +4,11 @@ Behaviour
 - Moves the log start offset up; −1 means the high watermark. Answers the new low watermark.
 - A topic that is compacted and nothing else refuses with POLICY_VIOLATION, one of the broker's own with
   INVALID_TOPIC_EXCEPTION. With neither policy, what is deleted here is all that ever is.
-- Answered once the offset is on disk. Apache Kafka writes it within the next minute, and a kill before that brings the
-  records back; in a compacted topic also those whose tombstones the cleaner then takes for done with.
+- Answered once the offset is on disk, which two syncs take. Apache Kafka writes it within the next minute, and a kill before
+  that brings the records back; in a compacted topic also those whose tombstones the cleaner then takes for done with.
+- If the disk refuses to take note, the answer is KAFKA_STORAGE_ERROR, and the log starts there all the same, as far as this
+  process knows: on a full disk the deletion of the segments before it may be what makes room. The next checkpoint writes it,
+  and so does a repetition of the request. Apache Kafka has answered by then, and takes the data directory offline.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ...protocol.wire import as_array
 from ...storage.cleaner_checkpoints import data_dir_of
 from ...storage.log import Log
 from ...storage.paths import TopicPartition
@@ -66,8 +70,8 @@ async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
             if turn.is_over():
                 await turn.next()
             rows.append(_result(TopicPartition(topic.name, wanted.partition_index), moved, refused))
-        results.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(rows)))
-    return DeleteRecordsResponse(throttle_time_ms=0, topics=tuple(results))
+        results.append(DeleteRecordsTopicResult(name=topic.name, partitions=as_array(rows)))
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=as_array(results))
 
 
 def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:

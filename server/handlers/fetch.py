@@ -23,7 +23,10 @@ Differs from Apache Kafka
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import NamedTuple
 
 import trio
 
@@ -39,7 +42,9 @@ from ...protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ...protocol.wire import as_array
 from ...storage.files import WouldWaitError
+from ...storage.index import AbortedTxn
 from ...storage.log_reader import LogReader
 from ..cold_reads import TRIES_MAX, bring
 from ..connection import PEER_CHECK_MS, Context
@@ -53,6 +58,20 @@ Answer = tuple[FetchItem, PartitionData]
 
 TOPIC_IDS = 13
 READ_COMMITTED = 1
+# Transactions of a partition that take less than a millisecond; a fetch of 50 MB may have to name half a million.
+ABORTED_AT_ONCE = 500
+
+
+class Found(NamedTuple):
+    """What a look at one partition found."""
+
+    data: PartitionData
+    wanted: Wanted | None = None
+    """What to wait for; None if there is nothing to wait for, but an error or epochs that diverge."""
+    offered_bytes: int = 0
+    """How many count."""
+    more_aborted: Iterator[AbortedTxn] | None = None
+    """Aborted transactions that `data` does not name yet, if there may be any."""
 
 
 @dataclass(slots=True)
@@ -171,18 +190,24 @@ async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed:
             continue
         try:
             try:
-                data, found = _read(partition, item, left_bytes, look.offered_bytes == 0, committed, at_once=True)
+                found = _read(partition, item, left_bytes, look.offered_bytes == 0, committed, at_once=True)
             except WouldWaitError as cold:
-                data, found = await _read_cold(ctx, cold, partition, item, left_bytes, look, committed)
+                found = await _read_cold(ctx, cold, partition, item, left_bytes, look, committed)
         except KafkaError as error:
-            data, found = _refusal(item, error), None
+            found = Found(_refusal(item, error))
+        data, wanted, offered_bytes, more_aborted = found
+        if more_aborted is not None:
+            assert data.aborted_transactions is not None
+            more = await turn.map(_told_aborted, more_aborted)
+            data = replace(data, aborted_transactions=as_array([*data.aborted_transactions, *more]))
+            look.has_waited = True
         look.answers.append((item, data))
-        if found is None:
+        if wanted is None:
             look.must_answer = True
         else:
-            look.wanted.append(found[0])
-            look.offered_bytes += found[1]
-            left_bytes = max(0, left_bytes - found[1])
+            look.wanted.append(wanted)
+            look.offered_bytes += offered_bytes
+            left_bytes = max(0, left_bytes - offered_bytes)
     return look
 
 
@@ -194,7 +219,7 @@ async def _read_cold(
     left_bytes: int,
     look: Look,
     committed: bool,
-) -> tuple[PartitionData, tuple[Wanted, int] | None]:
+) -> Found:
     """`_read`, once all that it looks at is in memory; the partition is not the same any more if it has been made anew."""
     first = look.offered_bytes == 0
     look.has_waited = True
@@ -210,11 +235,8 @@ async def _read_cold(
 
 def _read(
     partition: Partition, item: FetchItem, left_bytes: int, first: bool, committed: bool, *, at_once: bool
-) -> tuple[PartitionData, tuple[Wanted, int] | None]:
+) -> Found:
     """What partition `item` has to give, at most `left_bytes` unless its first batch may exceed them.
-
-    Returns:
-        Beside it what to wait for, and how many bytes count; None if the epochs diverge.
 
     Raises:
         KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -226,7 +248,7 @@ def _read(
     if item.last_fetched_epoch >= 0:
         diverging = _diverging_epoch(log, item)
         if diverging is not None:
-            return PartitionData(
+            data = PartitionData(
                 partition_index=item.partition,
                 error_code=ErrorCode.NONE,
                 high_watermark=high_watermark,
@@ -235,7 +257,8 @@ def _read(
                 diverging_epoch=diverging,
                 aborted_transactions=None,
                 records=b"",
-            ), None
+            )
+            return Found(data)
     up_to = last_stable_offset if committed else high_watermark
     end = log.locate(up_to, at_once=at_once)
     records, offered_bytes, start = log.fetch(
@@ -245,13 +268,13 @@ def _read(
         first_batch_whole=first,
         at_once=at_once,
     )
-    aborted = None
-    if committed:
-        aborted = tuple(
-            AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-            for txn in (log.aborted_transactions(item.fetch_offset, up_to, records, at_once=at_once) if records else ())
-        )
-    return PartitionData(
+    aborted: tuple[AbortedTransaction, ...] | None = () if committed else None
+    more_aborted = None
+    if committed and records:
+        overlapping = log.overlapping_aborted(item.fetch_offset, up_to, records, at_once=at_once)
+        aborted = tuple(map(_told_aborted, islice(overlapping, ABORTED_AT_ONCE)))
+        more_aborted = overlapping if len(aborted) == ABORTED_AT_ONCE else None
+    data = PartitionData(
         partition_index=item.partition,
         error_code=ErrorCode.NONE,
         high_watermark=high_watermark,
@@ -259,7 +282,12 @@ def _read(
         log_start_offset=log.log_start_offset,
         aborted_transactions=aborted,
         records=records if records else b"",
-    ), (Wanted(log, start, end, item.max_bytes), offered_bytes)
+    )
+    return Found(data, Wanted(log, start, end, item.max_bytes), offered_bytes, more_aborted)
+
+
+def _told_aborted(txn: AbortedTxn) -> AbortedTransaction:
+    return AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
 
 
 def _diverging_epoch(log: LogReader, item: FetchItem) -> EpochEndOffset | None:
@@ -302,11 +330,11 @@ async def _by_topic(answers: list[Answer], turn: Turn) -> tuple[FetchableTopicRe
         groups[-1][1].append(data)
     if len(groups) == 1:
         return (_group(groups[0]),)
-    return tuple(await turn.map(_group, groups))
+    return as_array(await turn.map(_group, groups))
 
 
 def _group(group: tuple[TopicKey, list[PartitionData]]) -> FetchableTopicResponse:
     topic, partitions = group
     if isinstance(topic, str):
-        return FetchableTopicResponse(topic=topic, partitions=tuple(partitions))
-    return FetchableTopicResponse(topic_id=topic, partitions=tuple(partitions))
+        return FetchableTopicResponse(topic=topic, partitions=as_array(partitions))
+    return FetchableTopicResponse(topic_id=topic, partitions=as_array(partitions))

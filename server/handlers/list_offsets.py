@@ -5,17 +5,15 @@ Behaviour
   from a certain version on (table below).
 - With `read_committed` the latest offset is the last stable one.
 - Nothing found is no error: offset −1, timestamp −1.
-- What is asked by timestamp is looked for in a worker thread, since it takes records, which may have to be unpacked, and
-  indexes that nobody has read since the start.
+- What is asked by timestamp is looked for in worker threads, see `searches`. A search ends when its client goes; when the node
+  stops, it is answered NOT_LEADER_OR_FOLLOWER.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from time import perf_counter
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -26,22 +24,17 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ...storage.cleaner_checkpoints import data_dir_of
+from ...protocol.wire import as_array
 from ...storage.log import Log
-from ...storage.log_reader import FoundOffset
 from ..connection import Context
-from ..disk import Work, in_thread
 from ..routing import led_partition
+from ..searches import Search
 from ..topics import Partition
 from ..turns import Turn
 
 READ_COMMITTED = 1
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
-
-# How long one request may have a thread before others get it.
-SEARCHING_S = 0.05
-SEARCHES_AT_ONCE_MAX = 1000
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
@@ -60,7 +53,7 @@ def _earliest(partition: Partition, _committed: bool) -> Answer:
 
 
 def _max_timestamp(partition: Partition, _committed: bool) -> Search:
-    return Search(partition.log, partition.log.max_timestamp_and_offset)
+    return Search(partition.log, partition.log.search_max_timestamp())
 
 
 def _never_tiered(_partition: Partition, _committed: bool) -> Answer:
@@ -76,29 +69,6 @@ QUESTIONS: dict[int, tuple[int, Callable[[Partition, bool], Answer | Search]]] =
     LATEST_TIERED: (9, _never_tiered),
     EARLIEST_PENDING_UPLOAD: (11, _never_tiered),
 }
-
-
-@dataclass(slots=True)
-class Search:
-    """What only a look at records can tell: work for a worker thread."""
-
-    log: Log
-    look: Callable[[], FoundOffset | None]
-    found: FoundOffset | KafkaError | None = None
-
-    def run(self) -> None:
-        try:
-            self.found = self.look()
-        except KafkaError as error:
-            self.found = error
-
-    def answer(self, committed: bool) -> Answer:
-        """What was found, unless it is not to be seen yet. Raises what the look raised."""
-        if isinstance(self.found, KafkaError):
-            raise self.found
-        if self.found is None or self.found.offset >= _end(self.log, committed):
-            return NO_TIMESTAMP, NO_OFFSET, -1
-        return self.found
 
 
 async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
@@ -125,8 +95,18 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
             answers.append(answer)
             if isinstance(answer, Search):
                 searches.append(answer)
-    await _run(searches)
-    turn.begin()
+    if searches:
+
+        def check() -> None:
+            ctx.connection.check_peer()
+            if ctx.broker.stopping or not ctx.node.is_alive:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops")
+
+        try:
+            await ctx.broker.searches.run(searches, ctx.client_host, check)
+        except KafkaError as error:
+            answers = await turn.map(partial(_given_up, error), answers)
+        turn.begin()
     told = iter(answers)
     topics: list[ListOffsetsTopicResponse] = []
     for topic in body.topics:
@@ -137,8 +117,8 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
             if turn.is_over():
                 await turn.next()
             partitions.append(_told(wanted.partition_index, answer, committed))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
-    return ListOffsetsResponse(throttle_time_ms=0, topics=tuple(topics))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=as_array(partitions)))
+    return ListOffsetsResponse(throttle_time_ms=0, topics=as_array(topics))
 
 
 def _answer(
@@ -156,7 +136,7 @@ def _answer(
         partition.check_leader_epoch(wanted.current_leader_epoch)
         timestamp, log = wanted.timestamp, partition.log
         if timestamp >= 0:
-            return Search(log, partial(log.offset_for_timestamp, timestamp))
+            return Search(log, log.search_timestamp(timestamp))
         since, question = QUESTIONS.get(timestamp, (version + 1, _latest))
         if version < since:
             raise KafkaError(
@@ -167,35 +147,24 @@ def _answer(
         return error
 
 
-async def _run(searches: Sequence[Search]) -> None:
-    turn = Turn()
-    in_each_data_dir: dict[str, list[Search]] = {}
-    for search in searches:
-        if turn.is_over():
-            await turn.next()
-        in_each_data_dir.setdefault(data_dir_of(search.log), []).append(search)
-    for data_dir, those in in_each_data_dir.items():
-        done = 0
-        while done < len(those):
-            some = those[done : done + SEARCHES_AT_ONCE_MAX]
-            done += await in_thread(Work.SEARCH, data_dir, _run_some, some)
+def _given_up(error: KafkaError, answer: Answer | KafkaError | Search) -> Answer | KafkaError | Search:
+    return error if isinstance(answer, Search) else answer
 
 
-def _run_some(searches: Sequence[Search]) -> int:
-    """Run the first of these, one at least; returns how many. Then it is somebody else's turn to have the thread."""
-    until_s = perf_counter() + SEARCHING_S
-    for count, search in enumerate(searches, 1):
-        search.run()
-        if perf_counter() >= until_s:
-            return count
-    return len(searches)
+def _found(search: Search, committed: bool) -> Answer:
+    """What was found, unless it is not to be seen yet. Raises what the search raised."""
+    if isinstance(search.found, KafkaError):
+        raise search.found
+    if search.found is None or search.found.offset >= _end(search.log, committed):
+        return NO_TIMESTAMP, NO_OFFSET, -1
+    return search.found
 
 
 def _told(partition_index: int, answer: Answer | KafkaError | Search, committed: bool) -> ListOffsetsPartitionResponse:
     try:
         if isinstance(answer, KafkaError):
             raise answer
-        timestamp, offset, epoch = answer.answer(committed) if isinstance(answer, Search) else answer
+        timestamp, offset, epoch = _found(answer, committed) if isinstance(answer, Search) else answer
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=partition_index, error_code=error.code)
     return ListOffsetsPartitionResponse(

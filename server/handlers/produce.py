@@ -35,6 +35,7 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
+from ...protocol.wire import as_array
 from ...storage.files import WouldWaitError
 from ...storage.log import Log
 from ...storage.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
@@ -87,7 +88,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
             if body.acks == 0 and partitions[-1].error_code:
                 refused = refused or (topic.name, partitions[-1])
         responses.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions))
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
         )
     if unflushed:
         responses, late = await _flushed(ctx, responses, unflushed, reasons, turn)
@@ -101,7 +102,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
             )
         return None
     return ProduceResponse(
-        responses=tuple(responses),
+        responses=as_array(responses),
         node_endpoints=tuple(
             NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
             for node_id, host, port, rack in endpoints(ctx, leaders)
@@ -124,9 +125,9 @@ async def _refused(body: ProduceRequest, error: KafkaError, turn: Turn) -> Produ
             topic.partition_data,
         )
         responses.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions))
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
         )
-    return ProduceResponse(responses=tuple(responses))
+    return ProduceResponse(responses=as_array(responses))
 
 
 async def _flushed(
@@ -143,9 +144,7 @@ async def _flushed(
     for response, log in unflushed:
         if turn.is_over():
             await turn.next()
-        if (error := failed.get(log)) is None:
-            ctx.broker.waits.moved(log)
-        else:
+        if (error := failed.get(log)) is not None:
             refusals[id(response)] = _refusal(response.index, log, error, reasons)
     if not refusals:
         return list(responses), None
@@ -153,7 +152,7 @@ async def _flushed(
     told = []
     for topic in responses:
         partitions = await turn.map(lambda each: refusals.get(id(each), each), topic.partition_responses)
-        told.append(replace(topic, partition_responses=tuple(partitions)))
+        told.append(replace(topic, partition_responses=as_array(partitions)))
         refused = refused or next(((topic.name, each) for each in partitions if each.error_code), None)
     return told, refused
 

@@ -1,5 +1,6 @@
 """The five codecs against other people's streams, damaged streams, and bombs."""
 
+import random
 import struct
 import time
 import tracemalloc
@@ -22,6 +23,7 @@ from ottla.protocol.compression import (
     decompress,
 )
 from ottla.protocol.errors import CorruptRecordError, ErrorCode
+from support.calls import calls_of
 from support.oracles import kafka_python_codec
 
 PACKING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -263,3 +265,23 @@ def test_any_bytes_are_unpacked_or_corrupt_and_nothing_else(codec: Codec, data: 
 def test_codecs_that_do_not_exist_are_corrupt(codec: int) -> None:
     with pytest.raises(CorruptRecordError):
         decompress(codec, b"abc")
+
+
+def test_gzip_comes_out_piece_by_piece_between_which_other_threads_may_run() -> None:
+    packed = zlib.compress(bytes(16 << 20), wbits=31)
+    assert calls_of(lambda: decompress(Codec.GZIP, packed)) > 16
+
+
+@pytest.mark.parametrize("size_bytes", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+@pytest.mark.parametrize("is_random", [True, False])
+def test_gzip_of_any_length_comes_out_whole(size_bytes: int, is_random: bool) -> None:
+    text = random.Random(1).randbytes(size_bytes) if is_random else bytes(size_bytes)
+    packed = zlib.compress(text, wbits=31)
+    for members in (1, 2):
+        assert decompress(Codec.GZIP, packed * members) == text * members
+    assert decompress(Codec.GZIP, packed, max_bytes=size_bytes) == text
+    with pytest.raises(DecompressedTooLargeError):
+        decompress(Codec.GZIP, packed, max_bytes=size_bytes - 1)
+    for damaged in (packed[:-1], packed + b"x"):
+        with pytest.raises(CorruptRecordError):
+            decompress(Codec.GZIP, damaged)

@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from ottla.protocol.apis import APIS, Api
+from ottla.protocol.codegen import FIXED_AT_ONCE, LONG_ARRAY
 from ottla.protocol.connection import Request, encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.errors import ErrorCode, LargeMessageError, ProtocolError, TooManyElementsError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from ottla.protocol.wire import NO_LIMIT
 from support.strategies import as_of, same, sample
 
@@ -216,3 +222,27 @@ def test_a_response_that_is_too_short_for_its_header_is_refused() -> None:
     for frame in (b"", b"\0\0\0"):
         with pytest.raises(ProtocolError, match="has no header"):
             parse_response(METADATA, 12, frame)
+
+
+def markers_request(markers: int, partitions: int) -> WriteTxnMarkersRequest:
+    topics = (WritableTxnMarkerTopic(name="t", partition_indexes=tuple(range(partitions))),)
+    marker = WritableTxnMarker(producer_id=1, producer_epoch=2, transaction_result=True, topics=topics)
+    return WriteTxnMarkersRequest(markers=(marker,) * markers)
+
+
+@pytest.mark.parametrize(
+    "markers, partitions",
+    [(1, count) for count in (FIXED_AT_ONCE, FIXED_AT_ONCE + 1, 3 * FIXED_AT_ONCE - 1, LONG_ARRAY - 1, LONG_ARRAY)]
+    + [(LONG_ARRAY - 1, 0), (LONG_ARRAY, 0)],
+)
+def test_long_arrays_are_lists_and_otherwise_as_short_ones(markers: int, partitions: int) -> None:
+    body = markers_request(markers, partitions)
+    frame = encode_request(APIS[27], 1, 1, "c", body)
+
+    read = parse_request(memoryview(frame)[4:]).body
+
+    indexes = read.markers[0].topics[0].partition_indexes
+    for array in (read.markers, indexes):
+        assert isinstance(array, list if len(array) >= LONG_ARRAY else tuple)
+    assert tuple(indexes) == tuple(range(partitions))
+    assert encode_request(APIS[27], 1, 1, "c", read) == frame

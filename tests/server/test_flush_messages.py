@@ -199,3 +199,35 @@ def test_a_reader_gets_records_once_they_are_on_disk() -> None:
             assert len(answers[0].responses[0].partitions[0].records or b"") > 0
 
     run_in_order(work)
+
+
+def test_a_reader_gets_records_though_their_producer_has_gone_before_the_sync() -> None:
+    files = CrashFiles()
+
+    async def work() -> None:
+        async with running(files, **FLUSHED) as (broker, client):
+            life = Life(broker, client, Ledger())
+            await life.create("a", 1)
+            answers: list[FetchResponse] = []
+            scope = trio.CancelScope()
+
+            def leave(operation: str, path: str, _: int) -> None:
+                if path == "/data/a-0/00000000000000000000.log":
+                    scope.cancel()
+
+            async def read() -> None:
+                answers.append(await client.ask(fetch_request("a", 0, max_wait_ms=600_000), 12))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)
+                await trio.testing.wait_all_tasks_blocked()
+                files.refuse = leave
+                with scope:
+                    await life.produce("a", 1, "v")
+                files.refuse = None
+                assert scope.cancelled_caught
+                await pass_time(broker, 2_000)
+                assert len(answers) == 1
+            assert len(answers[0].responses[0].partitions[0].records or b"") > 0
+
+    run_in_order(work)

@@ -51,7 +51,7 @@ class GatedSyncs(CrashFiles):
 
 async def answers_of_two(files: GatedSyncs, log: Log, *, fails: bool) -> list[ErrorCode]:
     """What two producers are told of whom the second comes while the first one's sync runs."""
-    flusher = Flusher(Clock(lambda: 0))
+    flusher = Flusher(Clock(lambda: 0), lambda log: None)
     answers = []
 
     async def produce() -> None:
@@ -100,13 +100,13 @@ async def test_a_log_that_goes_offline_while_its_sync_runs_is_not_vouched_for() 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fail)
         with pytest.raises(KafkaError, match="the disk is gone"):
-            await Flusher(Clock(lambda: 0)).flush([log])
+            await Flusher(Clock(lambda: 0), lambda log: None).flush([log])
     assert log.recovery_point == 0
 
 
 async def test_whoever_waits_for_a_sync_that_cannot_even_begin_is_told_and_may_ask_again() -> None:
     files = CrashFiles()
-    log, flusher = make_log(files, flush_messages=1), Flusher(Clock(lambda: 0))
+    log, flusher = make_log(files, flush_messages=1), Flusher(Clock(lambda: 0), lambda log: None)
     append(log, ("k", "v"))
 
     def refuse(operation: str, path: str, _: int) -> None:
@@ -132,7 +132,7 @@ async def test_a_log_that_cannot_be_flushed_does_not_keep_the_others_from_it() -
             raise OSError(errno.EIO, "Input/output error")
 
     bad_disk.refuse = refuse
-    flusher = Flusher(Clock(lambda: 0))
+    flusher = Flusher(Clock(lambda: 0), lambda log: None)
     await flusher.flush_sealed([bad, good])
     assert (bad.recovery_point, good.recovery_point) == (0, 1)
     append(good, ("k", "w"))

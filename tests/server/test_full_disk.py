@@ -115,6 +115,11 @@ async def test_a_start_of_a_log_that_could_not_be_noted_has_moved_and_is_noted_b
         files.trouble = full()
         assert await served.ask(delete_records, "t", 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert await served.ask(list_offset, "t", -2) == (ErrorCode.NONE, 1)
+        # Nor does the room have to be there first that their deletion makes.
+        log = log_of(served.broker, "t")
+        assert len(log.segments) == 2
+        await served.broker.housekeeping.retain()
+        assert [segment.base_offset for segment in log.segments] == [1]
         files.trouble = nothing
         assert await served.ask(delete_records, "t", 1) == (ErrorCode.NONE, 1)
 

@@ -1,3 +1,4 @@
+import random
 import struct
 import threading
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from ottla.storage import index_file
 from ottla.storage.files import OsFiles
 from ottla.storage.index import (
+    ENTRIES_PER_BLOCK,
     RELATIVE_OFFSET_MAX,
+    WRITTEN_AT_ONCE,
     AbortedTxn,
     CorruptIndexError,
     InvalidOffsetError,
@@ -18,6 +21,7 @@ from ottla.storage.index import (
     TimeIndex,
     TransactionIndex,
 )
+from support.calls import calls_of
 from support.crash_files import CrashFiles
 from support.gated_files import GatedFiles
 
@@ -455,7 +459,80 @@ def txn_index(*txns: AbortedTxn, files: CrashFiles | None = None) -> Transaction
 def test_aborted_transactions_are_those_that_overlap_the_range(
     from_offset: int, upper_offset: int, expected: list[AbortedTxn], is_complete: bool
 ) -> None:
-    assert txn_index(*TXNS).collect_aborted(from_offset, upper_offset) == (expected, is_complete)
+    found, is_over = txn_index(*TXNS).collect_aborted(from_offset, upper_offset)
+    assert (list(found), is_over) == (expected, is_complete)
+
+
+def overlapping(txns: list[AbortedTxn], from_offset: int, upper_offset: int) -> list[AbortedTxn]:
+    """By Apache Kafka's rule, entry by entry."""
+    found = []
+    for txn in txns:
+        if txn.last_offset >= from_offset and txn.first_offset < upper_offset:
+            found.append(txn)
+        if txn.last_offset >= from_offset and txn.last_stable_offset >= upper_offset:
+            break
+    return found
+
+
+def many(count: int, rng: random.Random, open_at_once: int) -> list[AbortedTxn]:
+    """Transactions of two records and a marker, some of which stay open for long, in the order of their markers."""
+    open_since: dict[int, int] = {}
+    txns: list[AbortedTxn] = []
+    offset = 0
+    while len(txns) < count:
+        producer = rng.randrange(open_at_once)
+        if producer not in open_since:
+            open_since[producer] = offset
+            offset += 2
+        elif rng.random() < (0.001 if producer == 0 else 0.5):
+            first = open_since.pop(producer)
+            offset += 1
+            txns.append(AbortedTxn(producer, first, offset - 1, min(open_since.values(), default=offset)))
+    return txns
+
+
+@pytest.mark.parametrize("open_at_once", [1, 2, 30])
+def test_of_many_aborted_transactions_those_are_found_that_a_walk_over_all_finds(open_at_once: int) -> None:
+    rng = random.Random(open_at_once)
+    txns = many(3 * ENTRIES_PER_BLOCK + 7, rng, open_at_once)
+    index = txn_index(*txns)
+    end = txns[-1].last_offset + 2
+    index.truncate_to(txns[-5].last_offset)
+    del txns[-5:]
+    files = CrashFiles()
+    written = txn_index(*txns, files=files)
+    written.flush(sync=False)
+    for each in (index, written, TransactionIndex(files, "x", 0)):
+        assert each.entries() == txns
+        for _ in range(100):
+            from_offset = rng.randrange(end)
+            upper = from_offset + rng.choice([0, 1, 5, 100, end])
+            found, is_over = each.collect_aborted(from_offset, upper)
+            assert list(found) == overlapping(txns, from_offset, upper)
+            following = [txn for txn in txns if txn.last_offset >= from_offset]
+            assert is_over == any(txn.last_stable_offset >= upper for txn in following)
+
+
+def test_what_lies_behind_a_range_costs_nothing_though_one_transaction_was_open_over_all_of_it() -> None:
+    def index(count: int) -> TransactionIndex:
+        first = count * 3
+        short = [AbortedTxn(2, 5 + at * 2, 6 + at * 2, 0) for at in range(count)]
+        return txn_index(*short, AbortedTxn(1, 0, first, first + 1))
+
+    few, many = index(2_000), index(20_000)
+    calls = [calls_of(lambda index=index: list(index.collect_aborted(0, 9)[0])) for index in (few, many)]  # type: ignore[misc]
+    assert calls[1] < 2 * calls[0]
+    assert [txn.first_offset for txn in many.collect_aborted(0, 9)[0]] == [5, 7, 0]
+
+
+def test_entries_that_have_become_many_are_written_before_the_segment_is_rolled() -> None:
+    files = CrashFiles()
+    txns = [AbortedTxn(1, at * 2, at * 2 + 1, at * 2 + 2) for at in range(WRITTEN_AT_ONCE)]
+    index = txn_index(*txns[:-1], files=files)
+    assert "/x" not in files.snapshot()
+    index.append(txns[-1])
+    assert len(content(files)) == WRITTEN_AT_ONCE * TransactionIndex.ENTRY_BYTES
+    assert TransactionIndex(files, "x", 0).entries() == txns
 
 
 @pytest.mark.scenario(194)

@@ -141,7 +141,7 @@ def test_an_index_that_is_renamed_while_it_is_loaded_is_not_taken_for_an_empty_o
     renaming.start()
     found, _ = index.collect_aborted(0, 2)
     renaming.join(PATIENCE_S)
-    assert found == [txn] == index.entries()
+    assert list(found) == [txn] == index.entries()
 
 
 def test_a_name_that_is_not_there_takes_no_directory_offline() -> None:
