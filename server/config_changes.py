@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ..protocol.codegen import MAX_STRING_BYTES
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..storage.options import Option, OptionType, UpdateMode, format_value
@@ -16,6 +17,9 @@ from .config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_opti
 
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
 """Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
+
+# A name that nobody knows may be as long as a string can be, and must leave room for the words around it.
+_NAME_CHARS_IN_MESSAGE = 1024
 
 _FIXED_HERE = ("listeners", "listener.security.protocol.map")
 """What Kafka changes at run time and Ottla does not."""
@@ -136,7 +140,19 @@ def _apply(
             changed[name] = _edited_list(find(name), change, changed.get(name), config)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation} on the config {name}")
+        if name in changed:
+            _check_size(name, changed[name])
     return changed
+
+
+def _check_size(name: str, value: str) -> None:
+    """What grew beyond what an answer can carry could never be described again; KAFKA-18020, which counts UTF-16 units."""
+    if 4 * len(value) > MAX_STRING_BYTES and (size_bytes := len(value.encode())) > MAX_STRING_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"The value of the config {name[:_NAME_CHARS_IN_MESSAGE]} has {size_bytes} bytes; at most {MAX_STRING_BYTES} are"
+            " allowed.",
+        )
 
 
 def _edited_list(option: Option | None, change: Change, present: str | None, config: BrokerConfig) -> str:
@@ -146,9 +162,9 @@ def _edited_list(option: Option | None, change: Change, present: str | None, con
             ErrorCode.INVALID_CONFIG, f"APPEND and SUBTRACT are for lists, and the config {change.name} is none"
         )
     items = _items(present) if present is not None else _items(_base(option, config))
-    named = _items(change.value or "")
+    named = dict.fromkeys(_items(change.value or ""))
     if change.operation == Operation.APPEND:
-        return ",".join(dict.fromkeys(items + named))
+        return ",".join(dict.fromkeys([*items, *named]))
     return ",".join(item for item in items if item not in named)
 
 

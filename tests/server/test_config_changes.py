@@ -91,6 +91,31 @@ def test_refused_changes_of_a_topic(
     assert all(part in error.value.message for part in parts)
 
 
+REPLICAS = "leader.replication.throttled.replicas"
+LONG_LIST = ",".join(f"{index:05}:0" for index in range(4_000))
+
+
+@pytest.mark.parametrize(
+    ("present", "change"),
+    [
+        ({}, (REPLICAS, f"{LONG_LIST},{LONG_LIST}", SET)),
+        # Each of them fits.
+        ({REPLICAS: LONG_LIST}, (REPLICAS, LONG_LIST.replace(":0", ":1"), APPEND)),
+    ],
+)
+def test_a_value_that_no_answer_could_carry_is_refused(
+    present: dict[str, str], change: tuple[str, str | None, int]
+) -> None:
+    with pytest.raises(KafkaError) as error:
+        alter_topic(config(), present, [Change(*change)])
+    assert error.value.code == ErrorCode.INVALID_CONFIG
+    assert "32767" in error.value.message
+    with pytest.raises(KafkaError) as error:
+        alter_broker(config(), DYNAMIC, {}, [Change("no.such.option", "€" * 11_000, SET)])
+    assert error.value.code == ErrorCode.INVALID_CONFIG
+    assert "33000" in error.value.message
+
+
 def test_an_override_is_checked_beside_the_defaults_of_the_broker() -> None:
     broker = config({"log.cleaner.max.compaction.lag.ms": "4"})
     with pytest.raises(KafkaError) as error:
