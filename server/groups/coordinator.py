@@ -40,11 +40,11 @@ from .consumer.records import tombstones
 from .consumer.requests import check_request
 from .consumer.topics import TopicView
 from .descriptions import describe_classic, describe_consumer, list_groups
-from .group import ClassicGroup, JoinReply, SyncReply
+from .group import ClassicGroup, JoinReply, SyncReply, size_of
 from .offsets import Place, TopicId
 from .rebalance import refuse
 from .records import group_key, group_value, write_record
-from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
+from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
 from .shard import Shard
 from .txn_commits import TxnCommits
 
@@ -123,7 +123,8 @@ class GroupCoordinator(Coordinator[Shard]):
         `ClassicMembers.join`).
 
         Raises:
-            KafkaError: also INVALID_SESSION_TIMEOUT, or what writing down a new group failed with. `reply` is not
+            KafkaError: also INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL (very many), UNKNOWN_SERVER_ERROR (more
+                metadata than could ever be written down), or what writing down a new group failed with. `reply` is not
                 called then.
         """
         shard = self._group_shard(request.group_id)
@@ -138,6 +139,7 @@ class GroupCoordinator(Coordinator[Shard]):
             )
         _check_stays(shard, request.group_id)
         group = shard.groups.get(request.group_id)
+        self._check_protocols(shard, group, request)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             try:
                 reply(self._classic_members.join(shard, group, request, caller, now_ms))
@@ -161,6 +163,30 @@ class GroupCoordinator(Coordinator[Shard]):
                 self._consumer.close(group)
             group = shard.groups[request.group_id] = new
         self._classic.join(group, request, caller, now_ms, reply)
+
+    def _check_protocols(self, shard: Shard, group: object, request: JoinGroupRequest) -> None:
+        """Bound what a member brings along: it is kept while the member is there, and given to leaders again and again."""
+        if len(request.protocols) > PROTOCOLS_MAX:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"a member offers {len(request.protocols)} protocols; at most {PROTOCOLS_MAX} are allowed",
+            )
+        size_bytes = size_of(tuple((one.name, one.metadata) for one in request.protocols))
+        if isinstance(group, ClassicGroup):
+            known = group.members.get(request.member_id)
+            size_bytes += group.protocol_bytes - (0 if known is None else size_of(known.protocols))
+        most_bytes = PROTOCOL_BATCHES_MAX * self._store.max_batch_bytes(shard.partition)
+        if size_bytes > most_bytes:
+            # The same as where it cannot be written down.
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"the protocols of all members have {size_bytes} bytes; at most {most_bytes} are allowed",
+            )
+
+    def member_ids(self, group_id: str) -> Collection[str]:
+        """Those of the group, as they come and go; none if there is no such group."""
+        group = self._group_shard(group_id).groups.get(group_id)
+        return () if group is None else group.members.keys()
 
     def sync(self, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup; `reply` is called exactly once, perhaps later (`Rebalancing.sync`,

@@ -31,6 +31,12 @@ from .subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 Protocols = tuple[tuple[str, bytes], ...]
 """The assignment strategies that a member offers, best first: (name, metadata)."""
 
+
+def size_of(protocols: Protocols) -> int:
+    """Roughly how many bytes they take."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
 JoinReply = Callable[[JoinGroupResponse], None]
 SyncReply = Callable[[SyncGroupResponse], None]
 
@@ -137,6 +143,7 @@ class ClassicGroup:
         new_member_added: Somebody joined during the initial delay, so it is to be extended.
         delay_ms, delay_left_ms: How long the initial delay is this time, and how much may be added.
         subscribed_topics: Of all members, for consumer groups whose subscriptions can be read; else None.
+        protocol_bytes: What all members offer, see `size_of`.
         rejoin: Due when a rebalance waits no longer for members. `sync_by`: likewise for their SyncGroup.
     """
 
@@ -163,6 +170,7 @@ class ClassicGroup:
         self.rejoin = rejoin
         self.sync_by = sync_by
         self.awaiting_join_count = 0
+        self.protocol_bytes = 0
         self._supporters: dict[str, int] = {}
 
     # States
@@ -295,6 +303,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def _count_supporters(self, member: Member, by: int) -> None:
+        self.protocol_bytes += by * size_of(member.protocols)
         # A set, because a member that names a protocol twice still is one supporter.
         for name in {name for name, _ in member.protocols}:
             self._supporters[name] = self._supporters.get(name, 0) + by

@@ -16,6 +16,11 @@ MAX_PENDING_IDS = 10_000
 # A member id is made from the instance id or the client id, which may be as long as a string can be; a longer member id
 # could not be sent.
 NAME_CHARS_IN_MEMBER_ID = 1024
+# Assignment strategies that a member may offer; clients offer one to three.
+PROTOCOLS_MAX = 1_000
+# What the members of a classic group offer, in largest batches of its partition: each generation is written down with the
+# metadata of one strategy, so a group that offers more could not be, however they are chosen.
+PROTOCOL_BATCHES_MAX = 8
 # Tombstones of one deletion are written in batches whose keys take no more than this, or one key alone: far below any
 # `max.message.bytes` in use, whatever the length of a group id (32 767 bytes at most).
 TOMBSTONE_BYTES_PER_BATCH = 32_768

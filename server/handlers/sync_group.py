@@ -7,13 +7,19 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ..connection import Context
 from ..coordination.service import Parked
+from ..turns import Turn
 
 _FIRST_VERSION_WITH_PROTOCOL = 5
+# More are looked at in turns.
+ASSIGNMENTS_AT_ONCE = 1_000
 
 
 async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
@@ -24,9 +30,23 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     groups = ctx.broker.groups
     try:
         coordinator = await groups.route(ctx.node, body.group_id)
+        if len(body.assignments) > ASSIGNMENTS_AT_ONCE:
+            body = await _of_members(body, coordinator.member_ids(body.group_id), ctx.turn)
         coordinator.sync(body, ctx.broker.clock.now_ms(), answer)
         response = await answer.wait(ctx.connection)
         await groups.settle(body.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
     return response
+
+
+async def _of_members(body: SyncGroupRequest, member_ids: Collection[str], turn: Turn) -> SyncGroupRequest:
+    """The request with the assignments of members alone, one each: the last. Who joins meanwhile begins another generation,
+    in which the request is of no use."""
+    found: dict[str, SyncGroupRequestAssignment] = {}
+    for one in body.assignments:
+        if turn.is_over():
+            await turn.next()
+        if one.member_id in member_ids:
+            found[one.member_id] = one
+    return replace(body, assignments=tuple(found.values()))

@@ -7,7 +7,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponseMember
 from ottla.server.groups.group import ClassicGroup
-from ottla.server.groups.settings import MAX_PENDING_IDS
+from ottla.server.groups.settings import MAX_PENDING_IDS, PROTOCOLS_MAX
 from support.groups import Groups, error_of
 
 # Member ids
@@ -364,3 +364,22 @@ def test_ids_that_nobody_uses_are_bounded_and_the_oldest_makes_room() -> None:
     used = groups.join(member=ids[2], version=4)
     assert used.is_parked or used.answer.error_code == ErrorCode.NONE
     assert ids[2] in group.members
+
+
+def test_what_the_members_of_a_group_offer_is_bounded() -> None:
+    groups = Groups()
+    batch_bytes = groups.store.max_batch_bytes(0)
+    large = bytes(3 * batch_bytes)
+    (one,), _ = groups.stable(1)
+    assert groups.join(protocols=[("range", large), ("roundrobin", large)]).is_parked
+    assert error_of(lambda: groups.join(protocols=[("range", large)])) == ErrorCode.UNKNOWN_SERVER_ERROR
+    # Who is in may go on, with as much as before or less.
+    assert error_of(lambda: groups.join(member=one, protocols=[("range", bytes(10))])) == ErrorCode.NONE
+    groups.advance(400_000)
+    assert groups.join(protocols=[("range", large)]).is_parked
+
+
+def test_a_member_may_not_offer_thousands_of_protocols() -> None:
+    many = [(f"p{number}", b"") for number in range(PROTOCOLS_MAX + 1)]
+    assert error_of(lambda: Groups().join(protocols=many)) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert Groups().join(protocols=many[1:]).is_parked
