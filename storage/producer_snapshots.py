@@ -19,14 +19,12 @@ from crc32c import crc32c
 
 from . import paths
 from .files import Files
-from .producer_state import BatchMetadata, ProducerState
+from .producer_state import ENTRY, BatchMetadata, ProducerState
 from .producers import ProducerStates
 
 _VERSION = 1
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
-_ENTRY = struct.Struct(">qhiqiqiq")
-_NONE = -1
 
 
 class CorruptSnapshotError(ValueError):
@@ -35,19 +33,7 @@ class CorruptSnapshotError(ValueError):
 
 def encode(states: Iterable[ProducerState]) -> bytes:
     """Return the snapshot file's content for these producers."""
-    entries = [
-        _ENTRY.pack(
-            state.producer_id,
-            state.producer_epoch,
-            state.last_sequence,
-            state.batches[-1].last_offset if state.batches else _NONE,
-            state.batches[-1].offset_delta if state.batches else 0,
-            state.last_timestamp,
-            state.coordinator_epoch,
-            _NONE if state.current_txn_first_offset is None else state.current_txn_first_offset,
-        )
-        for state in states
-    ]
+    entries = [state.entry or state.pack() for state in states]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _PREFIX.pack(_VERSION, crc32c(body)) + body
 
@@ -68,9 +54,9 @@ def decode(data: bytes) -> list[ProducerState]:
         raise CorruptSnapshotError("the CRC does not match")
     (count,) = _COUNT.unpack_from(body)
     entries = body[_COUNT.size :]
-    if len(entries) != count * _ENTRY.size:
+    if len(entries) != count * ENTRY.size:
         raise CorruptSnapshotError(f"{count} entries announced in {len(entries)} bytes")
-    return [_decode_entry(*entry) for entry in _ENTRY.iter_unpack(entries)]
+    return [_decode_entry(*entry) for entry in ENTRY.iter_unpack(entries)]
 
 
 def _decode_entry(
@@ -83,7 +69,7 @@ def _decode_entry(
     coordinator_epoch: int,
     txn_first_offset: int,
 ) -> ProducerState:
-    return ProducerState(
+    state = ProducerState(
         producer_id,
         producer_epoch,
         coordinator_epoch=coordinator_epoch,
@@ -91,6 +77,8 @@ def _decode_entry(
         current_txn_first_offset=txn_first_offset if txn_first_offset >= 0 else None,
         batches=[BatchMetadata(last_sequence, last_offset, offset_delta, timestamp)] if last_offset >= 0 else [],
     )
+    state.pack()  # here, where a log is loaded, and not all of them with the first roll
+    return state
 
 
 def take(files: Files, directory: str, producers: ProducerStates, *, sync: bool) -> None:

@@ -1,5 +1,6 @@
 """What is remembered of one producer; the rules over it are in `producers`, its form on disk in `producer_snapshots`."""
 
+import struct
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,6 +9,11 @@ from ..protocol.records import NO_SEQUENCE, NO_TIMESTAMP, sequence_after
 
 BATCHES_REMEMBERED = 5
 """As many as clients keep in flight (librdkafka, the Java client), so that any of them may be sent again."""
+
+ENTRY = struct.Struct(">qhiqiqiq")
+"""Of a snapshot, see there."""
+
+_NONE = -1
 
 
 class BatchMetadata(NamedTuple):
@@ -29,12 +35,16 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerState:
-    """One producer. `batches` are those of its current epoch, the newest last."""
+    """One producer. `batches` are those of its current epoch, the newest last.
+
+    `entry` is what a snapshot says of it; None while nobody has made it since the last change, which whoever makes one says.
+    """
 
     __slots__ = (
         "batches",
         "coordinator_epoch",
         "current_txn_first_offset",
+        "entry",
         "last_timestamp",
         "producer_epoch",
         "producer_id",
@@ -56,6 +66,22 @@ class ProducerState:
         self.last_timestamp = last_timestamp
         self.current_txn_first_offset = current_txn_first_offset
         self.batches = deque(batches, maxlen=BATCHES_REMEMBERED)
+        self.entry: bytes | None = None
+
+    def pack(self) -> bytes:
+        """Make the entry, and keep it."""
+        newest = self.batches[-1] if self.batches else None
+        self.entry = packed = ENTRY.pack(
+            self.producer_id,
+            self.producer_epoch,
+            self.last_sequence,
+            _NONE if newest is None else newest.last_offset,
+            0 if newest is None else newest.offset_delta,
+            self.last_timestamp,
+            self.coordinator_epoch,
+            _NONE if self.current_txn_first_offset is None else self.current_txn_first_offset,
+        )
+        return packed
 
     @property
     def last_sequence(self) -> int:

@@ -11,6 +11,7 @@ first offset of the oldest open transaction.
 Source: KIP-98 (idempotence, transactions), KIP-360 (epochs, unknown producers), KIP-890 (markers' epochs).
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ from .validation import AppendOrigin
 from .verifications import Verifications
 
 PRODUCER_ID_EXPIRATION_MS_DEFAULT = 24 * 60 * 60 * 1000
+
+UNPACKED_MAX = 1_000
+"""Producers whose snapshot entry has to be made when a snapshot is taken, which is in the midst of an append: 2 ms."""
 
 LARGEST_EPOCH = 2**15 - 1
 BUMPING_TRANSACTION_VERSION = 2
@@ -53,6 +57,8 @@ class ProducerStates:
         # Invariant: sorted by first offset, which is the order of appending.
         self._open_txns: dict[int, int] = {}  # first offset -> producer id
         self._verifications = Verifications()
+        self._unpacked: deque[ProducerState] = deque()
+        """Those that have changed since their snapshot entry was made, and some of which it has been made."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -243,12 +249,19 @@ class ProducerStates:
             state.last_timestamp = max(state.last_timestamp, batch.max_timestamp)
 
     def _state(self, batch: RecordBatch) -> ProducerState:
-        """The producer's state, new if need be, in the batch's epoch."""
+        """The producer's state, new if need be, in the batch's epoch, for a change."""
         state = self._states.get(batch.producer_id)
         if state is None:
             state = self._states[batch.producer_id] = ProducerState(batch.producer_id, batch.producer_epoch)
         else:
             state.start_epoch(batch.producer_epoch)
+            if state.entry is None:
+                return state
+        # Each change beyond so many pays for one before, so that there are never many to be made at once.
+        if len(self._unpacked) >= UNPACKED_MAX:
+            self._unpacked.popleft().pack()
+        state.entry = None
+        self._unpacked.append(state)
         return state
 
     def expire(self, now_ms: int) -> int:
@@ -284,6 +297,7 @@ class ProducerStates:
             )
         )
         self._verifications.clear()
+        self._unpacked.clear()
 
 
 def _old_epoch(producer_id: int, producer_epoch: int, state: ProducerState) -> KafkaError:

@@ -1,5 +1,7 @@
 """Producer snapshots: Apache Kafka's bytes, what is worth reading after a crash, which files stay."""
 
+from copy import copy
+
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
@@ -10,9 +12,10 @@ from ottla.storage import paths, producer_snapshots
 from ottla.storage.files import Files
 from ottla.storage.producer_snapshots import CorruptSnapshotError, decode, encode
 from ottla.storage.producer_state import BatchMetadata, ProducerState
-from ottla.storage.producers import Duplicate, ProducerStates
+from ottla.storage.producers import UNPACKED_MAX, Duplicate, ProducerStates
 from ottla.storage.validation import AppendOrigin
-from support.batches import batch, broken
+from support.batches import COMMIT, batch, broken, marker
+from support.calls import calls_of
 from support.crash_files import CrashFiles
 
 # Written by Apache Kafka 4.3.1: an idempotent producer, one with an open transaction, one with a committed transaction.
@@ -46,7 +49,7 @@ def states(draw: st.DrawFn) -> list[ProducerState]:
 
 
 def seen(state: ProducerState) -> tuple[object, ...]:
-    return tuple(getattr(state, name) for name in ProducerState.__slots__)
+    return tuple(getattr(state, name) for name in ProducerState.__slots__ if name != "entry")
 
 
 @settings(deadline=None)
@@ -278,3 +281,67 @@ def test_an_emptied_log_keeps_no_snapshot() -> None:
     producer_snapshots.remove_all(files, DIRECTORY)
 
     assert producer_snapshots.offsets(files, DIRECTORY) == []
+
+
+# --- many producers ---------------------------------------------------------------------------------------------
+
+
+def fresh(state: ProducerState) -> ProducerState:
+    return ProducerState(
+        state.producer_id,
+        state.producer_epoch,
+        coordinator_epoch=state.coordinator_epoch,
+        last_timestamp=state.last_timestamp,
+        current_txn_first_offset=state.current_txn_first_offset,
+        batches=state.batches,
+    )
+
+
+CHANGES = st.tuples(
+    st.integers(0, 4), st.integers(0, 2), st.sampled_from(["data", "open", "commit", "snapshot", "expire"])
+)
+
+
+@settings(deadline=None)
+@given(st.lists(CHANGES, max_size=40), st.integers(1, 4))
+def test_what_is_kept_for_a_snapshot_follows_every_change(
+    changes: list[tuple[int, int, str]], unpacked_max: int
+) -> None:
+    producers = ProducerStates(expiration_ms=10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ottla.storage.producers.UNPACKED_MAX", unpacked_max)
+        for at, (producer_id, epoch, what) in enumerate(changes):
+            if what == "snapshot":
+                encode(producers)
+            elif what == "expire":
+                producers.expire(at + 3)
+            elif what == "commit":
+                producers.update(
+                    RecordBatch(
+                        marker(COMMIT, producer_id=producer_id, producer_epoch=epoch, base_offset=at, timestamp=at)
+                    )
+                )
+            else:
+                made = batch(
+                    ("k", "v"),
+                    base_offset=at,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    base_sequence=at,
+                    transactional=what == "open",
+                    timestamp=at,
+                )
+                producers.update(RecordBatch(made))
+            assert encode(map(fresh, producers)) == producer_snapshots.encode(map(copy, producers))
+
+
+def test_a_snapshot_of_many_producers_is_soon_made() -> None:
+    producers = ProducerStates()
+    for producer_id in range(2 * UNPACKED_MAX):
+        made = batch(("k", "v"), base_offset=producer_id, producer_id=producer_id, base_sequence=0)
+        producers.update(RecordBatch(made))
+    packing = calls_of(lambda: encode(map(fresh, list(producers)[:UNPACKED_MAX])))
+    assert calls_of(lambda: encode(producers)) <= packing
+    assert calls_of(lambda: encode(producers)) < 20
+    loaded = decode(encode(producers))
+    assert calls_of(lambda: encode(loaded)) < 20
