@@ -14,8 +14,8 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -40,6 +40,8 @@ _FIRST_VERSION_WITH_ERROR = 2
 _FIRST_BATCHED_VERSION = 8
 _FIRST_VERSION_WITH_IDS = 10
 
+Told = TypeVar("Told", OffsetFetchResponseTopic, OffsetFetchResponseTopics)
+
 
 class TopicOffsets(NamedTuple):
     """The answer about one topic, before it is put into either of the two shapes of the response."""
@@ -63,8 +65,8 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
             if turn.is_over():
                 await turn.next()
             error, topics = await _group(ctx, asked, version, body.require_stable, turn)
-            batched = [await _batched_topic(topic, turn) for topic in topics]
-            groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error, topics=tuple(batched)))
+            batched = await _each(topics, _batched_topic, turn)
+            groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error, topics=batched))
         return OffsetFetchResponse(groups=tuple(groups))
     asked_topics = body.topics
     group = OffsetFetchRequestGroup(
@@ -83,9 +85,23 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
         code = error
         topics = []
         for topic in group.topics or ():
+            if turn.is_over():
+                await turn.next()
             told = await turn.map(lambda index: Fetched(index, None, code), topic.partition_indexes)
             topics.append(TopicOffsets(topic.name, topic.topic_id, told))
-    return OffsetFetchResponse(error_code=error, topics=tuple([await _topic(topic, turn) for topic in topics]))
+    return OffsetFetchResponse(error_code=error, topics=await _each(topics, _topic, turn))
+
+
+async def _each(
+    topics: Iterable[TopicOffsets], told: Callable[[TopicOffsets, Turn], Awaitable[Told]], turn: Turn
+) -> tuple[Told, ...]:
+    """All of them, as `told` tells of one, which asks for a turn of its own only where there are many partitions."""
+    found = []
+    for topic in topics:
+        if turn.is_over():
+            await turn.next()
+        found.append(await told(topic, turn))
+    return tuple(found)
 
 
 async def _group(
@@ -100,7 +116,9 @@ async def _group(
         coordinator.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
         positions = coordinator.positions(asked.group_id, stable=stable)
         if asked.topics is None:
-            for name, partitions in (await in_turns(coordinator.fetch_all(positions))).items():
+            for name, partitions in (await in_turns(coordinator.fetch_all(positions), turn)).items():
+                if turn.is_over():
+                    await turn.next()
                 topic = known.get(name)
                 if topic is not None or not by_id:
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
@@ -114,7 +132,7 @@ async def _group(
                     found.append(TopicOffsets("", topic_id, unknown))
                     continue
                 name = topic.name
-            fetched = await in_turns(coordinator.fetch(positions, name, topic_id, indexes))
+            fetched = await in_turns(coordinator.fetch(positions, name, topic_id, indexes), turn)
             found.append(TopicOffsets(name, topic_id, fetched))
         await groups.settle(asked.group_id)
     except KafkaError as error:

@@ -5,8 +5,10 @@ No time is taken: every turn is over at once here, so a handler that asks lets o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
@@ -53,7 +55,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.server import turns
+from ottla.server import handlers, turns
 from ottla.server.connection import Context
 from ottla.server.groups.settings import MEMBERS_A_PIECE
 from ottla.server.topics import Topic
@@ -90,6 +92,23 @@ CASES = {
     "OffsetCommit, one partition many times": Case(commit_of(*[0] * MANY), 8),
     "OffsetFetch": Case(
         OffsetFetchRequest(group_id="g", topics=(OffsetFetchRequestTopic(name="t", partition_indexes=MANY_INDEXES),)), 5
+    ),
+    "OffsetFetch, many topics": Case(
+        OffsetFetchRequest(
+            group_id="g", topics=tuple(OffsetFetchRequestTopic(name=name, partition_indexes=(0,)) for name in names())
+        ),
+        5,
+    ),
+    "OffsetFetch, many topics of a group": Case(
+        OffsetFetchRequest(
+            groups=(
+                OffsetFetchRequestGroup(
+                    group_id="g",
+                    topics=tuple(OffsetFetchRequestTopics(name=name, partition_indexes=(0,)) for name in names()),
+                ),
+            )
+        ),
+        9,
     ),
     "OffsetFetch, many groups": Case(
         OffsetFetchRequest(
@@ -215,6 +234,44 @@ async def test_others_have_their_turns_in_the_midst_of_a_large_request(
         _, passes = await handled(served, CASES[name])
         # Some hundred members that leave are one piece.
         assert passes >= (MANY if name != "LeaveGroup" else 4 * MANY // MEMBERS_A_PIECE - 2)
+
+
+OF_HANDLERS = (str(Path(handlers.__file__).parent), "<string>")
+# What is done for everybody at once, in one piece.
+IN_ONE_PIECE = ("OffsetCommit", "OffsetCommit, one partition many times", "TxnOffsetCommit", "LeaveGroup")
+
+
+async def test_no_loop_goes_through_all_of_a_large_request_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = dict.fromkeys(sorted(CASES.keys() - IN_ONE_PIECE), 0)
+    calls = 0
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        # Of what handlers do, and of messages that are made: the broker's own jobs are busy with its 100 partitions.
+        calls += event == "call" and frame.f_code.co_filename.startswith(OF_HANDLERS)
+
+    async with serving(tmp_path, OsFiles()) as served:
+        await served.ask(create_topic, "t", partitions=3)
+        await served.broker.groups.ensure_topic()
+        await served.broker.transactions.ensure_topic()
+        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        for name in longest:
+            await handled(served, CASES[name])  # what is loaded with the first one does not count
+
+            def between(name: str = name) -> None:
+                nonlocal calls
+                longest[name], calls = max(longest[name], calls), 0
+
+            calls = 0
+            sys.setprofile(note)
+            try:
+                await handled(served, CASES[name], between)
+            finally:
+                sys.setprofile(None)
+            between()  # what follows the last turn
+    assert {name: count for name, count in longest.items() if count >= MANY / 2} == {}
 
 
 async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_ready_is_not_committed(
