@@ -38,7 +38,8 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     All of a group is looked at in one turn, and a blob of a megabyte may name half a million topics.
     """
     topics: set[str] = set()
-    left, known = NAMES_MAX, []
+    known: list[bytes] = []
+    left = NAMES_MAX
     for blob in set(metadata):  # most groups have one kind of member
         try:
             _version_of(blob)
