@@ -18,6 +18,9 @@ from .config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_opti
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
 """Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
 
+CONFIGS_MAX = 1_000
+"""Of one resource. A broker takes names that nobody knows, keeps them, and looks at all of them with each change."""
+
 # A name that nobody knows may be as long as a string can be, and must leave room for the words around it.
 _NAME_CHARS_IN_MESSAGE = 1024
 
@@ -80,7 +83,7 @@ def alter_broker(config: BrokerConfig, level: ConfigSource, texts: Texts, change
 
     Raises:
         KafkaError: INVALID_REQUEST: a value is refused, or the option cannot change at run time or on this level.
-            INVALID_CONFIG: APPEND or SUBTRACT on what is no list.
+            INVALID_CONFIG: APPEND or SUBTRACT on what is no list. POLICY_VIOLATION: more than CONFIGS_MAX.
     """
     changed = _apply(texts, changes, find_option, config)
     for name in changed:
@@ -142,6 +145,10 @@ def _apply(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation} on the config {name}")
         if name in changed:
             _check_size(name, changed[name])
+        if len(changed) > CONFIGS_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"more than {CONFIGS_MAX} configs of one resource are not allowed"
+            )
     return changed
 
 

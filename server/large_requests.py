@@ -38,6 +38,9 @@ PRODUCE = b"\0\0"
 
 # Of all requests that were too large to be read at once, and half of it for an address: five requests at their largest.
 LIVING_ELEMENTS = 10 * REQUEST_ELEMENTS_MAX
+# Texts and bytes are copied out of the frame, whose own memory goes: a request of few but long ones, which may be parked for
+# days, counts by its bytes.
+BYTES_AN_ELEMENT = 250
 # How long such a request may last when others wait for its place; it may be a fetch that waits for data.
 LASTS_S = 60.0
 NEVER = 1 << 30
@@ -137,13 +140,15 @@ class LargeRequest:
         """
         living = self._shared.living
         self._worker = self._shared.for_requests
-        at_most = min(len(box[0]), REQUEST_ELEMENTS_MAX)
         # Who produces without waiting for an answer may be gone, and what he sent counts.
         counts_anyway = box[0][:2] == PRODUCE
+        # The bytes of a Produce request are records, which stay in the frame and count with it.
+        at_least = 0 if counts_anyway else len(box[0]) // BYTES_AN_ELEMENT
+        at_most = max(min(len(box[0]), REQUEST_ELEMENTS_MAX), at_least)
         request = await self._in_line(_read, box, at_most, is_client_needed=not counts_anyway)
         if isinstance(request, ProtocolError):
             raise request
-        living.give_back(self, at_most - request.elements)
+        living.give_back(self, at_most - max(request.elements, at_least))
         return request
 
     async def write(self, box: list[Any]) -> list[Part] | None:

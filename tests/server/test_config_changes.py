@@ -4,7 +4,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.config import BrokerConfig, ConfigSource
-from ottla.server.config_changes import Change, Operation, alter_broker, alter_topic, check_topic_configs
+from ottla.server.config_changes import CONFIGS_MAX, Change, Operation, alter_broker, alter_topic, check_topic_configs
 
 DYNAMIC, ALL_NODES = ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER
 
@@ -114,6 +114,15 @@ def test_a_value_that_no_answer_could_carry_is_refused(
         alter_broker(config(), DYNAMIC, {}, [Change("no.such.option", "€" * 11_000, SET)])
     assert error.value.code == ErrorCode.INVALID_CONFIG
     assert "33000" in error.value.message
+
+
+def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
+    present = {f"no.such.{number}": "x" for number in range(CONFIGS_MAX)}
+    assert alter_broker(config(None, None, present), DYNAMIC, present, [Change("no.such.0", "y", SET)])
+    with pytest.raises(KafkaError) as error:
+        alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", "y", SET)])
+    assert error.value.code == ErrorCode.POLICY_VIOLATION
+    assert str(CONFIGS_MAX) in error.value.message
 
 
 def test_an_override_is_checked_beside_the_defaults_of_the_broker() -> None:

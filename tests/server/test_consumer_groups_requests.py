@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.server.groups.consumer.requests import OWNED_MAX
+from ottla.server.groups.settings import GROUP_NAMES_MAX
+from ottla.server.groups.subscription import NAMES_MAX
 from support.consumer_groups import ConsumerGroups
 
 E = ErrorCode
@@ -39,6 +42,31 @@ def test_a_malformed_request_is_refused(member: str, epoch: int, fields: Any, me
     groups = ConsumerGroups(orders=2)
     assert groups.error(member, epoch, **fields) == (E.INVALID_REQUEST, message)
     assert groups.store.records(groups.coordinator.partition_for("g")) == []
+
+
+MANY = [f"t{number}" for number in range(NAMES_MAX + 1)]
+
+
+def test_a_member_names_no_more_than_can_be_looked_at_at_once() -> None:
+    groups = ConsumerGroups(orders=2)
+    assert groups.error("a", 0, **JOIN | {"topics": MANY}) == (
+        E.INVALID_REQUEST,
+        "The member names 10001 topics to subscribe to; at most 10000 are allowed.",
+    )
+    epoch = groups.beat("a", 0, **JOIN | {"topics": MANY[1:]}).member_epoch
+    assert groups.error("a", epoch, owns={"orders": range(OWNED_MAX + 1)})[0] is E.INVALID_REQUEST
+    assert not groups.beat("a", epoch, owns={"orders": range(2)}).error_code
+
+
+def test_the_members_of_a_group_name_no_more_than_can_be_looked_at_at_once() -> None:
+    groups = ConsumerGroups(orders=2)
+    lists = [[*MANY[2:], f"of{number}"] for number in range(1, GROUP_NAMES_MAX // NAMES_MAX + 2)]
+    for number, topics in enumerate(lists):
+        groups.enter(f"same{number}", topics=lists[0])
+        if number < GROUP_NAMES_MAX // NAMES_MAX:
+            groups.enter(f"other{number}", topics=topics)
+        else:
+            assert groups.enter_error(f"other{number}", topics=topics) is E.GROUP_MAX_SIZE_REACHED
 
 
 def test_an_assignor_must_be_one_of_those_configured() -> None:

@@ -22,6 +22,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.server import large_requests, turns
 from ottla.server.connection import LITTLE_BYTES
 from ottla.server.large_requests import (
+    BYTES_AN_ELEMENT,
     FRAME_BYTES_AT_ONCE,
     LASTS_S,
     LIVING_ELEMENTS,
@@ -122,6 +123,16 @@ async def test_a_worker_reads_what_is_large_and_its_elements_count_until_the_end
     assert shared.living.used_bytes == request.elements == 5_000
     await large.end([])
     assert shared.living.used_bytes == 0
+
+
+async def test_a_request_of_few_but_long_texts_counts_by_its_bytes() -> None:
+    shared = LargeRequests()
+    for body, counted in ((names(200, 30_000), 200 * 30_000 // BYTES_AN_ELEMENT), (produced(200, 30_000), 200)):
+        large = LargeRequest(shared, Client(), "a")  # type: ignore[arg-type]
+        await large.read([frame_of(body)])
+        assert counted <= shared.living.used_bytes <= counted * 1.01 + 1
+        await large.end([])
+        assert shared.living.used_bytes == 0
 
 
 @pytest.mark.parametrize("cut", [1, 30_000])

@@ -1,12 +1,22 @@
-"""Answers that a coordinator kept waiting."""
+"""Answers that a coordinator kept waiting, and fetches that wait for records: many of them, which one event ends."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 import trio
 
+from ottla.protocol.apis import APIS
+from ottla.protocol.connection import Request
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.server import turns
+from ottla.server.connection import Context
 from ottla.server.coordination.service import Parked
+from ottla.storage.files import OsFiles
+from support.batches import batch
+from support.conversation import create_topic
+from support.served import serving
 
 MANY = 50
 
@@ -51,3 +61,45 @@ async def test_of_many_that_are_answered_at_once_few_go_on_in_a_pass_that_is_ove
         scope.cancel()
     assert sorted(answer for _, answer in seen) == list(range(MANY))
     assert max(sum(at == number for at, _ in seen) for number in range(passes + 1)) <= most_a_pass
+
+
+async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass_that_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = (FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20),)
+    body = FetchRequest(max_wait_ms=20_000, min_bytes=1, topics=(FetchTopic(topic="t", partitions=wanted),))
+    passes, looks = 0, []
+    async with serving(tmp_path, OsFiles()) as served:
+        await served.ask(create_topic, "t", partitions=1)
+        broker = served.broker
+        log = broker.topics.partition("t", 0).log
+        fetch = broker.handlers[1]
+
+        async def wait() -> None:
+            node = broker.nodes[0]
+            context = Context(broker, node, node.listeners[0], "127.0.0.1", Patient())  # type: ignore[arg-type]
+            answer = await fetch(context, Request(APIS[1], 12, 1, "c", body))
+            looks.append(passes)
+            assert answer.responses[0].partitions[0].high_watermark == 1
+
+        async def count(scope: trio.CancelScope) -> None:
+            nonlocal passes
+            with scope:
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    passes += 1
+
+        scope = trio.CancelScope()
+        async with trio.open_nursery() as everybody:
+            async with trio.open_nursery() as nursery:
+                for _ in range(MANY):
+                    nursery.start_soon(wait)
+                for _ in range(10):
+                    await trio.lowlevel.checkpoint()
+                monkeypatch.setattr(turns.Turn, "is_pass_over", staticmethod(lambda: True))
+                everybody.start_soon(count, scope)
+                log.append(memoryview(batch(("k", "v"))), now_ms=broker.clock.now_ms())
+                broker.waits.moved(log)
+            scope.cancel()
+    assert len(looks) == MANY
+    assert max(looks.count(number) for number in looks) <= 2

@@ -235,7 +235,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         and {"time", "datetime"} & {node.module if isinstance(node, ast.ImportFrom) else one.name for one in node.names}
     }
     # One prints times; the others measure how long they keep a thread.
-    keep_threads = {"server/turns.py", "server/handlers/list_offsets.py"}
+    keep_threads = {"server/turns.py", "server/searches.py"}
     assert importing <= {"server/clock.py", "server/topics_status.py"} | keep_threads
 
 

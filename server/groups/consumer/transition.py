@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
-from ..settings import GroupSettings
+from ....protocol.errors import ErrorCode, KafkaError
+from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .assignors import ASSIGNORS
 from .group import ConsumerGroup, subscribed_topics
@@ -75,7 +76,8 @@ class Transition:
         """Do all the steps, once.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH (a state that we do not know).
+            KafkaError: INVALID_REGULAR_EXPRESSION, GROUP_MAX_SIZE_REACHED (names), FENCED_MEMBER_EPOCH (a state that we do
+                not know).
         """
         self._around = around
         group_id, new = self.group.group_id, self.member
@@ -104,6 +106,8 @@ class Transition:
         has_new_regex = new.topic_regex != old.topic_regex
         is_unknown = False
         self._must_bump = has_new_names
+        if has_new_names:
+            self._check_names()
         if has_new_regex:
             if old.topic_regex and group.regex_subscribers.get(old.topic_regex) == 1:
                 self._dropped_regex = old.topic_regex
@@ -118,6 +122,17 @@ class Transition:
         if is_unknown or group.regex_subscribers:
             self.must_resolve = self._is_time_to_resolve(is_unknown=is_unknown)
         return has_new_names or has_new_regex
+
+    def _check_names(self) -> None:
+        """Raise GROUP_MAX_SIZE_REACHED if the group would name too many topics; members that name the same count once."""
+        lists = self.group.name_subscribers
+        count = sum(map(len, lists)) + (0 if self.member.topic_names in lists else len(self.member.topic_names))
+        if count > GROUP_NAMES_MAX:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The members of the group subscribe to {count} topics by name, in lists that differ; at most"
+                f" {GROUP_NAMES_MAX} are allowed.",
+            )
 
     def _is_time_to_resolve(self, *, is_unknown: bool) -> bool:
         in_use = set(self.group.regex_subscribers) - {self._dropped_regex}
