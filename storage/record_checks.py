@@ -197,6 +197,8 @@ def _walk(
     if found in _UNREADABLE:
         raise CorruptRecordError(_UNREADABLE[found].format(index))
     if batch.is_log_append_time:
+        if at_once and count > AT_ONCE_ERRORS:  # all of them, if any
+            raise HeavyBatchError
         timestamp = max(batch.max_timestamp, NO_TIMESTAMP)
         errors = _errors_of_stamped(batch, config, now_ms) | errors
     return timestamp, errors

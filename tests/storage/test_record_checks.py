@@ -13,14 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.batch_builder import build_batch
+from ottla.protocol.batch_builder import build_batch, set_timestamp_type_in_place
 from ottla.protocol.compression import Codec, compress
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ottla.protocol.records import HEADER_BYTES, RecordBatch
 from ottla.storage import kernel as installed
 from ottla.storage.config import LogConfig
 from ottla.storage.kernel import Found
-from ottla.storage.record_checks import AT_ONCE_BYTES, AT_ONCE_FRAMES, AT_ONCE_RECORDS, FRAMES_MAX, HeavyBatchError
+from ottla.storage.record_checks import (
+    AT_ONCE_BYTES,
+    AT_ONCE_FRAMES,
+    AT_ONCE_RECORDS,
+    FRAMES_MAX,
+    HeavyBatchError,
+    InvalidRecordError,
+)
 from ottla.storage.validation import CheckedBatch, check_batch
 from support.batches import batch, contents, resealed
 from support.kernels import INTERPRETED, both
@@ -236,6 +243,17 @@ def test_so_is_packing_anew() -> None:
         check(LARGE, at_once=True, **config)
     assert check(LARGE, at_once=False, **config).batch.codec == 4
     assert check(FEW, at_once=True, **config).batch.codec == 4
+
+
+def test_so_is_one_that_its_producer_stamped_as_all_its_records_are_refused() -> None:
+    data = batch(*[("k", "v")] * 1_000, timestamp=NOW_MS)
+    set_timestamp_type_in_place(memoryview(data), log_append_time=True, max_timestamp=NOW_MS)
+    config: dict[str, Any] = {"message_timestamp_type": "LogAppendTime"}
+    with pytest.raises(HeavyBatchError):
+        check(data, at_once=True, **config)
+    with pytest.raises(InvalidRecordError) as refused:
+        check(data, at_once=False, **config)
+    assert len(refused.value.record_errors) == 1_000
 
 
 def test_so_is_a_batch_in_which_many_records_are_to_be_refused() -> None:
