@@ -223,6 +223,10 @@ async def _append(
         if not (needs_flush or done.duplicate):
             broker.waits.moved(log)
     except InvalidRecordError as error:
+        rows = await ctx.turn.map(
+            lambda one: BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message),
+            reasons.records_of(error),
+        )
         keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
         broker.keyless_refused.mark(keyless, trio.current_time())
         return PartitionProduceResponse(
@@ -230,10 +234,7 @@ async def _append(
             error_code=error.code,
             base_offset=-1,
             log_start_offset=_log_start(log, error),
-            record_errors=tuple(
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in reasons.records_of(error)
-            ),
+            record_errors=tuple(rows),
             error_message=reasons.of(error),
         )
     except NotLeaderError as error:
