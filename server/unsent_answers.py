@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
 import trio
@@ -83,15 +84,19 @@ class UnsentAnswers:
                 old.setdefault(answer.address, deque()).append(sender)
         left_bytes = self.used_bytes
         going: list[tuple[Sender, _Answer]] = []
-        while old and left_bytes > self.limit_bytes:
-            address = max(old, key=of_address.__getitem__)
+        most = [(-of_address[address], address) for address in old]
+        heapify(most)
+        while most and left_bytes > self.limit_bytes:
+            address = most[0][1]
             sender = old[address].popleft()
-            if not old[address]:
-                del old[address]
             answer = self._answers[sender]
             of_address[address] -= answer.size_bytes
             left_bytes -= answer.size_bytes
             going.append((sender, answer))
+            if old[address]:
+                heapreplace(most, (-of_address[address], address))
+            else:
+                heappop(most)
         for sender, answer in going:
             if turn.is_over():
                 await turn.next()
