@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,11 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -36,6 +42,7 @@ from .shapes import ELEMENTS_MAX, Form, Shape
 from .values import BIG_PARTITIONS, TOPICS, Unknown, World
 
 AFTERWARDS_S = 0.05
+SET, SUBTRACT = 0, 3
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 
 
@@ -163,6 +170,22 @@ class Specials:
         )
         yield "SyncGroup with a large assignment", f"{size >> 20} MiB", encoded(sync, 3), 1
         yield "Produce of too large a batch", f"{size >> 20} MiB", produce("large", {0: bytes(size)}), 1
+        # As many names as fit into what a group may bring along.
+        names = 200_000 if self.quick else 900_000
+        blob = struct.pack(">hi", 0, names) + b"".join(struct.pack(">h7s", 7, b"%07d" % n) for n in range(names))
+        join = replace(
+            join,
+            group_id="named",
+            protocols=(JoinGroupRequestProtocol(name="range", metadata=blob + bytes(4)),),
+        )
+        yield "JoinGroup that names many topics", f"{names}", encoded(join, 5), 1
+        for operation, item in ((SET, "a"), (SUBTRACT, "b")):
+            config = AlterableConfig(
+                name="metric.reporters", config_operation=operation, value=",".join([item] * 16_000)
+            )
+            cluster = AlterConfigsResource(resource_type=4, resource_name="", configs=(config,))
+            changed = IncrementalAlterConfigsRequest(resources=(cluster,), validate_only=False)
+            yield f"Operation {operation} on a long list of a config", "16 000 items", encoded(changed), 1
         regex = "|".join(f"t{number}.*x" for number in range(3_000))
         beat = ConsumerGroupHeartbeatRequest(
             group_id="regex",

@@ -90,7 +90,7 @@ class BrokerTopics:
         return 0 if topic is None else len(topic.partitions)
 
     def racks(self, topic_id: bytes) -> list[list[str]]:
-        topic = self._broker.topics.by_id(topic_id)
         rack_of = {node.node_id: node.rack for node in self._broker.nodes if node.rack is not None}
+        topic = self._broker.topics.by_id(topic_id) if rack_of else None
         partitions = () if topic is None else topic.partitions
         return [[rack_of[node_id] for node_id in one.replicas if node_id in rack_of] for one in partitions]

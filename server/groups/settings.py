@@ -16,8 +16,8 @@ MAX_PENDING_IDS = 10_000
 # A member id is made from the instance id or the client id, which may be as long as a string can be; a longer member id
 # could not be sent.
 NAME_CHARS_IN_MEMBER_ID = 1024
-# Topics that the members of a consumer group may subscribe to by name, in lists that differ: whoever joins with news has all of
-# them looked up, 0.2 us each.
+# Topics that the members of a consumer group may subscribe to by name, in lists that differ, and as many that their regular
+# expressions may match: whoever joins with news has all of them looked up, 0.2 us each.
 GROUP_NAMES_MAX = 50_000
 # Assignment strategies that a member may offer; clients offer one to three.
 PROTOCOLS_MAX = 1_000

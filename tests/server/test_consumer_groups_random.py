@@ -173,6 +173,7 @@ def said(group: ConsumerGroup) -> dict[str, Any]:
         "topics_known_to",
         "assigned_at_ms",
         "resolved_at_ms",
+        "resolve_again_ms",
         "_subscribed_topics",
     }
     return {name: value for name, value in vars(group).items() if name not in derived}

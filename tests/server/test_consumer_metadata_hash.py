@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ottla.server.groups.consumer.metadata_hash import metadata_hash
+from support.calls import calls_of
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,17 @@ def test_it_does_not_change_with_anything_else() -> None:
 def test_it_is_a_signed_number_of_64_bits_and_zero_without_topics() -> None:
     assert metadata_hash(["missing"], BEFORE) == 0
     assert -(1 << 63) <= HASH < 1 << 63
+
+
+def test_it_is_the_number_that_groups_have_in_the_log() -> None:
+    assert HASH == 850851475161568703
+    assert metadata_hash(["c"], Topics({"c": (9, [[], []])})) == 3714511710602731630
+
+
+def test_asked_again_it_costs_no_more_for_topics_of_many_partitions() -> None:
+    def again(partitions: int) -> int:
+        topics = Topics({f"t{number}-{partitions}": (number, [[]] * partitions) for number in range(20)})
+        metadata_hash(topics.names(), topics)
+        return calls_of(lambda: metadata_hash(topics.names(), topics))
+
+    assert again(100) == again(1)

@@ -8,7 +8,9 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.expressions import Expression, InvalidExpressionError
-from ottla.server.groups.consumer.regexes import check_regex, resolve
+from ottla.server.groups.consumer import regexes
+from ottla.server.groups.consumer.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex, resolve
+from support.consumer_groups import ConsumerGroups
 
 TOPICS = ("orders", "orders.eu", "payments", "__consumer_offsets")
 
@@ -76,3 +78,28 @@ def test_the_library_is_loaded_with_the_first_expression_only() -> None:
     loaded = "import sys; import ottla.server.broker, ottla.server.groups.consumer.regexes; print('re2' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert shown.stdout == "False\n"
+
+
+def test_expressions_that_match_too_many_topics_together_are_not_tried_with_each_heartbeat(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(regexes, "GROUP_NAMES_MAX", 3)
+    groups = ConsumerGroups(orders_a=1, orders_b=1)
+    groups.enter("a", subscribed_topic_regex="orders.*")
+    groups.enter("b", subscribed_topic_regex="orders_.")
+
+    def beats() -> int:
+        caplog.clear()
+        groups.advance(REFRESH_AT_MOST_EVERY_MS + 1)
+        for member in "aabb":
+            groups.beat(member, groups.table().members[member].epoch)
+        return len([one for one in caplog.messages if "cannot be resolved" in one and "match 4 topics" in one])
+
+    assert [beats(), beats()] == [1, 1]
+    assert groups.table().regexes.keys() == {"orders.*"}
+    groups.topics.delete("orders_b")
+    assert beats() == 0
+    assert {name: set(one.topics) for name, one in groups.table().regexes.items()} == {
+        "orders.*": {"orders_a"},
+        "orders_.": {"orders_a"},
+    }

@@ -53,6 +53,7 @@ class ConsumerGroup:
         assigned_at_ms, resolved_at_ms: When the target assignment was made and the expressions were resolved; None:
             never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and not in the log, which has the wall time.
         is_resolving: A job is at that.
+        resolve_again_ms: Not before then, in elapsed time: it has failed.
     """
 
     type_name: ClassVar[str] = "consumer"
@@ -78,6 +79,7 @@ class ConsumerGroup:
         self.refresh_at_ms: int | None = None
         self.topics_known_to = 0
         self.is_resolving = False
+        self.resolve_again_ms = 0
         self.assigned_at_ms: int | None = None
         self.resolved_at_ms: int | None = None
         self._subscribed_topics: frozenset[str] | None = None

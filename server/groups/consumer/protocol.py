@@ -31,7 +31,7 @@ from .metadata_hash import metadata_hash
 from .migration import Migration
 from .reconciliation import Claim
 from .records import Change
-from .regexes import resolve
+from .regexes import REFRESH_AT_MOST_EVERY_MS, resolve
 from .timers import MemberTimers
 from .topics import TopicView
 from .transition import Surroundings, Transition
@@ -182,7 +182,7 @@ class ConsumerProtocol:
         self.timers.keep_alive(shard, group, member)
         if transition.has_stepped or transition.old.classic is not None:
             self.timers.await_revocation(shard, group, member)
-        if transition.must_resolve and not group.is_resolving:
+        if transition.must_resolve and not group.is_resolving and elapsed_ms >= group.resolve_again_ms:
             group.is_resolving = True
             self._start_job(shard, self._resolve_regexes(shard, group, now_ms))
         return member
@@ -214,19 +214,24 @@ class ConsumerProtocol:
     def _resolve_regexes(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
         """Match the group's regular expressions with all topics; members get what is new at their next heartbeats."""
         version = self._topics_version
+        made: dict[str, tuple[ResolvedRegex, Change]] = {}
         try:
             found = yield from resolve(tuple(group.regex_subscribers), self._topics.names())
+            for pattern, topics in found.items():
+                one = ResolvedRegex(topics, version, now_ms)
+                made[pattern] = one, records.regex(group.group_id, pattern, one)
+                yield
+        except KafkaError as error:
+            self._not_resolved(group, error)
+            return
         finally:
             group.is_resolving = False
         if shard.groups.get(group.group_id) is not group:
             return
         # One that came meanwhile has its turn with the next heartbeat, one that went needs nothing.
-        resolved = {
-            pattern: ResolvedRegex(topics, version, now_ms)
-            for pattern, topics in found.items()
-            if pattern in group.regex_subscribers
-        }
-        changes = [records.regex(group.group_id, pattern, one) for pattern, one in resolved.items()]
+        in_use = {pattern: both for pattern, both in made.items() if pattern in group.regex_subscribers}
+        resolved = {pattern: one for pattern, (one, _) in in_use.items()}
+        changes = [change for _, change in in_use.values()]
         names = subscribed_topics(group.members.values(), {**group.regexes, **resolved}.values())
         topics_hash = metadata_hash(names, self._topics)
         is_news = any(
@@ -239,8 +244,13 @@ class ConsumerProtocol:
             self.write(shard, group.group_id, changes, now_ms)
             group.resolved_at_ms = self._elapsed_ms()
         except KafkaError as error:
-            # The next heartbeat finds them unresolved, or old.
-            log.warning("group %s: regular expressions cannot be resolved: %s", group.group_id, error)
+            self._not_resolved(group, error)
+
+    def _not_resolved(self, group: ConsumerGroup, error: KafkaError) -> None:
+        """The next heartbeat finds the expressions unresolved, or old; what is too large is not tried with each."""
+        log.warning("group %s: regular expressions cannot be resolved: %s", group.group_id, error)
+        if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            group.resolve_again_ms = self._elapsed_ms() + REFRESH_AT_MOST_EVERY_MS
 
     # Leaving
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import Steps
 from ...expressions import Expression, InvalidExpressionError
+from ..settings import GROUP_NAMES_MAX
 
 REFRESH_AT_MOST_EVERY_MS = 10_000
 """How long a group's expressions are left alone at least after they were resolved, whatever happens."""
@@ -46,9 +47,15 @@ def check_regex(regex: str) -> None:
 def resolve(regexes: Collection[str], topics: Iterable[str]) -> Steps[dict[str, frozenset[str]]]:
     """The topics whose whole name each expression matches, internal ones too, as they were at the beginning. Without an
     authorizer everybody may describe every topic. An expression that is none, from a log that others wrote, matches
-    nothing."""
+    nothing.
+
+    Raises:
+        KafkaError: UNKNOWN_SERVER_ERROR: all of them together match more than GROUP_NAMES_MAX topics, which is about what one
+            batch can hold, or more.
+    """
     names = tuple(topics)
-    resolved = {}
+    resolved: dict[str, frozenset[str]] = {}
+    left = GROUP_NAMES_MAX
     for regex in regexes:
         found = []
         try:
@@ -60,4 +67,11 @@ def resolve(regexes: Collection[str], topics: Iterable[str]) -> Steps[dict[str, 
         except InvalidExpressionError:
             found.clear()
         resolved[regex] = frozenset(found)
+        left -= len(found)
+        if left < 0:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"{len(resolved)} of {len(regexes)} expressions match {GROUP_NAMES_MAX - left} topics together; at most"
+                f" {GROUP_NAMES_MAX} are allowed",
+            )
     return resolved

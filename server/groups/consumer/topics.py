@@ -22,4 +22,4 @@ class TopicView(Protocol):
 
     def racks(self, topic_id: bytes) -> Sequence[Sequence[str]]:
         """For each partition the racks of the nodes that hold it, in the order of the replicas; nodes without rack are
-        left out."""
+        left out. May be empty where no node has one."""
