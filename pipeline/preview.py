@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..storage.files import Buffer, File, Files
+from ..storage.files import Buffer, File, Files, WriteAhead
 from .exchange import Blob
 from .plan import CompactionPlan
 from .reading_files import ReadingFiles
@@ -32,6 +32,14 @@ class _SizeOnly:
 
     def append(self, data: Buffer) -> None:
         self._size_bytes += len(data)
+
+    def write_ahead(self, data: memoryview, head_bytes: int) -> WriteAhead:
+        raise NotImplementedError
+
+    def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
+        raise NotImplementedError
+
+    def drop_ahead(self) -> None: ...
 
     def truncate(self, size_bytes: int) -> None:
         self._size_bytes = size_bytes

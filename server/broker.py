@@ -25,6 +25,7 @@ from ..storage.manager import LogManager
 from ..storage.paths import TopicPartition
 from ..storage.validation import AppendOrigin
 from .acceptor import Connections
+from .answer_places import AnswerPlaces
 from .cleaning import Cleaning
 from .clock import Clock
 from .config import BrokerConfig, StaticConfig, resolve
@@ -83,6 +84,9 @@ class Broker:
         self.handlers = Handlers()
         self.waits = Waits()
         self.heavy_checks = trio.CapacityLimiter(HEAVY_CHECKS_MAX)
+        self.large_appends: dict[Log, trio.Event] = {}
+        """Logs to which a large batch is being written, and when that is over: the other producers of a partition wait, or none
+        would ever come to an end."""
         self.topics = Topics()
         self.flusher = Flusher(clock, self.waits.moved)
         self.keyless_refused = Meter()
@@ -94,6 +98,7 @@ class Broker:
         self.request_memory = RequestMemory(limit_bytes)
         self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests()
+        self.answer_places = AnswerPlaces()
         self.searches = Searches()
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
         self.node_life = NodeLife(self)
@@ -484,6 +489,7 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
         nursery.start_soon(broker.request_memory.run)
         nursery.start_soon(broker.unsent_answers.run)
         nursery.start_soon(broker.large_requests.living.run)
+        nursery.start_soon(broker.answer_places.run)
         nursery.start_soon(broker.housekeeping.run)
         nursery.start_soon(broker.cleaning.run)
         if broker.admin_http is not None:

@@ -17,6 +17,7 @@ import trio
 
 from ..protocol.connection import Request, parse_request
 from ..protocol.errors import ProtocolError
+from .answer_places import AnswerPlace
 from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
 from .transport import Part, PeerGoneError, PlainTransport
@@ -77,6 +78,8 @@ class Connection:
             self._context.client_host,
             self.give_up,
         )
+        self._place: AnswerPlace | None = None
+        """Made with its first request that needs one."""
         self._large: LargeRequest | None = None
         """The request it is at, if that or its answer is large."""
 
@@ -96,6 +99,8 @@ class Connection:
         finally:
             self._frames.close()
             self._transport.close()
+            if self._place is not None:
+                self._place.leave()
             if self._large is not None:
                 # Its traceback names the request, and all that the handler has made of it.
                 try:
@@ -122,7 +127,7 @@ class Connection:
 
     async def _serve(self) -> None:
         broker, context, frames = self._broker, self._context, self._frames
-        handlers, turn = broker.handlers, self._transport.turn
+        handlers, answer_places, turn = broker.handlers, broker.answer_places, self._transport.turn
         while self.node.is_alive and not broker.stopping:
             frame = await frames.next_frame()
             if frame is None:
@@ -150,6 +155,11 @@ class Connection:
                 handle = handlers[key]
             except KeyError:
                 raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
+            places = answer_places.get(key)
+            if places is not None:
+                if self._place is None:
+                    self._place = AnswerPlace(context.client_host)
+                await self._place.take(places)
             body = await handle(context, request)
             parts = None if body is None or self._large is not None else write_now(request, body)
             if parts is None and (body is not None or self._large is not None):
@@ -158,6 +168,8 @@ class Connection:
                 parts = await self._at_large().write(answer)
             else:
                 del request, body
+            if places is not None and self._place is not None:
+                self._place.leave()
             if frames.held_bytes:
                 frames.let_go()
             if parts is not None:
@@ -212,6 +224,8 @@ class Connection:
         """Close at once; a task inside `serve` ends, in the midst of a request as soon as it would go on without one."""
         self._transport.close()
         self._frames.stop_waiting()
+        if self._place is not None:
+            self._place.stop_waiting()
         if self._large is not None:
             self._large.stop_waiting()
 

@@ -27,6 +27,7 @@ class Work(Enum):
 
     CATALOG = "the catalog, and directories of partitions that come and go", 2
     CHECKPOINT = "checkpoints for somebody who waits", 2
+    WRITE = "batches of megabytes on their way to their logs", 2
     SYNC = "appends made durable; several at a time share one commit of the file system", 8
     HOUSEKEEPING = "deleted files, retention and checkpoints that nobody waits for", 4
     READ = "loads of coordinators, the room that is left", 4

@@ -97,6 +97,25 @@ class Ownership(NamedTuple):
     """Permission bits."""
 
 
+class WriteAhead(Protocol):
+    """An append that was begun; see `File.write_ahead`."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether all bytes are where they belong, and nothing has dropped them."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether it was given up."""
+
+    def write(self) -> None:
+        """Write them, or as many as are missing when it is dropped. For any thread.
+
+        Raises:
+            OSError: The disk refused. Nobody can see what was written.
+        """
+
+
 class File(Protocol):
     """An open file that grows at its end. Reading is safe from any thread, also while another one appends."""
 
@@ -106,6 +125,23 @@ class File(Protocol):
         Raises:
             OSError: The disk refused. The file has the size and the bytes it had before the call.
         """
+
+    def write_ahead(self, data: memoryview, head_bytes: int) -> WriteAhead:
+        """Begin an append of `data` that takes long: its bytes but the first `head_bytes` are to be written behind the end.
+
+        Nobody can tell them from nothing until `append_ahead`: zeros stand where the head belongs. Any other change of the
+        file drops them, and so does `drop_ahead`.
+        """
+
+    def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
+        """End the append that `ahead` has begun, and has written. Errors as `append`.
+
+        Args:
+            head: The first bytes of the data, as many as were left out.
+        """
+
+    def drop_ahead(self) -> None:
+        """Give up an append that was begun, if there is one. Waits for a megabyte that is being written at most."""
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """The bytes at `position`: `size_bytes` of them, fewer only where the file ends."""
@@ -271,17 +307,20 @@ class FileSlice:
 class OsFile:
     """A `File` by its descriptor, unbuffered. Closes it when dropped."""
 
-    __slots__ = ("_descriptor", "_failed_sync", "_found_bytes", "_size", "_syncing", "_tells")
+    __slots__ = ("_ahead", "_descriptor", "_failed_sync", "_found_bytes", "_size", "_syncing", "_tells")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._tells = _NOWAIT is not None
+        self._ahead: _OsWriteAhead | None = None
         self._failed_sync: SyncError | None = None
         # Of two syncs at a time the system tells one alone that the disk refused.
         self._syncing = threading.Lock()
         self._size = self._found_bytes = os.fstat(descriptor).st_size
 
     def append(self, data: Buffer) -> None:
+        if self._ahead is not None:
+            self.drop_ahead()
         size = self._size
         try:
             written = os.pwrite(self._descriptor, data, size)
@@ -294,6 +333,29 @@ class OsFile:
             self._take_back(size)
             raise
         self._size = size + written
+
+    def write_ahead(self, data: memoryview, head_bytes: int) -> WriteAhead:
+        self.drop_ahead()
+        self._ahead = _OsWriteAhead(self, data, head_bytes, self._size)
+        return self._ahead
+
+    def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
+        assert self._ahead is ahead and ahead.is_written
+        size = self._size
+        end = size + len(self._ahead.data)
+        self._ahead = None
+        try:
+            self.append(head)
+        except BaseException:
+            self._take_back(size)
+            raise
+        self._size = end
+
+    def drop_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.drop()
+            self._take_back(self._size)
 
     def _take_back(self, size: int) -> None:
         try:
@@ -382,10 +444,12 @@ class OsFile:
             position += count
 
     def truncate(self, size_bytes: int) -> None:
+        self.drop_ahead()
         os.ftruncate(self._descriptor, size_bytes)
         self._size = size_bytes
 
     def preallocate(self, size_bytes: int) -> None:
+        self.drop_ahead()
         if size_bytes > self._size:
             os.posix_fallocate(self._descriptor, self._size, size_bytes - self._size)
 
@@ -407,6 +471,9 @@ class OsFile:
         return os.fstat(self.fileno()).st_mtime_ns // 1_000_000
 
     def close(self) -> None:
+        if self._ahead is not None:
+            with suppress(OSError):
+                self.drop_ahead()
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -418,6 +485,38 @@ class OsFile:
 
     def __del__(self) -> None:
         self.close()
+
+
+class _OsWriteAhead:
+    """A `WriteAhead` of an `OsFile`, whose owner may drop it while another thread writes."""
+
+    def __init__(self, file: OsFile, data: memoryview, head_bytes: int, position: int) -> None:
+        self.data = data
+        self._file = file
+        self._position = position
+        self._done_bytes = head_bytes
+        self._working = threading.Lock()
+        self._is_dropped = False
+
+    @property
+    def is_written(self) -> bool:
+        return self._done_bytes == len(self.data) and not self._is_dropped
+
+    @property
+    def is_dropped(self) -> bool:
+        return self._is_dropped
+
+    def write(self) -> None:
+        while self._done_bytes < len(self.data):
+            with self._working:
+                if self._is_dropped:
+                    return
+                piece = self.data[self._done_bytes : self._done_bytes + _AHEAD_STEP_BYTES]
+                self._done_bytes += os.pwrite(self._file.fileno(), piece, self._position + self._done_bytes)
+
+    def drop(self) -> None:
+        with self._working:
+            self._is_dropped = True
 
 
 # POSIX locks belong to the process: it may take one twice, and loses it when it closes *any* descriptor of that file.

@@ -21,12 +21,13 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ..protocol.batch_builder import assign_in_place
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.records import NO_PRODUCER_ID, RecordBatch
 from . import paths, producer_snapshots
 from .config import LogConfig
 from .deletion import Deletion
-from .files import Files, WouldWaitError
+from .files import Files, WouldWaitError, WriteAhead
 from .flush import Flush
 from .health import Health, is_disk_failure
 from .index import RELATIVE_OFFSET_MAX
@@ -40,7 +41,10 @@ from .segment import LogSegment
 from .swap import discard, is_begun, swap_files
 from .validation import AppendOrigin, CheckedBatch, assign, check_batch
 
-__all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "Log"]
+__all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "LargeWriteError", "Log"]
+
+AT_ONCE_WRITTEN_BYTES = 2 << 20
+"""A batch that is written at once; into memory, which takes a millisecond if nothing is wrong with the machine."""
 
 
 class AppendInfo(NamedTuple):
@@ -53,6 +57,26 @@ class AppendInfo(NamedTuple):
     log_start_offset: int
     duplicate: bool = False
     """The producer had sent this before: nothing was written, the offsets are those of the first time."""
+
+
+class LargeWriteError(Exception):
+    """To write this batch takes too long for a thread that others wait for. Offsets and producers are as they were.
+
+    Have another thread call `write`, which raises OSError if the disk refuses.
+    """
+
+    def __init__(self, checked: CheckedBatch, ahead: WriteAhead) -> None:
+        super().__init__("a large batch is to be written")
+        self.checked = checked
+        self.write = ahead.write
+
+
+class _LargeAppend(NamedTuple):
+    """What is being written in another thread."""
+
+    checked: CheckedBatch
+    segment: LogSegment
+    ahead: WriteAhead
 
 
 class Log(LogReader):
@@ -95,6 +119,8 @@ class Log(LogReader):
         self.pending_deletions: list[tuple[int, list[str]]] = []
         """(due at, paths) of files renamed to `.deleted`; in elapsed time."""
         self._rng = rng
+        self._large: _LargeAppend | None = None
+        """The append of a large batch that was begun."""
         self._must_roll = False
         """Whether a roll was refused half-way. A file that begins at the LEO may be there, so nothing may be appended to the
         segment before it until the roll is done."""
@@ -180,6 +206,8 @@ class Log(LogReader):
                 written. KAFKA_STORAGE_ERROR: the disk refused, or all offsets are given; the log is as it was before
                 the call.
             HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
+            LargeWriteError: Only if `at_once`: have another thread `write`, and come again with the same CheckedBatch. Whoever
+                appends meanwhile makes it begin anew.
             WouldWaitError: Only if `at_once`.
 
         Readable on return, unless it `needs_flush`; durable after the next `flush`, and then readable, too.
@@ -219,11 +247,15 @@ class Log(LogReader):
             segment = self._active
             if self._must_roll or (segment.size_bytes and self._is_full_for(segment, batch, now_ms)):
                 segment = self._roll(now_ms)
+            ahead = None
+            if at_once and batch.size_bytes > AT_ONCE_WRITTEN_BYTES:
+                ahead = self._written_ahead(checked, segment, valid.records)
             segment.append(
                 valid.records,
                 last_offset=last_offset,
                 max_timestamp_ms=batch.max_timestamp,
                 max_timestamp_offset=last_offset,
+                ahead=ahead,
             )
         except OSError as error:
             raise self.fail(error) from error
@@ -240,6 +272,24 @@ class Log(LogReader):
                 )  # the log tells what its producers did: a start reads it
                 raise
         return AppendInfo(base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset)
+
+    def _written_ahead(self, checked: CheckedBatch, segment: LogSegment, batch: memoryview) -> WriteAhead:
+        """What another thread has written of this batch. LargeWriteError if it is yet to do that."""
+        known, self._large = self._large, None
+        if known is not None and known.checked is checked and known.segment is segment and known.ahead.is_written:
+            return known.ahead
+        self._large = _LargeAppend(checked, segment, segment.write_ahead(batch))
+        assign_in_place(batch, 0, 0)  # as clients send it, should it have to be checked again
+        raise LargeWriteError(checked, self._large.ahead)
+
+    def give_up_large(self) -> None:
+        """Whoever was told of a LargeWriteError does not come again."""
+        known, self._large = self._large, None
+        if known is not None and not known.ahead.is_dropped:
+            try:
+                known.segment.log_file.drop_ahead()
+            except OSError as error:
+                self.fail(error)
 
     def _is_full_for(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> bool:
         """Whether `batch` has to go to a new segment. Asked for non-empty segments only."""

@@ -20,11 +20,11 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ..protocol.records import LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
+from ..protocol.records import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
 from . import kernel, paths
 from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc, old_format_at
 from .config import LogConfig
-from .files import Buffer, Files, FileSlice
+from .files import Buffer, Files, FileSlice, WriteAhead
 from .index import RELATIVE_OFFSET_MAX, AbortedTxn, CorruptIndexError, InvalidOffsetError
 from .segment_indexes import NewEntries, SegmentIndexes
 
@@ -172,6 +172,7 @@ class LogSegment:
         last_offset: int,
         max_timestamp_ms: int,
         max_timestamp_offset: int,
+        ahead: WriteAhead | None = None,
     ) -> None:
         """Write batches at the end, in one write.
 
@@ -180,6 +181,7 @@ class LogSegment:
             last_offset: Of the last batch.
             max_timestamp_ms: The largest max timestamp of these batches.
             max_timestamp_offset: The last offset of the first batch that has it.
+            ahead: What `write_ahead` gave for the one batch that `view` is, written by now.
 
         Raises:
             InvalidOffsetError: An offset more than 31 bits above the base. Nothing is written.
@@ -191,7 +193,10 @@ class LogSegment:
         self._indexes.grow()
         start = position = self.log_file.size()
         base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(view)
-        self.log_file.append(view)
+        if ahead is None:
+            self.log_file.append(view)
+        else:
+            self.log_file.append_ahead(ahead, view[:HEADER_BYTES])
         try:
             if position == 0:
                 self._first_batch_timestamp_ms = max_timestamp_ms
@@ -213,6 +218,10 @@ class LogSegment:
             self._first_batch_timestamp_ms = None
             self._indexes.truncate_to(base_offset)
             raise
+
+    def write_ahead(self, batch: memoryview) -> WriteAhead:
+        """Begin to append a large batch, whose bytes behind the header are written by another thread; `append` ends it."""
+        return self.log_file.write_ahead(batch, HEADER_BYTES)
 
     def append_cleaned(self, view: Buffer, found: NewEntries) -> None:
         """`append` for the cleaner, which finds the index entries while it makes the batches.
@@ -542,6 +551,7 @@ class LogSegment:
         return paths.segment_path(self.directory, self.base_offset, kind, self.suffix)
 
     def _seal(self) -> None:
+        self.log_file.drop_ahead()
         self._indexes.finish()
         self._indexes.newest.clear()
         if self._is_preallocated:

@@ -6,8 +6,8 @@ Behaviour
 - `acks=1` and `acks=-1` are the same here, since nothing is replicated; `acks=-1` honours
   `min.insync.replicas` against the partition's replicas.
 - With `flush.messages` the answer waits for the syncs that make it true, of all its partitions at the same time.
-- A batch that takes long to check is checked in a worker thread. The connection's next request waits for it, so the
-  order of its batches is kept; other connections do not.
+- A batch that takes long to check or to write is that in a worker thread, see `large_appends`. The connection's next request
+  waits for it, so the order of its batches is kept; other connections do not.
 - The first batch of a transaction in a partition needs the transaction coordinator's word (KIP-890); from version 12 on
   it is what adds the partition to the transaction. While the transaction before is being closed the request is held for
   `add.partitions.to.txn.retry.backoff.max.ms`, then answered CONCURRENT_TRANSACTIONS.
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import trio
 
@@ -37,11 +36,10 @@ from ...protocol.messages.produce import (
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
 from ...protocol.wire import as_array
 from ...storage.files import WouldWaitError
-from ...storage.log import Log
+from ...storage.log import LargeWriteError, Log
 from ...storage.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
-from ...storage.validation import CheckedBatch
-from ..cold_reads import bring
 from ..connection import Context
+from ..large_appends import append_later
 from ..reasons import Reasons
 from ..routing import NotLeaderError, endpoints, led_partition
 from ..transactions.verification import UnverifiedError
@@ -205,20 +203,18 @@ async def _append(
                 f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, "
                 f"min.insync.replicas is {broker.min_insync_replicas(partition)}",
             )
-        checked: memoryview | CheckedBatch = records
-        while True:
-            if writes is not None:
-                await writes.check(partition.topic_partition)
+        if writes is not None:
+            await writes.check(partition.topic_partition)
+        done = None
+        if log not in broker.large_appends:
             try:
                 done = log.append(
-                    checked, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
+                    records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
                 )
-                break
-            except WouldWaitError as cold:
-                await bring(cold, log)
-            except HeavyBatchError:
-                check = partial(log.check, records, now_ms=broker.clock.now_ms())
-                checked = await trio.to_thread.run_sync(check, limiter=broker.heavy_checks)
+            except (HeavyBatchError, LargeWriteError, WouldWaitError):
+                done = None
+        if done is None:
+            done = await append_later(broker, partition, records, writes)
         needs_flush = log.needs_flush
         if not (needs_flush or done.duplicate):
             broker.waits.moved(log)

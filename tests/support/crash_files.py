@@ -31,7 +31,7 @@ from hashlib import blake2b
 from itertools import combinations, product
 from math import prod
 
-from ottla.storage.files import Buffer, DirectoryLockedError, Ownership, SyncError
+from ottla.storage.files import Buffer, DirectoryLockedError, Ownership, SyncError, WriteAhead
 
 CHANGES_MAX = 14
 """More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
@@ -110,6 +110,19 @@ Step = tuple[Directory, str | None, str | None, Node]
 """One directory operation: the node loses the first name (if any) and gets the second (if any)."""
 
 
+class CrashWriteAhead:
+    """A `WriteAhead`, written in one operation."""
+
+    def __init__(self, file: CrashFile, data: memoryview, head_bytes: int) -> None:
+        self.data, self.is_written, self.is_dropped = data, False, False
+        self._file, self._head_bytes = file, head_bytes
+
+    def write(self) -> None:
+        if not self.is_dropped:
+            self._file._change("append", self._file.size() + self._head_bytes, bytes(self.data[self._head_bytes :]))
+            self.is_written = True
+
+
 class CrashFile:
     """A `File` on a CrashFiles. Like an OsFile it remembers where it appends."""
 
@@ -119,10 +132,29 @@ class CrashFile:
         self._inode = inode
         self._size = len(inode.data)
         self._is_closed = False
+        self._ahead: CrashWriteAhead | None = None
         self._syncing = threading.Lock()
         self._failed_sync: OSError | None = None
 
+    def write_ahead(self, data: memoryview, head_bytes: int) -> CrashWriteAhead:
+        self.drop_ahead()
+        self._ahead = CrashWriteAhead(self, data, head_bytes)
+        return self._ahead
+
+    def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
+        assert self._ahead is ahead and ahead.is_written
+        size_bytes = len(self._ahead.data)
+        self._ahead = None
+        self._change("append", self._size, bytes(head))
+        self._size += size_bytes
+
+    def drop_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.is_dropped, self._ahead.is_written, self._ahead = True, False, None
+            self._change("truncate", self._size, None)
+
     def append(self, data: Buffer) -> None:
+        self.drop_ahead()
         mtime_ms = self._inode.mtime_ms
         self._change("append", self._size, bytes(data))
         if not len(data):
@@ -148,6 +180,7 @@ class CrashFile:
     def read_ahead(self, position: int, size_bytes: int) -> None: ...
 
     def truncate(self, size_bytes: int) -> None:
+        self.drop_ahead()
         self._change("truncate", size_bytes, None)
         self._size = size_bytes
 
@@ -178,6 +211,8 @@ class CrashFile:
         return self._inode.mtime_ms
 
     def close(self) -> None:
+        if not self._is_closed:
+            self.drop_ahead()
         self._is_closed = True
 
     def fileno(self) -> int:

@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 
-from ottla.storage.files import Buffer, OsFile, OsFiles
+from ottla.storage.files import Buffer, OsFile, OsFiles, WriteAhead
 
 Trouble = Callable[[str, str], None]
 """Called with the name of an operation and the path, before it; may raise. `create` is an `open` that makes the file."""
@@ -31,6 +31,25 @@ def full(at: str = "") -> Trouble:
     return trouble(OSError(errno.ENOSPC, "No space left on device"), "append", "create", at=at)
 
 
+class _Asking:
+    """A `WriteAhead` that asks the disk first."""
+
+    def __init__(self, ahead: WriteAhead, files: TroubledFiles, path: str) -> None:
+        self.ahead, self._files, self._path = ahead, files, path
+
+    @property
+    def is_written(self) -> bool:
+        return self.ahead.is_written
+
+    @property
+    def is_dropped(self) -> bool:
+        return self.ahead.is_dropped
+
+    def write(self) -> None:
+        self._files.trouble("append", self._path)
+        self.ahead.write()
+
+
 class TroubledFile(OsFile):
     """A file that asks its disk first."""
 
@@ -43,6 +62,13 @@ class TroubledFile(OsFile):
     def append(self, data: Buffer) -> None:
         self._files.trouble("append", self._path)
         super().append(data)
+
+    def write_ahead(self, data: memoryview, head_bytes: int) -> WriteAhead:
+        return _Asking(super().write_ahead(data, head_bytes), self._files, self._path)
+
+    def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
+        assert isinstance(ahead, _Asking)
+        super().append_ahead(ahead.ahead, head)
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._files.trouble("read", self._path)
