@@ -320,6 +320,8 @@ NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
 
 @settings(max_examples=300)
 @example([("set_mtime", "a", "a", 0), ("append", "a", "a", 0), ("mtime", "a", "a", 0)])
+@example([("set_mtime", "a", "a", 0), ("empty", "a", "a", 0), ("mtime", "a", "a", 0)])
+@example([("empty", "a", "a", 0), ("set_mtime", "a", "a", 0), ("empty", "a", "a", 0), ("mtime", "a", "a", 0)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), NAMES, NAMES, st.integers(0, 3)), max_size=30))
 def test_a_program_sees_the_same_on_this_disk_as_on_a_real_one(program: list[tuple[str, str, str, int]]) -> None:
     with TemporaryDirectory() as root:

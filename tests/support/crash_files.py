@@ -319,6 +319,8 @@ class CrashFiles:
             self.step("truncate", path)
             self.contents_changed()
             node.change(0, None)
+        if truncate:
+            node.mtime_ms = self.now_ms
         return CrashFile(self, path, node)
 
     def rename(self, old: str, new: str) -> None:
