@@ -14,6 +14,9 @@ from .schema import Field, Type, fields_of
 # client may send is less, see `connection.REQUEST_ELEMENTS_MAX`.
 MAX_ELEMENTS = 1_000_000
 MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
+MAX_BYTES_BYTES = 16 << 20
+"""Of a field of bytes other than records: they are copied out of the frame, a quarter of a millisecond a megabyte and more, while
+no other thread may run. Members of groups send kilobytes."""
 
 LONG_ARRAY = 50_000
 """From so many items on the arrays of a message are lists; see `as_array`."""

@@ -22,6 +22,7 @@ from typing import Any
 
 from .codegen import (
     LONG_ARRAY,
+    MAX_BYTES_BYTES,
     MAX_STRING_BYTES,
     Source,
     array_methods,
@@ -176,6 +177,9 @@ class ReaderSource(Source):
             self.line(f"if {n} > {MAX_STRING_BYTES}: fail('{self.label}: a string of %d bytes' % {n})")
         self.line(f"{n} += at")
         self.line(f"if {n} > size: fail('{self.label}: cut short')")
+        if kind == "bytes":
+            too_long = f"'{self.label}: a field of %d bytes; at most {MAX_BYTES_BYTES}' % ({n} - at)"
+            self.line(f"if {n} - at > {MAX_BYTES_BYTES}: fail({too_long})")
         piece = f"view[at:{n}]"
         made = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind]
         self.line(f"{target} = {made}")

@@ -18,6 +18,9 @@ class ClockedOttla(OttlaProcess):
         checkout: A folder of the project whose broker runs, instead of the one that is installed.
     """
 
+    stop_timeout_s = 180.0
+    """A clean stop syncs every log, and there may be ten thousand."""
+
     def __init__(self, *, checkout: str | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.checkout = str(Path(checkout).resolve()) if checkout else None

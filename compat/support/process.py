@@ -52,6 +52,7 @@ class BrokerProcess:
 
     kind = "broker"
     stdin_source = subprocess.DEVNULL
+    stop_timeout_s = STOP_TIMEOUT_S
 
     def __init__(self, *, data: Path | None = None, overrides: dict[str, str] | None = None, keep: bool = False):
         self.work = Path(tempfile.mkdtemp(prefix=f"compat-{self.kind}-"))
@@ -101,10 +102,10 @@ class BrokerProcess:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         try:
-            code = self.process.wait(STOP_TIMEOUT_S)
+            code = self.process.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise RuntimeError(f"{self.kind} did not stop within {STOP_TIMEOUT_S:.0f} s of SIGTERM") from None
+            raise RuntimeError(f"{self.kind} did not stop within {self.stop_timeout_s:.0f} s of SIGTERM") from None
         self._forget()
         return code
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.protocol.codegen import MAX_BYTES_BYTES
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.schema import fields_of
 from ottla.protocol.wire import (
@@ -100,6 +101,11 @@ class Holder:
 class Batch:
     index: Int32 = 0
     records: Records | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    value: Bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +302,18 @@ def test_a_message_of_too_many_elements_is_refused_before_memory_is_spent(flexib
     tracemalloc.stop()
 
     assert peak_bytes < 1 << 20
+
+
+@pytest.mark.parametrize("flexible", [OLD, FLEXIBLE])
+def test_a_long_field_of_bytes_is_refused_and_records_may_be_as_long(flexible: bool) -> None:
+    def raw(count: int) -> bytes:
+        return (uvarint(count + 1) if flexible else count.to_bytes(4, "big")) + bytes(count)
+
+    blob, records = codec(Blob, 0, flexible), codec(Batch, 0, flexible)
+    assert len(blob.read(memoryview(raw(MAX_BYTES_BYTES) + b"\0"), 0)[0].value) == MAX_BYTES_BYTES
+    with pytest.raises(ProtocolError, match=f"a field of {MAX_BYTES_BYTES + 1} bytes; at most {MAX_BYTES_BYTES}"):
+        blob.read(memoryview(raw(MAX_BYTES_BYTES + 1) + b"\0"), 0)
+    assert len(records.read(memoryview(bytes(4) + raw(MAX_BYTES_BYTES + 1) + b"\0"), 0)[0].records) > MAX_BYTES_BYTES
 
 
 def test_elements_are_counted_over_all_arrays_of_a_message() -> None:
