@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...protocol.batch_builder import build_batch
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.files import FileSlice
 from ...storage.paths import TopicPartition
+from .records import Records
 from .store import Pair, Producer
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class LogStore:
         self._topic = topic
         self._base_sequence = base_sequence
 
-    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
+    def append(
+        self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
+    ) -> int:
         try:
             return self._append(partition, records, now_ms, producer)
         except KafkaError as error:
@@ -61,18 +63,9 @@ class LogStore:
             logger.exception("cannot append to %s-%d", self._topic, partition)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the append failed: {error!r}") from error
 
-    def _append(self, partition: int, records: Sequence[Pair], now_ms: int, producer: Producer | None) -> int:
-        rows = ((at, now_ms, key, value, ()) for at, (key, value) in enumerate(records))
-        if producer is None:
-            batch = build_batch(rows, base_sequence=self._base_sequence)
-        else:
-            batch = build_batch(
-                rows,
-                base_sequence=self._base_sequence,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                transactional=True,
-            )
+    def _append(self, partition: int, records: Records | Sequence[Pair], now_ms: int, producer: Producer | None) -> int:
+        made = records if isinstance(records, Records) else Records(records)
+        batch = made.sealed(now_ms, producer, self._base_sequence)
         return self._broker.append_internal(TopicPartition(self._topic, partition), batch).base_offset
 
     async def settle(self, partition: int) -> None:

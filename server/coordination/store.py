@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...storage.paths import TopicPartition
+
+if TYPE_CHECKING:
+    from .records import Records
 
 Pair = tuple[bytes, bytes | None]
 """Key and value of one record; None deletes the key."""
@@ -42,7 +45,9 @@ class Chunk(Protocol):
 class RecordStore(Protocol):
     """The partitions of one topic. `log_store` is the real one; tests bring one in memory."""
 
-    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
+    def append(
+        self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
+    ) -> int:
         """Append all records as one batch, or none; transactional if there is a `producer`.
 
         Returns:

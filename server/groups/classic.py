@@ -18,7 +18,7 @@ from ...protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.jobs import Job
 from .group import ClassicGroup, GroupState, JoinReply, Member, Protocols
-from .rebalance import Persist, Rebalancing, current_generation, refuse
+from .rebalance import Persist, Rebalancing, StartJob, refuse
 from .settings import MAX_PENDING_IDS, NAME_CHARS_IN_MEMBER_ID, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 
 log = logging.getLogger("ottla.groups")
@@ -51,13 +51,18 @@ class ClassicProtocol:
     """The rules of classic groups over time; the state is all in the groups."""
 
     def __init__(
-        self, settings: GroupSettings, deadlines: Deadlines, persist: Persist, new_id: Callable[[], str]
+        self,
+        settings: GroupSettings,
+        deadlines: Deadlines,
+        persist: Persist,
+        new_id: Callable[[], str],
+        start_job: StartJob,
     ) -> None:
         self._settings = settings
         self._deadlines = deadlines
         self._persist = persist
         self._new_id = new_id
-        self.rebalancing = Rebalancing(settings, deadlines, persist)
+        self.rebalancing = Rebalancing(settings, deadlines, persist, start_job)
 
     def new_group(self, group_id: str, partition: int, now_ms: int) -> ClassicGroup:
         """An empty group whose deadlines lead here."""
@@ -182,9 +187,9 @@ class ClassicProtocol:
         is_leader = group.leader == member.member_id
         if group.state is GroupState.COMPLETING_REBALANCE and not has_news:
             # It may not have received our answer; the generation is still the same.
-            reply(current_generation(group, member, with_members=is_leader))
+            self.rebalancing.tell_again(group, member, reply, with_members=is_leader)
         elif group.state is GroupState.STABLE and not has_news and not is_leader:
-            reply(current_generation(group, member, with_members=False))
+            self.rebalancing.tell_again(group, member, reply, with_members=False)
         else:
             superseded = member.join_reply
             group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -223,10 +228,10 @@ class ClassicProtocol:
                 return
             if caller.version >= _SKIP_ASSIGNMENT_VERSION:
                 is_leader = group.leader == new_id
-                reply(current_generation(group, member, with_members=is_leader, skip_assignment=is_leader))
+                self.rebalancing.tell_again(group, member, reply, with_members=is_leader, skip_assignment=is_leader)
             else:
                 # Told that it leads, a leader of that version would assign anew, and nobody would ask for it.
-                reply(current_generation(group, member, with_members=False, leader=old_leader))
+                self.rebalancing.tell_again(group, member, reply, with_members=False, leader=old_leader)
 
     # Heartbeat, LeaveGroup, failures
 

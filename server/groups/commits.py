@@ -15,8 +15,10 @@ from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartiti
 from ...protocol.wire import ZERO_UUID
 from ...storage.options import MAX_LONG
 from ..coordination.jobs import Job, Steps
-from ..coordination.store import Pair, RecordStore
+from ..coordination.records import Records
+from ..coordination.store import RecordStore
 from .classic import ClassicProtocol
+from .consumer.topics import TopicView
 from .group import ClassicGroup
 from .kinds import Group, PartitionCheck
 from .offsets import Place, TopicId
@@ -63,15 +65,12 @@ def is_metadata_too_large(metadata: str, limit: int) -> bool:
 class Prepared(NamedTuple):
     """A commit that may be written: its records, what they say, and what was left out."""
 
-    records: list[Pair]
-    accepted: list[tuple[Place, CommittedOffset]]
-    """One for each record; `record_offset` is the record's number."""
+    records: Records
+    accepted: dict[Place, CommittedOffset]
     refused: dict[Place, ErrorCode]
-
-    def written_at(self, base_offset: int) -> Iterator[tuple[Place, CommittedOffset]]:
-        """What is committed where, once the first record stands at `base_offset`."""
-        for place, committed in self.accepted:
-            yield place, committed._replace(record_offset=base_offset + committed.record_offset)
+    topic_ids: set[bytes]
+    """The topics of what is accepted. One that is deleted before the commit is written must not get it: it would be found
+    in the next topic of that name."""
 
 
 def prepare(
@@ -82,9 +81,11 @@ def prepare(
     expire_ms: int,
     metadata_max: int,
     max_bytes: int,
+    known: TopicView,
 ) -> Steps[Prepared]:
-    """Make the records of a commit, plain or in a transaction; OFFSET_METADATA_TOO_LARGE refuses a partition alone. Nothing
-    is asked of the group here, so that others may have their turns meanwhile.
+    """Make the records of a commit, plain or in a transaction. OFFSET_METADATA_TOO_LARGE, and
+    UNKNOWN_TOPIC_OR_PARTITION for a topic that is gone by now, refuse a partition alone. Nothing is asked of the group
+    here, so that others may have their turns meanwhile.
 
     Args:
         expire_ms: When the client wants it forgotten; -1 if it says nothing.
@@ -94,13 +95,19 @@ def prepare(
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka says to a commit that makes too large a batch.
     """
-    prepared = Prepared([], [], {})
-    size_bytes = 0
+    prepared = Prepared(Records(), {}, {}, set())
+    records = prepared.records
     for topic, topic_id, partitions in topics:
+        is_gone = known.name_of(topic_id) is None
+        if not is_gone:
+            prepared.topic_ids.add(topic_id)
         for partition in partitions:
             yield
             place = topic, partition.partition_index
             metadata = partition.committed_metadata or ""
+            if is_gone:
+                prepared.refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
             if is_metadata_too_large(metadata, metadata_max):
                 prepared.refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
@@ -111,33 +118,38 @@ def prepare(
                 now_ms,
                 expire_ms,
                 topic_id,
-                len(prepared.records),
             )
-            key, value = offset_key(group_id, *place), offset_value(committed)
-            size_bytes += len(key) + len(value)
-            if size_bytes > max_bytes:
+            records.add(offset_key(group_id, *place), offset_value(committed))
+            if records.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"{len(prepared.records) + 1} offsets take more than the {max_bytes} bytes of a batch",
+                    f"{len(records)} offsets take more than the {max_bytes} bytes of a batch",
                 )
-            prepared.records.append((key, value))
-            prepared.accepted.append((place, committed))
+            prepared.accepted[place] = committed
     return prepared
+
+
+def is_current(prepared: Prepared, known: TopicView) -> bool:
+    """Whether all topics of the commit are there."""
+    return all(known.name_of(topic_id) is not None for topic_id in prepared.topic_ids)
 
 
 def check_places(prepared: Prepared, check: PartitionCheck | None) -> None:
     """Raise what `check` does for any of the places."""
     if check is not None:
-        for (_, partition), committed in prepared.accepted:
+        for (_, partition), committed in prepared.accepted.items():
             check(committed.topic_id, partition)
 
 
 class Commits:
     """What may be done with committed offsets; the state is all in the shards."""
 
-    def __init__(self, settings: GroupSettings, store: RecordStore, classic: ClassicProtocol) -> None:
+    def __init__(
+        self, settings: GroupSettings, store: RecordStore, topics: TopicView, classic: ClassicProtocol
+    ) -> None:
         self._settings = settings
         self._store = store
+        self._topics = topics
         self._classic = classic
 
     def prepare(
@@ -151,6 +163,7 @@ class Commits:
             expire_ms=-1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, MAX_LONG),
             metadata_max=self._settings.offset_metadata_max_bytes,
             max_bytes=self._store.max_batch_bytes(partition),
+            known=self._topics,
         )
 
     def commit(
@@ -172,12 +185,11 @@ class Commits:
         check, new_group = self._check_commit(shard, request, version, now_ms)
         check_places(prepared, check)
         if prepared.records:
-            base_offset = self._store.append(shard.partition, prepared.records, now_ms)
+            self._store.append(shard.partition, prepared.records, now_ms)
             # A simple group comes into being with its first commit, not with the attempt.
             if new_group is not None:
                 shard.groups[request.group_id] = new_group
-            for place, committed in prepared.written_at(base_offset):
-                shard.offsets.put(request.group_id, place, committed)
+            shard.offsets.put(request.group_id, prepared.accepted)
         return prepared.refused
 
     def _check_commit(

@@ -31,7 +31,7 @@ from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import Caller, ClassicProtocol
-from .commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks
+from .commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.migration import Migration
@@ -43,7 +43,7 @@ from .descriptions import describe_classic, describe_consumer, list_groups
 from .group import ClassicGroup, JoinReply, SyncReply, size_of
 from .offsets import Place, TopicId
 from .rebalance import refuse
-from .records import group_key, group_value, write_record
+from .records import LEAST_MEMBER_BYTES, group_key, group_value, write_record
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
 from .shard import Shard
 from .txn_commits import TxnCommits
@@ -75,12 +75,18 @@ class GroupCoordinator(Coordinator[Shard]):
         super().__init__(store, elapsed_ms, on_earlier)
         self._settings = settings
         self._topics = topics
-        self._classic = ClassicProtocol(settings, self._deadlines, self._persist, new_id)
+        self._classic = ClassicProtocol(
+            settings,
+            self._deadlines,
+            self._persist,
+            new_id,
+            lambda group, job: self._start_job(self.shards[group.partition], job),
+        )
         migration = Migration(settings, store, topics, self._classic)
         self._consumer = ConsumerProtocol(settings, store, self._deadlines, topics, migration, new_id, self._start_job)
         self._classic_members = ClassicMembers(settings, self._consumer, migration, new_id)
-        self._commits = Commits(settings, store, self._classic)
-        self._txn_commits = TxnCommits(settings, store, self._classic)
+        self._commits = Commits(settings, store, topics, self._classic)
+        self._txn_commits = TxnCommits(settings, store, topics, self._classic)
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, self._classic, self._expire)
@@ -251,6 +257,10 @@ class GroupCoordinator(Coordinator[Shard]):
             return self._commits.prepare(partition, request, topics, now_ms)
         return self._txn_commits.prepare(partition, request, topics, now_ms)
 
+    def is_current(self, prepared: Prepared) -> bool:
+        """Whether it may be written in this turn: no topic has gone since it was prepared."""
+        return is_current(prepared, self._topics)
+
     def commit(
         self, request: OffsetCommitRequest, version: int, prepared: Prepared, now_ms: int
     ) -> dict[Place, ErrorCode]:
@@ -320,6 +330,13 @@ class GroupCoordinator(Coordinator[Shard]):
         return self.shard_of(group_id)
 
     def _persist(self, group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> None:
+        max_bytes = self._store.max_batch_bytes(group.partition)
+        if len(group.members) * LEAST_MEMBER_BYTES > max_bytes:
+            # It takes long to find out with a group of hundreds of thousands.
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"{len(group.members)} members take more than the {max_bytes} bytes of a batch",
+            )
         self._store.append(group.partition, [(group_key(group.group_id), group_value(group, assignments))], now_ms)
 
     # Groups as administrators see them

@@ -25,6 +25,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupResponse
 from ...protocol.messages.sync_group import SyncGroupResponse
 from ..coordination.deadlines import Deadline
+from ..coordination.jobs import Job
 from .records import CommittedOffset, group_key
 from .subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
@@ -86,6 +87,7 @@ class Member:
         "session",
         "session_timeout_ms",
         "sync_reply",
+        "written_start",
     )
 
     def __init__(
@@ -114,6 +116,8 @@ class Member:
         self.is_new = False
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None
+        self.written_start: bytes | None = None
+        """How the member begins in the group's record (`records.group_value`), once it has been in one."""
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Its metadata for that protocol; empty if it does not offer the protocol."""
@@ -171,6 +175,8 @@ class ClassicGroup:
         self.sync_by = sync_by
         self.awaiting_join_count = 0
         self.protocol_bytes = 0
+        self.is_completing = False
+        """A job is at removing those who did not join."""
         self._supporters: dict[str, int] = {}
 
     # States
@@ -181,19 +187,28 @@ class ClassicGroup:
         self.previous_state, self.state = self.state, state
         self.state_since_ms = now_ms
 
+    def is_told_of(self, generation: int) -> bool:
+        """Whether this is the present generation, and no rebalance has begun that will bring the next one."""
+        return self.generation == generation and self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+
     @property
     def can_rebalance(self) -> bool:
         return self.state in ENTERED_FROM[GroupState.PREPARING_REBALANCE]
 
     def next_generation(self, now_ms: int) -> None:
-        """Close the joining phase: choose the protocol, or become empty if nobody is left."""
+        """Close the joining phase: choose the protocol, or become empty if nobody is left. `read_subscriptions` is to
+        follow."""
         self.generation = self.generation + 1 & 0x7FFF_FFFF
         self.pending_sync.clear()
         self.protocol_name = self.select_protocol() if self.members else None
-        self.read_subscriptions()
+        self.subscribed_topics = None
         self.enter(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
 
     # Members
+
+    def has(self, member: Member) -> bool:
+        """Whether this very member is in the group still."""
+        return self.members.get(member.member_id) is member
 
     def add(self, member: Member, reply: JoinReply | None = None) -> None:
         """Take in a new member; the first one gives the group its protocol type and leads it."""
@@ -233,6 +248,7 @@ class ClassicGroup:
             self.pending_sync.add(member_id)
         self.static_members[member.group_instance_id] = member_id
         member.member_id = member_id
+        member.written_start = None
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Take over what a rejoining member says now."""
@@ -241,6 +257,7 @@ class ClassicGroup:
         self._count_supporters(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+        member.written_start = None
 
     def await_join(self, member: Member, reply: JoinReply | None) -> None:
         """Park the member's JoinGroup, or with None take it as no longer parked."""
@@ -286,15 +303,18 @@ class ClassicGroup:
             votes[vote] = votes.get(vote, 0) + 1
         return max(votes, key=votes.__getitem__)
 
-    def read_subscriptions(self) -> None:
-        """Learn which topics the members of a consumer group subscribe to."""
+    def read_subscriptions(self) -> Job:
+        """Learn which topics the members of a consumer group subscribe to; until then no topic is known not to be."""
         self.subscribed_topics = None
         if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
             if not self.members:
                 self.subscribed_topics = frozenset()
             elif self.protocol_name is not None:
-                blobs = (member.metadata(self.protocol_name) for member in self.members.values())
-                self.subscribed_topics = subscribed_topics(blobs)
+                generation = self.generation
+                blobs = [member.metadata(self.protocol_name) for member in self.members.values()]
+                topics = yield from subscribed_topics(blobs)
+                if self.generation == generation:
+                    self.subscribed_topics = topics
 
     def subscribes_to(self, topic: str) -> bool:
         """True also for a consumer group whose subscriptions cannot be read: its offsets must not be touched."""

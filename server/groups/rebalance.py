@@ -5,6 +5,10 @@ Called by `classic`, which decides what causes one. Three steps: members send Jo
 members (CompletingRebalance); the leader sends the assignment with its SyncGroup, and every SyncGroup is answered with
 the member's part (Stable).
 
+In a group of hundreds the members are told one after the other, with others' requests in between. Who has not been told
+of a generation when the next rebalance begins has joined that one; an assignment is the one that there was when the
+answers began.
+
 Differs from Apache Kafka: a parked request that can get no answer any more (its member was removed, or has sent the
 request again) is answered with an error instead of left hanging.
 """
@@ -12,28 +16,41 @@ request again) is answered with an error instead of left hanging.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ..coordination.deadlines import Deadlines
+from ..coordination.jobs import Job, Steps, to_the_end
 from .group import ClassicGroup, GroupState, JoinReply, Member, SyncReply
-from .settings import REJOIN_RETRY_MS, GroupSettings
+from .records import write_start
+from .settings import MEMBERS_A_PIECE, REJOIN_RETRY_MS, GroupSettings
 
 log = logging.getLogger("ottla.groups")
 
 Persist = Callable[[ClassicGroup, Mapping[str, bytes], int], None]
 """Write down (group, assignments by member id, now_ms). Raises KafkaError with a code fit for the client."""
 
+StartJob = Callable[[ClassicGroup, Job], None]
+"""Have a job of the group done, as far as its partition is served."""
+
 
 class Rebalancing:
     """How groups get from one generation to the next; the state is all in the groups."""
 
-    def __init__(self, settings: GroupSettings, deadlines: Deadlines, persist: Persist) -> None:
+    def __init__(self, settings: GroupSettings, deadlines: Deadlines, persist: Persist, start_job: StartJob) -> None:
         self._settings = settings
         self._deadlines = deadlines
         self._persist = persist
+        self._start_job = start_job
+
+    def _do(self, group: ClassicGroup, steps: Job) -> None:
+        """At once in a group of few members, else piece by piece."""
+        if len(group.members) <= MEMBERS_A_PIECE:
+            to_the_end(steps)
+        else:
+            self._start_job(group, steps)
 
     def start_or_complete(self, group: ClassicGroup, now_ms: int) -> None:
         """The group's membership changed: begin a rebalance, or end the one that runs if this was what it waited for."""
@@ -82,10 +99,23 @@ class Rebalancing:
     def complete(self, group: ClassicGroup, now_ms: int) -> None:
         """End the joining phase: who has not joined is out (static members stay), the others learn the generation."""
         self._deadlines.clear(group.rejoin)
-        for member in tuple(group.members.values()):
-            if member.join_reply is None and member.group_instance_id is None:
-                log.info("group %s: member %s did not rejoin in time", group.group_id, member.member_id)
-                self.remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        if not group.is_completing:
+            group.is_completing = True
+            self._do(group, self._complete(group, now_ms))
+
+    def _complete(self, group: ClassicGroup, now_ms: int) -> Job:
+        try:
+            for member in tuple(group.members.values()):
+                if group.state is not GroupState.PREPARING_REBALANCE:
+                    return
+                if member.join_reply is None and member.group_instance_id is None and group.has(member):
+                    log.info("group %s: member %s did not rejoin in time", group.group_id, member.member_id)
+                    self.remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+                yield
+            if group.state is not GroupState.PREPARING_REBALANCE:
+                return
+        finally:
+            group.is_completing = False
         if group.members and not group.elect_joined_leader():
             # Only static members are left and none has come; their sessions will end one by one.
             self._deadlines.start(group.rejoin, max(group.rebalance_timeout_ms, REJOIN_RETRY_MS))
@@ -93,21 +123,63 @@ class Rebalancing:
         group.next_generation(now_ms)
         log.info("group %s: generation %d with %d members", group.group_id, group.generation, len(group.members))
         if not group.members:
+            yield from group.read_subscriptions()
             try:
                 self._persist(group, {}, now_ms)
             except KafkaError as error:
                 # After a restart the generation before comes back, and its members time out.
                 log.warning("group %s: cannot write down that it is empty: %s", group.group_id, error)
             return
-        for member in group.members.values():
-            member.is_new = False
-            group.pending_sync.add(member.member_id)
-            self.keep_alive(member)
-            if (reply := member.join_reply) is not None:
-                group.await_join(member, None)
-                is_leader = group.leader == member.member_id
-                reply(current_generation(group, member, with_members=is_leader))
-        self._deadlines.start(group.sync_by, group.rebalance_timeout_ms)
+        group.pending_sync.update(group.members)
+        generation = group.generation
+        yield from self._tell(group, tuple(group.members.values()))
+        if group.generation == generation and group.pending_sync:
+            self._deadlines.start(group.sync_by, group.rebalance_timeout_ms)
+        yield from group.read_subscriptions()
+
+    def _tell(self, group: ClassicGroup, members: Collection[Member]) -> Job:
+        """Let members learn of the generation; only the leader is given the list of them all."""
+        generation = group.generation
+        for member in members:
+            if group.is_told_of(generation) and group.has(member):
+                if member.join_reply is not None and group.leader == member.member_id:
+                    yield from self._tell_leader(group, member)
+                elif (reply := member.join_reply) is not None:
+                    group.await_join(member, None)
+                    reply(_generation(group, member))
+                member.is_new = False
+                self.keep_alive(member)
+                if member.written_start is None:
+                    write_start(member)  # The assignment will be written for all at once.
+            yield
+
+    def _tell_leader(self, group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> Job:
+        generation, reply = group.generation, member.join_reply
+        listed = yield from _listed(group)
+        # Else it has joined the next one, or asked again.
+        if reply is not None and reply is member.join_reply and group.is_told_of(generation):
+            group.await_join(member, None)
+            reply(_generation(group, member, members=listed, skip_assignment=skip_assignment))
+
+    def tell_again(
+        self,
+        group: ClassicGroup,
+        member: Member,
+        reply: JoinReply,
+        *,
+        with_members: bool,
+        skip_assignment: bool = False,
+        leader: str | None = None,
+    ) -> None:
+        """Answer a JoinGroup in a generation that has begun before."""
+        if not with_members:
+            reply(_generation(group, member, leader=leader))
+            return
+        superseded = member.join_reply
+        group.await_join(member, reply)
+        if superseded is not None:
+            refuse(superseded, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        self._do(group, self._tell_leader(group, member, skip_assignment=skip_assignment))
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup; `reply` is called exactly once, now or when the leader's assignment is written down.
@@ -157,27 +229,57 @@ class Rebalancing:
         group.enter(GroupState.STABLE, now_ms)
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-        for member in group.members.values():
-            self._answer_sync(member, _assignment(group, member))
+        self._answer_syncs(group, ErrorCode.NONE)
 
     def _abandon_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
         for member in group.members.values():
             member.assignment = b""
-            self._answer_sync(member, SyncGroupResponse(error_code=error))
+        self._answer_syncs(group, error)
 
-    def _answer_sync(self, member: Member, answer: SyncGroupResponse) -> None:
-        if (reply := member.sync_reply) is not None:
-            member.sync_reply = None
-            # Its session may have ended while it waited for us.
-            self.keep_alive(member)
-            reply(answer)
+    def _answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Answer every SyncGroup that is parked: with what the member is assigned now, or the error."""
+        parked = [
+            (member, reply, member.assignment)
+            for member in group.members.values()
+            if (reply := member.sync_reply) is not None
+        ]
+        self._do(group, self._answer_each(parked, group.protocol_type, group.protocol_name, error))
+
+    def _answer_each(
+        self,
+        parked: Collection[tuple[Member, SyncReply, bytes]],
+        protocol_type: str | None,
+        protocol_name: str | None,
+        error: ErrorCode,
+    ) -> Job:
+        for member, reply, assignment in parked:
+            # Else it is out, and knows.
+            if member.sync_reply is reply:
+                member.sync_reply = None
+                # Its session may have ended while it waited for us.
+                self.keep_alive(member)
+                if error:
+                    reply(SyncGroupResponse(error_code=error))
+                else:
+                    reply(
+                        SyncGroupResponse(
+                            protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment
+                        )
+                    )
+            yield
 
     def sync_time_is_over(self, group: ClassicGroup, now_ms: int) -> None:
         """Members that learned of the generation and never sent SyncGroup are out."""
+        self._do(group, self._remove_silent(group, group.generation, now_ms))
+
+    def _remove_silent(self, group: ClassicGroup, generation: int, now_ms: int) -> Job:
         for member_id in tuple(group.pending_sync):
-            log.info("group %s: member %s did not sync in time", group.group_id, member_id)
-            self.remove(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
-        self.start(group, now_ms)
+            if group.generation == generation and member_id in group.pending_sync:
+                log.info("group %s: member %s did not sync in time", group.group_id, member_id)
+                self.remove(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
+            yield
+        if group.is_told_of(generation):
+            self.start(group, now_ms)
 
     # Members
 
@@ -206,27 +308,27 @@ def refuse(reply: JoinReply, error: ErrorCode, member_id: str) -> None:
     reply(JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None))
 
 
-def current_generation(
+def _listed(group: ClassicGroup) -> Steps[tuple[JoinGroupResponseMember, ...]]:
+    """The members with what they offer for the protocol that was chosen."""
+    listed = []
+    for one in tuple(group.members.values()):
+        metadata = one.metadata(group.protocol_name)
+        listed.append(
+            JoinGroupResponseMember(member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=metadata)
+        )
+        yield
+    return tuple(listed)
+
+
+def _generation(
     group: ClassicGroup,
     member: Member,
     *,
-    with_members: bool,
+    members: tuple[JoinGroupResponseMember, ...] = (),
     skip_assignment: bool = False,
     leader: str | None = None,
 ) -> JoinGroupResponse:
-    """What a member learns of the generation; only the leader is given the list of members."""
-    members = (
-        tuple(
-            JoinGroupResponseMember(
-                member_id=one.member_id,
-                group_instance_id=one.group_instance_id,
-                metadata=one.metadata(group.protocol_name),
-            )
-            for one in group.members.values()
-        )
-        if with_members
-        else ()
-    )
+    """What a member learns of the generation."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,

@@ -12,6 +12,7 @@ A null value deletes the key. Unknown types are skipped, as they may be left ove
 from __future__ import annotations
 
 from collections.abc import Mapping
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ProtocolError
@@ -23,12 +24,12 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.wire import Codec, codec
+from ...protocol.wire import Codec, Parts, codec
 from ..coordination.blobs import NUMBER, read_message, read_number, write_blob
 from ..coordination.store import Pair
 
 if TYPE_CHECKING:
-    from .group import ClassicGroup
+    from .group import ClassicGroup, Member
 
 _OFFSET_KEY_TYPES = (0, 1)
 OFFSET_KEY_START = NUMBER.pack(1)
@@ -46,13 +47,17 @@ _KEY_TYPES: dict[type, int] = {GroupMetadataKey: _GROUP_KEY_TYPE} | {
 
 _OFFSET_KEY = codec(OffsetCommitKey, 0, False)
 _GROUP_KEY = codec(GroupMetadataKey, 0, False)
+_MEMBER = codec(MemberMetadata, _GROUP_VALUE_VERSION, False)
+_LENGTH = Struct(">i")
+
+LEAST_MEMBER_BYTES = 40
+"""What a member takes in the group's record at the least; its id alone has nearly as many."""
 
 
 class CommittedOffset(NamedTuple):
     """A group's position in one partition, as it was committed.
 
-    `expire_ms` is -1 unless the client set a retention time of its own (OffsetCommit before version 5);
-    `record_offset` is where in `__consumer_offsets` it stands: of two commits the later record wins.
+    `expire_ms` is -1 unless the client set a retention time of its own (OffsetCommit before version 5).
     """
 
     offset: int
@@ -61,7 +66,6 @@ class CommittedOffset(NamedTuple):
     commit_ms: int
     expire_ms: int
     topic_id: bytes
-    record_offset: int
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
@@ -69,7 +73,7 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
-    """The value of an offset record; `record_offset` is not part of it."""
+    """The value of an offset record."""
     version = _OFFSET_VALUE_VERSION if committed.expire_ms == -1 else _OFFSET_VALUE_VERSION_WITH_EXPIRY
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -87,29 +91,49 @@ def group_key(group_id: str) -> bytes:
 
 
 def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
-    """The value of a group record, with `assignments` by member id in place of those in `group`."""
-    members = tuple(
-        MemberMetadata(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout=member.rebalance_timeout_ms,
-            session_timeout=member.session_timeout_ms,
-            subscription=member.metadata(group.protocol_name),
-            assignment=assignments.get(member.member_id, b""),
-        )
-        for member in group.members.values()
-    )
+    """The value of a group record, with `assignments` by member id in place of those in `group`.
+
+    A group of thousands is written at once, for everybody: so what seldom changes of a member is not encoded each time.
+    """
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=group.protocol_name,
         leader=group.leader,
         current_state_timestamp=group.state_since_ms,
-        members=members,
+        members=(),
     )
-    return write_blob(_GROUP_VALUE_VERSION, _value_codec(GroupMetadataValue, _GROUP_VALUE_VERSION), value)
+    # Lengths stand before what they are of: that of no members is the last of this.
+    start = write_blob(_GROUP_VALUE_VERSION, _value_codec(GroupMetadataValue, _GROUP_VALUE_VERSION), value)
+    parts = [start[: -_LENGTH.size], _LENGTH.pack(len(group.members))]
+    for member in group.members.values():
+        subscription, assignment = member.metadata(group.protocol_name), assignments.get(member.member_id, b"")
+        parts += (
+            member.written_start or write_start(member),
+            _LENGTH.pack(len(subscription)),
+            subscription,
+            _LENGTH.pack(len(assignment)),
+            assignment,
+        )
+    return b"".join(parts)
+
+
+def write_start(member: Member) -> bytes:
+    """Encode what a member begins with in the group's record, all but subscription and assignment, and keep it."""
+    value = MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=b"",
+        assignment=b"",
+    )
+    parts = Parts()
+    _MEMBER.write(value, parts)
+    start = member.written_start = bytes(parts.tail[: -2 * _LENGTH.size])
+    return start
 
 
 class OffsetRecord(NamedTuple):

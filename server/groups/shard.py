@@ -17,6 +17,7 @@ from ...protocol.messages.consumer_offsets import GroupMetadataKey, GroupMetadat
 from ...protocol.records import Record, RecordBatch
 from ..coordination import shard as coordination
 from ..coordination.deadlines import Deadline
+from ..coordination.jobs import to_the_end
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import ClassicProtocol
 from .consumer.group import ConsumerGroup
@@ -100,7 +101,7 @@ class Shard(coordination.Shard):
         content = read_record(record.key, record.value)
         match content:
             case OffsetRecord():
-                self._apply_offset(content, record.offset, transaction_of)
+                self._apply_offset(content, transaction_of)
             case GroupRecord(key, value) | ConsumerGroupRecord(key, value):
                 self.apply(key, value)
             case None:
@@ -124,7 +125,7 @@ class Shard(coordination.Shard):
         else:
             apply(group, key, value)
 
-    def _apply_offset(self, record: OffsetRecord, record_offset: int, transaction_of: int | None) -> None:
+    def _apply_offset(self, record: OffsetRecord, transaction_of: int | None) -> None:
         group_id, place, value = record.key.group, (record.key.topic, record.key.partition), record.value
         if value is None:
             self.offsets.remove(group_id, place)
@@ -139,12 +140,11 @@ class Shard(coordination.Shard):
             value.commit_timestamp,
             value.expire_timestamp,
             value.topic_id,
-            record_offset,
         )
         if transaction_of is None:
-            self.offsets.put(group_id, place, committed)
+            self.offsets.put(group_id, {place: committed})
         else:
-            self.offsets.put_pending(transaction_of, group_id, place, committed)
+            self.offsets.put_pending(transaction_of, group_id, {place: committed})
 
     def _loaded_group(self, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         group = self._classic.new_group(group_id, self.partition, value.current_state_timestamp)
@@ -158,7 +158,7 @@ class Shard(coordination.Shard):
             group.leader = value.leader
         if group.members:
             group.state = GroupState.STABLE
-        group.read_subscriptions()
+        to_the_end(group.read_subscriptions())
         return group
 
 

@@ -18,6 +18,7 @@ from ...protocol.messages.consumer_protocol import (
     TopicPartition,
 )
 from ...protocol.wire import Parts, codec
+from ..coordination.jobs import Steps
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -31,16 +32,17 @@ _LENGTH = Struct(">i")
 _NEWEST_VERSION = 3
 
 
-def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+def subscribed_topics(metadata: Iterable[bytes]) -> Steps[frozenset[str] | None]:
     """The topics of all members together; None if any member's metadata is not of that format, or if all of them name more
     than NAMES_MAX, where lists that are the same count once.
 
-    All of a group is looked at in one turn, and a blob of a megabyte may name half a million topics.
+    One is read in one turn, and a blob of a megabyte may name half a million topics.
     """
     topics: set[str] = set()
     known: list[bytes] = []
     left = NAMES_MAX
     for blob in set(metadata):  # most groups have one kind of member
+        yield
         try:
             _version_of(blob)
             # Members that tell what they own differ, but not in the topics, which come first.

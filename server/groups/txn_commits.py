@@ -15,6 +15,7 @@ from ..coordination.jobs import Steps
 from ..coordination.store import Producer, RecordStore
 from .classic import ClassicProtocol
 from .commits import Prepared, TopicCommit, check_places, prepare
+from .consumer.topics import TopicView
 from .group import ClassicGroup
 from .kinds import PartitionCheck
 from .offsets import Place
@@ -25,9 +26,12 @@ from .shard import Shard
 class TxnCommits:
     """The state is all in the shards."""
 
-    def __init__(self, settings: GroupSettings, store: RecordStore, classic: ClassicProtocol) -> None:
+    def __init__(
+        self, settings: GroupSettings, store: RecordStore, topics: TopicView, classic: ClassicProtocol
+    ) -> None:
         self._settings = settings
         self._store = store
+        self._topics = topics
         self._classic = classic
 
     def prepare(
@@ -41,6 +45,7 @@ class TxnCommits:
             expire_ms=-1,
             metadata_max=self._settings.offset_metadata_max_bytes,
             max_bytes=self._store.max_batch_bytes(partition),
+            known=self._topics,
         )
 
     def commit(
@@ -67,11 +72,10 @@ class TxnCommits:
             raise _in_old_words(error) from error
         if prepared.records:
             producer = Producer(request.producer_id, request.producer_epoch)
-            base_offset = self._store.append(shard.partition, prepared.records, now_ms, producer=producer)
+            self._store.append(shard.partition, prepared.records, now_ms, producer=producer)
             if new_group is not None:
                 shard.groups[request.group_id] = new_group
-            for place, committed in prepared.written_at(base_offset):
-                shard.offsets.put_pending(producer.producer_id, request.group_id, place, committed)
+            shard.offsets.put_pending(producer.producer_id, request.group_id, prepared.accepted)
         return prepared.refused
 
     def _check(

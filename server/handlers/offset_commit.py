@@ -22,7 +22,7 @@ from ..coordination.service import in_turns
 from ..groups.commits import Prepared, TopicCommit
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import Place
-from ..topics import Topic, Topics
+from ..topics import Topic
 
 _FIRST_VERSION_WITH_IDS = 10
 
@@ -102,24 +102,6 @@ async def prepared_in_turns(
 ) -> Prepared:
     """The commit, ready to be written in the turn in which this returns: each topic is there then."""
     while True:
-        present, gone = still_there(ctx.broker.topics, commits)
-        prepared = await in_turns(coordinator.prepare(body, present, ctx.broker.clock.now_ms()), ctx.turn)
-        if all(ctx.broker.topics.by_id(one.topic_id) is not None for one in present):
-            prepared.refused.update(gone)
+        prepared = await in_turns(coordinator.prepare(body, commits, ctx.broker.clock.now_ms()), ctx.turn)
+        if coordinator.is_current(prepared):
             return prepared
-
-
-def still_there(topics: Topics, commits: list[TopicCommit]) -> tuple[list[TopicCommit], dict[Place, ErrorCode]]:
-    """Those of `commits` whose topic was not deleted while the request waited, and an error for each place of the others.
-
-    An offset that is committed after the offsets of its topic were forgotten would be found in the next of that name.
-    """
-    present: list[TopicCommit] = []
-    gone: dict[Place, ErrorCode] = {}
-    for one in commits:
-        if topics.by_id(one.topic_id) is not None:
-            present.append(one)
-        else:
-            places = ((one.topic, partition.partition_index) for partition in one.partitions)
-            gone |= dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return present, gone

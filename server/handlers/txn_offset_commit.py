@@ -105,8 +105,7 @@ async def _commit(
             prepared = await prepared_in_turns(ctx, coordinator, body, commits)
             # The append follows in the same turn.
             await verification.check(partition)
-            topic_ids = {committed.topic_id for _, committed in prepared.accepted}
-            if all(broker.topics.by_id(topic_id) is not None for topic_id in topic_ids):
+            if coordinator.is_current(prepared):
                 break
         refused = coordinator.commit_in_transaction(body, version, prepared, broker.clock.now_ms())
         await broker.groups.settle(body.group_id)

@@ -5,24 +5,28 @@ Pieces are counted, no time is taken: whatever there is many of, a piece appends
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.leave_group import MemberIdentity
+from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.coordination.jobs import Job, Jobs, Steps, never, to_the_end
 from ottla.server.groups.group import ClassicGroup
+from ottla.server.groups.records import group_value
 from ottla.server.groups.settings import MEMBERS_A_PIECE, PLACES_A_PIECE
 from ottla.server.transactions.listing import Filter
 from ottla.server.transactions.metadata import CLOSED
 from ottla.server.transactions.settings import IDS_A_PIECE, MARKERS_A_PIECE
 from ottla.storage.paths import TopicPartition
+from support.calls import calls_of
 from support.consumer_groups import SESSION_MS, ConsumerGroups
-from support.groups import FakeTopics, Groups, MemoryStore, error_of, subscription
+from support.groups import FakeTopics, Groups, MemoryStore, Reply, error_of, subscription
 from support.transactions import SWEEP_MS, Transactions
 
 E = ErrorCode
@@ -536,3 +540,113 @@ def test_members_of_whom_nobody_can_leave_are_told_so_together() -> None:
 
     assert error_of(lambda: to_the_end(groups.coordinator.leave("g", leaving, groups.now_ms))) == E.NOT_COORDINATOR
     assert len(groups.table().members) == len(leaving) + 1
+
+
+LONG_MS = 1_000_000
+
+
+def joins_of_a_large_group() -> tuple[Groups, list[Reply[JoinGroupResponse]]]:
+    groups = Groups()
+    arguments = {"protocols": [("range", subscription("orders"))], "session_ms": LONG_MS, "rebalance_ms": 60_000}
+    return groups, [groups.join(client=f"c{number}", **arguments) for number in range(MANY)]  # type: ignore[arg-type]
+
+
+def syncs_of_a_large_group() -> tuple[Groups, list[Reply[SyncGroupResponse]]]:
+    """Of all but the leader, which comes first."""
+    groups, joins = joins_of_a_large_group()
+    groups.advance(0)
+    members = [join.answer for join in joins]
+    return groups, [groups.sync(one.member_id, one.generation_id) for one in members[1:]]
+
+
+def is_answered(replies: Sequence[Reply[Any]]) -> bool:
+    return not any(reply.is_parked for reply in replies)
+
+
+def all_members_of_a_large_group_have_joined() -> Prepared:
+    groups, joins = joins_of_a_large_group()
+    return groups, lambda: pass_time(groups, 1), lambda: is_answered(joins)
+
+
+def the_leader_of_a_large_group_assigns() -> Prepared:
+    groups, syncs = syncs_of_a_large_group()
+    leader, *_ = ids = groups.members()
+    assignments = {member: member.encode() for member in ids}
+
+    def is_done() -> bool:
+        return is_answered(syncs) and [sync.answer.assignment.decode() for sync in syncs] == ids[1:]
+
+    return groups, lambda: groups.sync(leader, 1, assignments), is_done
+
+
+def a_large_group_is_joined_while_it_waits_for_its_leader() -> Prepared:
+    groups, syncs = syncs_of_a_large_group()
+
+    def is_done() -> bool:
+        return is_answered(syncs) and {sync.answer.error_code for sync in syncs} == {E.REBALANCE_IN_PROGRESS}
+
+    return groups, lambda: groups.join(), is_done
+
+
+def members_of_a_large_group_do_not_rejoin() -> Prepared:
+    groups, _ = joins_of_a_large_group()
+    groups.advance(0)
+    groups.join(session_ms=LONG_MS)
+    return groups, lambda: pass_time(groups, 60_000), lambda: member_count(groups) == 1
+
+
+def members_of_a_large_group_do_not_sync() -> Prepared:
+    groups, _ = joins_of_a_large_group()
+    groups.advance(0)
+    return groups, lambda: pass_time(groups, 60_000), lambda: groups.state() == "Empty"
+
+
+def the_leader_of_a_large_group_asks_again_who_is_in_it() -> Prepared:
+    groups, joins = joins_of_a_large_group()
+    groups.advance(0)
+    again: list[Reply[JoinGroupResponse]] = []
+
+    def ask() -> None:
+        protocols = [("range", subscription("orders"))]
+        again.append(groups.join(member=joins[0].answer.member_id, protocols=protocols))
+
+    return groups, ask, lambda: is_answered(again) and len(again[0].answer.members) == MANY
+
+
+OF_LARGE_GROUPS = [
+    all_members_of_a_large_group_have_joined,
+    the_leader_of_a_large_group_assigns,
+    a_large_group_is_joined_while_it_waits_for_its_leader,
+    members_of_a_large_group_do_not_rejoin,
+    members_of_a_large_group_do_not_sync,
+    the_leader_of_a_large_group_asks_again_who_is_in_it,
+]
+
+
+@pytest.mark.parametrize("prepare", OF_LARGE_GROUPS, ids=lambda prepare: prepare.__name__)
+def test_others_have_their_turns_between_any_two_members_of_a_large_group(prepare: Callable[[], Prepared]) -> None:
+    it, happen, is_done = prepare()
+    happen()
+    assert not is_done()
+
+    done = pursue(it)
+
+    assert is_done()
+    assert done.pieces >= MANY - 1
+
+
+def test_a_large_group_is_not_encoded_anew_to_be_written() -> None:
+    """It is one record, written in one step for everybody."""
+    groups, _ = syncs_of_a_large_group()
+    group = groups.coordinator.shard_of("g").groups["g"]
+    assert isinstance(group, ClassicGroup)
+
+    assert calls_of(lambda: group_value(group, {})) < 10 * MANY
+
+
+def test_a_group_that_is_too_large_for_a_record_is_refused_without_making_it() -> None:
+    groups, _ = syncs_of_a_large_group()
+    groups.store.max_batch_bytes = lambda partition: 20 * MANY  # type: ignore[method-assign]
+    leader = groups.members()[0]
+    assert calls_of(lambda: groups.sync(leader, 1, {})) < 10 * MANY
+    assert groups.state() == "PreparingRebalance"

@@ -129,7 +129,7 @@ def test_transactional_ids_are_read(tmp_path: Path) -> None:
 
 
 def test_committed_offsets_are_read(tmp_path: Path) -> None:
-    committed = CommittedOffset(42, 3, "m", 0, -1, bytes(16), 0)
+    committed = CommittedOffset(42, 3, "m", 0, -1, bytes(16))
     key = offset_key("g", "t", 1)
     contents = [(key, offset_value(committed)), (key, None), (b"\x00\x63odd", b"x"), (None, b"x")]
     batch = build_batch([(offset, 0, *content, ()) for offset, content in enumerate(contents)])

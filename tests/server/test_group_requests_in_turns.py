@@ -349,8 +349,8 @@ async def test_a_fetch_of_offsets_sees_a_commit_in_all_partitions_or_in_none(
             passes += 1
             if passes == MANY + MANY // 2:
                 offsets = broker.groups.coordinator.shard_of("g").offsets
-                for place, committed in tuple(offsets.of_group("g").items()):
-                    offsets.put("g", place, committed._replace(offset=2))
+                committed = offsets.of_group("g").items()
+                offsets.put("g", {place: one._replace(offset=2) for place, one in committed})
 
         answer, _ = await handled(served, CASES["OffsetFetch"], commit)
         assert passes > MANY + MANY // 2

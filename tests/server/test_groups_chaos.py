@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ottla.server.groups import rebalance
 from ottla.server.groups.group import ClassicGroup
 from support.consumer_groups import ConsumerGroups, ConsumerMember
 from support.consumers import PARTITIONS, SESSION_MS, Consumer
@@ -80,6 +81,11 @@ class Chaos:
         if is_due:
             self.heartbeat_ms[consumer] = self.groups.elapsed_ms + HEARTBEAT_MS
         return is_due
+
+    def act_in_between(self) -> None:
+        """Let somebody act between any two pieces of what a large group is told."""
+        self.groups.is_over = lambda: True
+        self.groups.between = lambda: self.act(self.rng.choice(self.alive)) if self.alive else None
 
     def owned(self, partitions: Iterable[int]) -> None:
         """These have a living owner now."""
@@ -178,8 +184,14 @@ class ConsumerChaos(Chaos):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_two_minutes_of_fifty_consumers_of_the_classic_protocol(seed: int) -> None:
+@pytest.mark.parametrize("is_large", [False, True])
+def test_two_minutes_of_fifty_consumers_of_the_classic_protocol(
+    seed: int, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chaos = ClassicChaos(seed)
+    if is_large:
+        monkeypatch.setattr(rebalance, "MEMBERS_A_PIECE", 0)
+        chaos.act_in_between()
     chaos.run()
     assert chaos.generation > 8
 

@@ -17,7 +17,7 @@ P0, P1 = ("orders", 0), ("orders", 1)
 
 def commit_batch(offset: int, *, group: str = "g", partition: int = 0, **batch: int | bool) -> bytearray:
     """One offset commit, as a batch of any kind."""
-    committed = CommittedOffset(offset, -1, "", 1_000, -1, bytes(16), -1)
+    committed = CommittedOffset(offset, -1, "", 1_000, -1, bytes(16))
     record = (0, 1_000, offset_key(group, "orders", partition), offset_value(committed), ())
     return build_batch([record], **batch)  # type: ignore[arg-type]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.subscription import subscribed_topics
 from support.groups import MemoryStore, Reply, error_of, subscription
 
@@ -65,4 +66,4 @@ SUBSCRIPTIONS = [
 
 @pytest.mark.parametrize(("blobs", "topics"), SUBSCRIPTIONS)
 def test_topics_are_read_from_members_metadata(blobs: list[bytes], topics: set[str] | None) -> None:
-    assert subscribed_topics(blobs) == (None if topics is None else frozenset(topics))
+    assert to_the_end(subscribed_topics(blobs)) == (None if topics is None else frozenset(topics))

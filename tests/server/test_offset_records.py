@@ -56,7 +56,7 @@ GROUP_VALUES = {
 }
 EMPTY_GROUP_VALUE = bytes.fromhex("0003000000000000ffffffff00000000000f424000000000")
 
-COMMITTED = CommittedOffset(1234567890123, 5, "méta", 1700000000000, -1, TOPIC_ID, 99)
+COMMITTED = CommittedOffset(1234567890123, 5, "méta", 1700000000000, -1, TOPIC_ID)
 
 
 def test_keys_are_kafkas() -> None:

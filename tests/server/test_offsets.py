@@ -8,11 +8,16 @@ from functools import partial
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
+from ottla.protocol.records import RecordBatch
 from ottla.protocol.wire import ZERO_UUID
+from ottla.server.coordination.jobs import to_the_end
+from ottla.server.coordination.records import Records
 from ottla.server.coordination.store import Pair, Producer
 from ottla.server.groups.commits import TopicCommit
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
+from support.calls import calls_of
 from support.groups import TOPIC_IDS, FakeTopics, Groups, MemoryStore, error_of, subscription
 
 P0, P1, BILL = ("orders", 0), ("orders", 1), ("bills", 0)
@@ -288,7 +293,7 @@ def test_a_restart_keeps_the_offsets_of_topics_that_grew_and_those_that_name_no_
     store = MemoryStore()
     before = Groups(store)
     before.commit({P0: 1})
-    old = CommittedOffset(4, -1, "", before.now_ms, -1, ZERO_UUID, 0)
+    old = CommittedOffset(4, -1, "", before.now_ms, -1, ZERO_UUID)
     store.append(before.coordinator.partition_for("g"), [(offset_key("g", "bills", 0), offset_value(old))], 0)
     before.topics.put("orders", 99)
     assert before.restarted().committed() == {P0: 1, BILL: 4}
@@ -412,10 +417,13 @@ class NarrowStore(MemoryStore):
         super().__init__(partition_count=1)
         self.refused_group = "none"
 
-    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
-        size_bytes = sum(len(key) + len(value or b"") for key, value in records)
-        if size_bytes > 1_048_588 or any(self.refused_group.encode() in key for key, _ in records):
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{size_bytes} bytes")
+    def append(
+        self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
+    ) -> int:
+        made = records if isinstance(records, Records) else Records(records)
+        keys = [record.key or b"" for record in RecordBatch(memoryview(made.sealed(now_ms))).records()]
+        if made.batch_bytes > 1_048_588 or any(self.refused_group.encode() in key for key in keys):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{made.batch_bytes} bytes")
         return super().append(partition, records, now_ms, producer=producer)
 
 
@@ -466,3 +474,22 @@ def test_a_group_whose_tombstones_are_refused_keeps_no_other_from_theirs(
     store.refused_group = refused
     happens(groups)
     assert [name for name in GROUPS if groups.coordinator.shards[0].offsets.places(name)] == [refused]
+
+
+# Large commits
+
+
+def calls_of_a_commit(count: int) -> int:
+    """What there is left to do in the turn in which a commit of so many offsets is written."""
+    groups = Groups(topics=FakeTopics(orders=count))
+    request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1)
+    partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in range(count)]
+    topics = [TopicCommit("orders", TOPIC_IDS["orders"], partitions)]
+    prepared = to_the_end(groups.coordinator.prepare(request, topics, groups.now_ms))
+    calls = calls_of(lambda: groups.coordinator.commit(request, 8, prepared, groups.now_ms))
+    assert len(groups.committed()) == len(groups.restarted().committed()) == count
+    return calls
+
+
+def test_a_large_commit_is_written_in_one_short_step() -> None:
+    assert calls_of_a_commit(2_000) == calls_of_a_commit(20)

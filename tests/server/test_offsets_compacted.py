@@ -14,6 +14,8 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
 from ottla.protocol.records import RecordBatch
 from ottla.server.groups.commits import TopicCommit
+from ottla.server.groups.offsets import Place
+from ottla.server.groups.records import CommittedOffset
 from ottla.server.groups.shard import Shard
 from ottla.storage.txn_markers import build_marker
 from support.groups import FakeTopics, Groups, MemoryStore
@@ -151,16 +153,23 @@ def _cleaned(
 
 
 def said(shard: Shard) -> dict[str, Any]:
-    """Where each offset stands and what it is, committed and pending; the topic ids of those with an expiry time of their
+    """What each offset is, committed and pending; the topic ids of those with an expiry time of their
     own are not in their records."""
+    offsets = shard.offsets
     return {
-        name: {
-            owner: {at: (one.offset, one.record_offset) for at, one in each.items()}
-            for owner, each in table.items()
+        "committed": {group: _offsets_of(each) for group, each in offsets._committed.items()},
+        "pending": {
+            (producer_id, group): _offsets_of(each)
+            for producer_id, groups in offsets._pending.items()
+            for group, each in groups.items()
             if each
-        }
-        for name, table in (("committed", shard.offsets._committed), ("pending", shard.offsets._pending))
+        },
+        "unstable": offsets._unstable,
     }
+
+
+def _offsets_of(places: dict[Place, CommittedOffset]) -> dict[Place, int]:
+    return {place: one.offset for place, one in places.items()}
 
 
 @pytest.mark.parametrize("seed", range(6))

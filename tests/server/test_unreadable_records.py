@@ -108,7 +108,7 @@ def all_spoilt(records: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes | Non
 
 
 def commit(offset: int, partition: int = 0) -> Pair:
-    committed = CommittedOffset(offset, -1, "", 1_000, -1, bytes(16), -1)
+    committed = CommittedOffset(offset, -1, "", 1_000, -1, bytes(16))
     return offset_key("whole", "orders", partition), offset_value(committed)
 
 

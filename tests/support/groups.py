@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from ottla.protocol.batch_builder import assign_in_place, build_batch
+from ottla.protocol.batch_builder import assign_in_place
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import MemberIdentity
@@ -22,6 +22,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.server.coordination.jobs import IsOver, never, to_the_end
+from ottla.server.coordination.records import Records
 from ottla.server.coordination.store import Pair, Producer
 from ottla.server.groups.classic import Caller
 from ottla.server.groups.commits import Fetched, TopicCommit
@@ -104,17 +105,13 @@ class MemoryStore:
         self.member_numbers = itertools.count(1)
         """Kept here because member ids stay unique beyond a restart."""
 
-    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
+    def append(
+        self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
+    ) -> int:
         if self.failure is not None:
             raise KafkaError(self.failure, "the store was told to fail")
-        producer_id, producer_epoch = producer or (-1, -1)
-        batch = build_batch(
-            ((at, now_ms, key, value, ()) for at, (key, value) in enumerate(records)),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=producer is not None,
-        )
-        return self.append_batch(partition, batch)
+        made = records if isinstance(records, Records) else Records(records)
+        return self.append_batch(partition, made.sealed(now_ms, producer))
 
     def max_batch_bytes(self, partition: int) -> int:
         return 1_048_588

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.jobs import IsOver, never
+from ottla.server.coordination.records import Records
 from ottla.server.coordination.store import Flushed, Pair, Producer
 from ottla.server.transactions.coordinator import TransactionCoordinator
 from ottla.server.transactions.metadata import TransactionMetadata, TransactionState
@@ -120,7 +121,9 @@ class TransactionStore(MemoryStore):
         super().__init__(partition_count)
         self.power = power
 
-    def append(self, partition: int, records: Sequence[Pair], now_ms: int, *, producer: Producer | None = None) -> int:
+    def append(
+        self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
+    ) -> int:
         self.power.use()
         return super().append(partition, records, now_ms, producer=producer)
 

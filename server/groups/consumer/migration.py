@@ -185,7 +185,7 @@ class Migration:
             )
         new.protocol_name = new.select_protocol()
         new.state = GroupState.STABLE
-        new.read_subscriptions()
+        to_the_end(new.read_subscriptions())
         for member, target in staying:
             classic_member = new.members[member.member_id]
             classic_member.assignment = self.assignment(classic_member.metadata(new.protocol_name), target)

@@ -1,0 +1,52 @@
+"""Records on their way into one batch of a coordinator's topic. A batch of thousands is made in pieces; to append it is then
+one short step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol.batch_builder import append_record, seal_batch
+from ...protocol.records import HEADER_BYTES, NO_SEQUENCE, TRANSACTIONAL_BIT
+from .store import Pair, Producer
+
+_NOBODY = Producer(-1, -1)
+
+
+class Records:
+    """Records in their order; `sealed` makes a batch of them."""
+
+    __slots__ = ("_block", "_count")
+
+    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+        self._block = bytearray()
+        self._count = 0
+        for key, value in pairs:
+            self.add(key, value)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def batch_bytes(self) -> int:
+        """How large the batch would be by now."""
+        return HEADER_BYTES + len(self._block)
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        """One more; a value of None deletes the key."""
+        append_record(self._block, 0, self._count, key, value)
+        self._count += 1
+
+    def sealed(self, now_ms: int, producer: Producer | None = None, base_sequence: int = NO_SEQUENCE) -> bytearray:
+        """The batch: all records of `now_ms`; transactional if there is a `producer`."""
+        return seal_batch(
+            self._block,
+            record_count=self._count,
+            base_offset=0,
+            last_offset_delta=self._count - 1,
+            attributes=0 if producer is None else TRANSACTIONAL_BIT,
+            base_timestamp=now_ms,
+            max_timestamp=now_ms,
+            producer_id=(producer or _NOBODY).producer_id,
+            producer_epoch=(producer or _NOBODY).producer_epoch,
+            base_sequence=base_sequence,
+        )
