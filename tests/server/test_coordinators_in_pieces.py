@@ -66,7 +66,7 @@ def counts(it: Groups | Transactions) -> tuple[int, int, int]:
     return it.store.appends, sum(it.store.end_offsets), 0 if markers is None else len(markers.written)
 
 
-Prepared = tuple[Groups | Transactions, Callable[[], None], Callable[[], bool]]
+Prepared = tuple[Groups | Transactions, Callable[[], object], Callable[[], bool]]
 """What the coordinator has many of, what happens to them, and whether it has happened to all."""
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.server.groups import rebalance
+from ottla.server.groups.consumer import targets
 from ottla.server.groups.consumer.group import ConsumerGroup
 from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.subscription import read_assignment
@@ -554,9 +556,18 @@ def test_several_members_leave_at_once_each_with_its_own_answer() -> None:
 # All together
 
 
-@pytest.mark.parametrize("seed", [*range(20), 102, 644, 918])
-def test_no_partition_is_owned_twice_while_members_of_both_protocols_come_and_go(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "is_large"),
+    [*((seed, False) for seed in (*range(20), 102, 644, 918)), *((seed, True) for seed in range(6))],
+)
+def test_no_partition_is_owned_twice_while_members_of_both_protocols_come_and_go(
+    seed: int, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(seed)
+    if is_large:
+        # Assignments are made in pieces, and rebalances run in pieces.
+        monkeypatch.setattr(targets, "MEMBERS_A_PIECE", 0)
+        monkeypatch.setattr(rebalance, "MEMBERS_A_PIECE", 0)
     groups = ConsumerGroups(orders=6, settings={"group_consumer_session_timeout_ms": SESSION_MS})
     members: list[ClassicMember | ConsumerMember] = []
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.server.groups import rebalance
+from ottla.server.groups.consumer import targets
 from ottla.server.groups.group import ClassicGroup
 from support.consumer_groups import ConsumerGroups, ConsumerMember
 from support.consumers import PARTITIONS, SESSION_MS, Consumer
@@ -197,7 +198,13 @@ def test_two_minutes_of_fifty_consumers_of_the_classic_protocol(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_two_minutes_of_fifty_consumers_of_the_consumer_protocol(seed: int) -> None:
+@pytest.mark.parametrize("is_large", [False, True])
+def test_two_minutes_of_fifty_consumers_of_the_consumer_protocol(
+    seed: int, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chaos = ConsumerChaos(seed)
+    if is_large:
+        monkeypatch.setattr(targets, "MEMBERS_A_PIECE", 0)
+        chaos.act_in_between()
     chaos.run()
     assert chaos.groups.table().epoch > CONSUMERS

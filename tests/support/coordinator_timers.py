@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+from ottla.server.groups.consumer.targets import ASSIGNED_AT_ONCE
 from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from ottla.server.transactions.metadata import TransactionState
@@ -143,8 +144,10 @@ def _refresh() -> Begun:
     return groups, is_over
 
 
-def _two_members(interval_ms: int) -> ConsumerGroups:
-    groups = ConsumerGroups(orders=2, settings={**UNLIMITED, "group_consumer_assignment_interval_ms": interval_ms})
+def _two_members(interval_ms: int, partition_count: int = 2) -> ConsumerGroups:
+    groups = ConsumerGroups(
+        orders=partition_count, settings={**UNLIMITED, "group_consumer_assignment_interval_ms": interval_ms}
+    )
     groups.enter("a")
     groups.enter("b")
     return groups
@@ -160,6 +163,11 @@ def _assignment_of(groups: ConsumerGroups) -> Callable[[], bool]:
 
 def _assignment() -> Begun:
     groups = _two_members(5_000)
+    return groups, _assignment_of(groups)
+
+
+def _assignment_of_many_partitions() -> Begun:
+    groups = _two_members(5_000, ASSIGNED_AT_ONCE + 1)
     return groups, _assignment_of(groups)
 
 
@@ -259,6 +267,7 @@ COORDINATOR_TIMERS = {
     "removal that failed": Timer(f"{TIMERS} _try_to_remove", 500, _removal_again),
     "another look at topics": Timer(f"{PROTOCOL} advance", 2**31 - 1, _refresh),
     "next assignment": Timer(f"{PROTOCOL} advance", 5_000, _assignment),
+    "next assignment of many partitions": Timer(f"{PROTOCOL} _assign", 5_000, _assignment_of_many_partitions),
     "next assignment after a load": Timer(f"{PROTOCOL} loaded", 3_000, _assignment_after_a_load),
     "expressions and a new topic": Timer(f"{PROTOCOL} _resolve_regexes", 10_001, _new_topic),
     "expressions and a new topic after a load": Timer(f"{PROTOCOL} loaded", 6_001, _new_topic_after_a_load),

@@ -1,14 +1,15 @@
 """What an assignor is given and what it gives back. The assignors themselves are in `assignors`.
 
-An assignor is a pure function. Every partition of every topic that somebody subscribes to goes to exactly one member
+An assignor depends on nothing else, and works in pieces: thousands of members and partitions take long. Every partition of every topic that somebody subscribes to goes to exactly one member
 subscribed to it; what a member had before, it keeps as far as that is fair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
+
+from ...coordination.jobs import Steps
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 """Topic id -> partition indexes; no topic without partitions."""
@@ -20,7 +21,7 @@ class MemberSubscription(NamedTuple):
     member_id: str
     instance_id: str | None
     rack_id: str | None
-    topic_ids: AbstractSet[bytes]
+    topic_ids: frozenset[bytes]
     """Of all existing topics that it subscribes to, by name or by regular expression."""
     target: Assignment
     """What it was given last time; may name topics that are gone or no longer subscribed to."""
@@ -35,5 +36,5 @@ class GroupSpec(NamedTuple):
     """All members subscribe to the same topics."""
 
 
-Assignor: TypeAlias = Callable[[GroupSpec, Callable[[bytes], int]], Mapping[str, Assignment]]
+Assignor: TypeAlias = Callable[[GroupSpec, Callable[[bytes], int]], Steps[Mapping[str, Assignment]]]
 """(group, partition count of a topic id) -> assignment by member id. A member left out gets nothing."""

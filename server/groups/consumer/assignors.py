@@ -1,6 +1,6 @@
 """The server-side assignors of consumer groups, `uniform` and `range` (KIP-848).
 
-Called by `protocol` whenever a group needs a new target assignment. Pure functions of what they are given; ties are
+Called by `targets` whenever a group needs a new target assignment. They depend on what they are given alone; ties are
 broken by the order of the members and by topic id, so the same group gets the same assignment again.
 
 `range` gives the very assignment that Apache Kafka gives. `uniform` gives as many members as many partitions and moves
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
+from ...coordination.jobs import Steps
 from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription
 from .balancing import balance
 
@@ -22,7 +23,7 @@ RANGE = "range"
 PartitionCount = Callable[[bytes], int]
 
 
-def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Mapping[str, Assignment]:
+def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mapping[str, Assignment]]:
     """Give every subscriber of a topic one run of its partitions, the first ones one more where it does not come out
     even; topics with equally many partitions and the same subscribers are cut alike, so they can be joined.
 
@@ -30,15 +31,24 @@ def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Mapping[
     """
     in_order = sorted(spec.members.values(), key=_range_order)
     subscriber_counts: dict[bytes, int] = {}
+    # Most members subscribe to the same topics.
+    sorted_ids: dict[frozenset[bytes], list[bytes]] = {}
     for member in in_order:
+        if member.topic_ids not in sorted_ids:
+            sorted_ids[member.topic_ids] = sorted(member.topic_ids)
         for topic_id in member.topic_ids:
             subscriber_counts[topic_id] = subscriber_counts.get(topic_id, 0) + 1
+        yield
     next_rank = dict.fromkeys(subscriber_counts, 0)
-    counts = {topic_id: partition_count(topic_id) for topic_id in subscriber_counts}
+    counts: dict[bytes, int] = {}
+    for topic_id in subscriber_counts:
+        counts[topic_id] = partition_count(topic_id)
+        yield
     assignments: dict[str, Assignment] = {}
     for member in in_order:
         mine: dict[bytes, frozenset[int]] = {}
-        for topic_id in sorted(member.topic_ids):
+        yield
+        for topic_id in sorted_ids[member.topic_ids]:
             rank = next_rank[topic_id]
             next_rank[topic_id] = rank + 1
             quota, extra = divmod(counts[topic_id], subscriber_counts[topic_id])
@@ -55,7 +65,7 @@ def _range_order(member: MemberSubscription) -> tuple[bool, bytes]:
     return member.instance_id is None, name.encode("utf-16-be", "surrogatepass")
 
 
-def uniform_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Mapping[str, Assignment]:
+def uniform_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mapping[str, Assignment]]:
     """Give all members equally many partitions, and move as few as that needs.
 
     If all subscribe to the same topics, counts differ by one at most, and only what exceeds a member's share moves.
@@ -63,31 +73,40 @@ def uniform_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Mappin
     if not spec.members:
         return {}
     if spec.is_homogeneous:
-        return _share_out(spec, partition_count)
-    return balance(spec, partition_count)
+        return (yield from _share_out(spec, partition_count))
+    return (yield from balance(spec, partition_count))
 
 
-def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Mapping[str, Assignment]:
+def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mapping[str, Assignment]]:
     members = spec.members
-    topic_ids = next(iter(members.values())).topic_ids
-    unassigned = {(topic_id, index) for topic_id in topic_ids for index in range(partition_count(topic_id))}
-    quota, extra = divmod(len(unassigned), len(members))
+    unassigned: dict[bytes, set[int]] = {}
+    for topic_id in next(iter(members.values())).topic_ids:
+        unassigned[topic_id] = set(range(partition_count(topic_id)))
+        yield
+    quota, extra = divmod(sum(map(len, unassigned.values())), len(members))
     kept: dict[str, list[tuple[bytes, int]]] = {}
     for member_id, member in members.items():
-        had = ((topic_id, index) for topic_id, indexes in member.target.items() for index in indexes)
-        kept[member_id] = sorted(place for place in had if place in unassigned)
-        unassigned.difference_update(kept[member_id])
+        kept[member_id] = []
+        for topic_id in sorted(member.target):
+            if topic_id in unassigned:
+                mine = unassigned[topic_id] & member.target[topic_id]
+                unassigned[topic_id] -= mine
+                kept[member_id] += [(topic_id, index) for index in sorted(mine)]
+        yield
     # Whoever has more than the even share already keeps one more.
     by_excess = sorted(members, key=lambda member_id: len(kept[member_id]) <= quota)
     shares = dict.fromkeys(members, quota) | dict.fromkeys(by_excess[:extra], quota + 1)
     for member_id, share in shares.items():
-        unassigned.update(kept[member_id][share:])
+        for topic_id, index in kept[member_id][share:]:
+            unassigned[topic_id].add(index)
         del kept[member_id][share:]
-    rest = iter(sorted(unassigned))
-    return {
-        member_id: _by_topic([*kept[member_id], *islice(rest, share - len(kept[member_id]))])
-        for member_id, share in shares.items()
-    }
+        yield
+    rest = ((topic_id, index) for topic_id in sorted(unassigned) for index in sorted(unassigned[topic_id]))
+    assignments: dict[str, Assignment] = {}
+    for member_id, share in shares.items():
+        assignments[member_id] = _by_topic([*kept[member_id], *islice(rest, share - len(kept[member_id]))])
+        yield
+    return assignments
 
 
 def _by_topic(places: Iterable[tuple[bytes, int]]) -> Assignment:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heapreplace
 
+from ...coordination.jobs import Job, Steps
 from .assignment import Assignment, GroupSpec
 
 MAX_ROUNDS = 16
@@ -19,41 +20,48 @@ MAX_ROUNDS = 16
 _NOBODY = -1
 
 
-def balance(spec: GroupSpec, partition_count: Callable[[bytes], int]) -> Mapping[str, Assignment]:
+def balance(spec: GroupSpec, partition_count: Callable[[bytes], int]) -> Steps[Mapping[str, Assignment]]:
     """An assignment of every subscribed partition, by member id."""
-    return _Balancing(spec, partition_count).run()
+    return (yield from _Balancing(spec).run(partition_count))
 
 
 class _Balancing:
     """One run. Members are numbered in the order of joining."""
 
-    def __init__(self, spec: GroupSpec, partition_count: Callable[[bytes], int]) -> None:
+    def __init__(self, spec: GroupSpec) -> None:
         self.members = tuple(spec.members.values())
         self.loads = [0] * len(self.members)
         """Partitions by member."""
         self.subscribers: dict[bytes, list[int]] = {}
+        self.owners: dict[bytes, list[int]] = {}
+        """Topic id -> member number by partition."""
+
+    def run(self, partition_count: Callable[[bytes], int]) -> Steps[Mapping[str, Assignment]]:
         for number, member in enumerate(self.members):
             for topic_id in member.topic_ids:
                 self.subscribers.setdefault(topic_id, []).append(number)
-        self.owners = {topic_id: [_NOBODY] * partition_count(topic_id) for topic_id in self.subscribers}
-        """Topic id -> member number by partition."""
-
-    def run(self) -> Mapping[str, Assignment]:
-        self._keep()
+            yield
+        for topic_id in self.subscribers:
+            self.owners[topic_id] = [_NOBODY] * partition_count(topic_id)
+            yield
+        yield from self._keep()
         topic_ids = sorted(self.subscribers, key=self._order)
         for topic_id in topic_ids:
-            self._give_out(topic_id)
+            yield from self._give_out(topic_id)
         shared = [topic_id for topic_id in topic_ids if len(self.subscribers[topic_id]) > 1]
         for _ in range(MAX_ROUNDS):
-            if not sum([self._level(topic_id) for topic_id in shared]):
+            moves = 0
+            for topic_id in shared:
+                moves += yield from self._level(topic_id)
+            if not moves:
                 break
-        return self._assignments()
+        return (yield from self._assignments())
 
     def _order(self, topic_id: bytes) -> tuple[float, int, bytes]:
         subscribers = len(self.subscribers[topic_id])
         return -len(self.owners[topic_id]) / subscribers, subscribers, topic_id
 
-    def _keep(self) -> None:
+    def _keep(self) -> Job:
         for number, member in enumerate(self.members):
             for topic_id, indexes in member.target.items():
                 if topic_id in member.topic_ids:
@@ -62,8 +70,9 @@ class _Balancing:
                         if index < len(owners) and owners[index] == _NOBODY:
                             owners[index] = number
                             self.loads[number] += 1
+            yield
 
-    def _give_out(self, topic_id: bytes) -> None:
+    def _give_out(self, topic_id: bytes) -> Job:
         """Assign the partitions that nobody has."""
         loads = self.loads
         least = [(loads[number], number) for number in self.subscribers[topic_id]]
@@ -74,9 +83,11 @@ class _Balancing:
                 number = owners[index] = least[0][1]
                 loads[number] += 1
                 heapreplace(least, (loads[number], number))
+            yield
 
-    def _level(self, topic_id: bytes) -> int:
+    def _level(self, topic_id: bytes) -> Steps[int]:
         """Move partitions of one topic until its subscribers differ by one at most; the number of moves."""
+        yield
         loads, owners = self.loads, self.owners[topic_id]
         has_most = {owner: loads[owner] for owner in owners}
         fewest = min(loads[number] for number in self.subscribers[topic_id])
@@ -96,6 +107,7 @@ class _Balancing:
             loads[giver] -= 1
             loads[taker] += 1
             moves += 1
+            yield
             heapreplace(least, (loads[taker], taker))
             if indexes[giver]:
                 heapreplace(most, (-loads[giver], -giver))
@@ -103,12 +115,14 @@ class _Balancing:
                 heappop(most)
         return moves
 
-    def _assignments(self) -> Mapping[str, Assignment]:
+    def _assignments(self) -> Steps[Mapping[str, Assignment]]:
         places: list[dict[bytes, set[int]]] = [{} for _ in self.members]
         for topic_id, owners in self.owners.items():
             for index, owner in enumerate(owners):
                 places[owner].setdefault(topic_id, set()).add(index)
-        return {
-            member.member_id: {topic_id: frozenset(indexes) for topic_id, indexes in mine.items()}
-            for member, mine in zip(self.members, places, strict=True)
-        }
+            yield
+        assignments: dict[str, Assignment] = {}
+        for member, mine in zip(self.members, places, strict=True):
+            assignments[member.member_id] = {topic_id: frozenset(indexes) for topic_id, indexes in mine.items()}
+            yield
+        return assignments

@@ -264,8 +264,10 @@ def _classic_member(
 
 
 def _must_assign(group: ConsumerGroup) -> bool:
-    """There is to be another target assignment, and no member of the consumer protocol whose heartbeat would bring it."""
-    return group.epoch > group.assignment_epoch and all(one.classic is not None for one in group.members.values())
+    """There is to be another target assignment, and neither a job nor a member of the consumer protocol, by its heartbeat,
+    will bring it."""
+    is_left = group.epoch > group.assignment_epoch and not group.is_assigning
+    return is_left and group.classic_count == len(group.members)
 
 
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:

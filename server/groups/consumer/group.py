@@ -52,7 +52,7 @@ class ConsumerGroup:
         topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
         assigned_at_ms, resolved_at_ms: When the target assignment was made and the expressions were resolved; None:
             never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and not in the log, which has the wall time.
-        is_resolving: A job is at that.
+        is_resolving, is_assigning: A job is at that.
         resolve_again_ms: Not before then, in elapsed time: it has failed.
     """
 
@@ -80,6 +80,7 @@ class ConsumerGroup:
         self.topics_known_to = 0
         self.is_resolving = False
         self.resolve_again_ms = 0
+        self.is_assigning = False
         self.assigned_at_ms: int | None = None
         self.resolved_at_ms: int | None = None
         self._subscribed_topics: frozenset[str] | None = None

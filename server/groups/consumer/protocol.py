@@ -23,7 +23,8 @@ from ..classic import Caller
 from ..group import ClassicGroup
 from ..records import write_record
 from ..settings import GroupSettings
-from . import records
+from . import records, targets
+from .assignors import ASSIGNORS
 from .group import ConsumerGroup, ResolvedRegex, subscribed_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, Owned, away
 from .membership import claim_of, consumer_group, identified, member_for, with_news
@@ -185,6 +186,9 @@ class ConsumerProtocol:
         if transition.must_resolve and not group.is_resolving and elapsed_ms >= group.resolve_again_ms:
             group.is_resolving = True
             self._start_job(shard, self._resolve_regexes(shard, group, now_ms))
+        if transition.must_assign and not group.is_assigning:
+            group.is_assigning = True
+            self._start_job(shard, self._assign(shard, group, now_ms))
         return member
 
     def check_size(self, group: ConsumerGroup, member_id: str) -> None:
@@ -251,6 +255,29 @@ class ConsumerProtocol:
         log.warning("group %s: regular expressions cannot be resolved: %s", group.group_id, error)
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
             group.resolve_again_ms = self._elapsed_ms() + REFRESH_AT_MOST_EVERY_MS
+
+    def _assign(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
+        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
+
+        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
+        """
+        epoch, members, before, regexes = group.epoch, dict(group.members), dict(group.targets), dict(group.regexes)
+        name = targets.preferred_assignor(members.values(), self._settings.group_consumer_assignors[0])
+        try:
+            found = yield from targets.new_targets(regexes, members, before, ASSIGNORS[name], self._topics)
+            whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
+            if shard.groups.get(group.group_id) is group:
+                targets.amended(group, whole, found, members)
+                last = records.target_metadata(group.group_id, epoch, now_ms)
+                whole.records.add(*write_record(*last))
+                self._store.append(shard.partition, whole.records, now_ms)
+                group.targets.update(whole.given)
+                shard.apply(*last)
+        except KafkaError as error:
+            log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+        finally:
+            group.is_assigning = False
+            group.assigned_at_ms = self._elapsed_ms()
 
     # Leaving
 

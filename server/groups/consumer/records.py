@@ -85,6 +85,10 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
     )
 
 
+def target_tombstone(group_id: str, member_id: str) -> Change:
+    return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
+
+
 def current_assignment(group_id: str, member: Member) -> Change:
     return ConsumerGroupCurrentMemberAssignmentKey(
         group_id=group_id, member_id=member.member_id
@@ -111,7 +115,7 @@ def regex(group_id: str, pattern: str, resolved: ResolvedRegex | None) -> Change
 def member_tombstones(group_id: str, member_id: str) -> list[Change]:
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        target_tombstone(group_id, member_id),
         (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     ]
 

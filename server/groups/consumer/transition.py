@@ -13,6 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...coordination.jobs import to_the_end
 from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .assignors import ASSIGNORS
@@ -51,6 +52,7 @@ class Transition:
         member: The member after its step.
         has_stepped: Its assignment, state or epoch changed.
         has_assigned: There is another target assignment.
+        must_assign: There is to be one, which takes too long to make it here.
         has_seen_topics: The group need not look at its topics again unless they change.
         must_resolve: The group's regular expressions are to be matched again, once this is written.
     """
@@ -64,6 +66,7 @@ class Transition:
         self.replaced = replaced
         self.changes = changes
         self.has_assigned = False
+        self.must_assign = False
         self.has_seen_topics = False
         self.has_stepped = False
         self.must_resolve = False
@@ -168,8 +171,8 @@ class Transition:
             self.changes.append(records.old_metadata_tombstone(group.group_id))
 
     def _take_target(self) -> tuple[int, Mapping[bytes, frozenset[int]]]:
-        """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, and
-        the last one is old enough."""
+        """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the
+        last one is old enough, and it does not take long."""
         group, new, settings = self.group, self.member, self._around.settings
         holder = self.replaced or group.static_member(new.instance_id) or new
         held = group.targets.get(holder.member_id, {})
@@ -177,9 +180,14 @@ class Transition:
         if group.assignment_epoch >= self._epoch or since_ms < settings.group_consumer_assignment_interval_ms:
             return group.assignment_epoch, held
         members = self._members()
+        self.must_assign = group.is_assigning or targets.are_many(
+            len(members), group.subscribed_topics | new.topic_names, self._around.topics
+        )
+        if self.must_assign:
+            return group.assignment_epoch, held
         name = targets.preferred_assignor(members.values(), settings.group_consumer_assignors[0])
         before = {**group.targets, new.member_id: held}
-        assigned = targets.new_targets(group, members, before, ASSIGNORS[name], self._around.topics)
+        assigned = to_the_end(targets.new_targets(group.regexes, members, before, ASSIGNORS[name], self._around.topics))
         self.changes += targets.changes(group, assigned, self._epoch, self._around.now_ms)
         self.has_assigned = True
         return self._epoch, assigned[new.member_id]
