@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ..storage.descriptors import KEPT_FOR_SEGMENTS, is_scarce
 from .connection import Connection
 from .nodes import Listener, Node
 from .transport import PlainTransport
@@ -51,8 +52,8 @@ TELL_EVERY_S = 10.0
 class Connections:
     """The open connections of all nodes.
 
-    Limits: `max.connections` and `max.connections.per.ip` (with `…overrides`). A connection beyond a
-    limit is closed at once with one log line.
+    Limits: `max.connections` and `max.connections.per.ip` (with `…overrides`), and the descriptors of the process. A
+    connection beyond a limit is closed at once with one log line.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -106,6 +107,8 @@ class Connections:
             reason = f"max.connections is {config.max_connections}"
         elif self._per_host[host] >= limit:
             reason = f"max.connections.per.ip for {host} is {limit}"
+        elif is_scarce(sock.fileno(), KEPT_FOR_SEGMENTS):
+            reason = "few file descriptors are left (ulimit -n), and those are for segments"
         if reason:
             log.warning("refusing a connection from %s: %s", host, reason)
             sock.close()

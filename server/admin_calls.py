@@ -12,7 +12,9 @@ An answer is an object: what was asked for, or `{"error": sentence}` under a sta
 from __future__ import annotations
 
 import json
+import json.scanner
 import os
+import reprlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -20,8 +22,11 @@ from urllib.parse import parse_qsl, urlsplit
 import trio
 
 from ..storage import paths
+from ..storage.cleaner_checkpoints import data_dir_of
 from ..storage.paths import TopicPartition
 from .cleaning_leases import LEASE_MS_MAX, CleaningLeases, LeaseError
+from .disk import Work, in_thread
+from .turns import Turn
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -32,6 +37,9 @@ Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 _UINT32_MAX = 2**32 - 1
+
+READ_AT_ONCE_BYTES = 64 << 10
+"""Of JSON; a millisecond or two."""
 
 
 class CallError(Exception):
@@ -66,7 +74,7 @@ class AdminCalls:
                 method = "GET"
             if method != wanted:
                 raise CallError(405, f"{path} wants {wanted}, found {method}")
-            return 200, await call(query if method == "GET" else await _in_worker(_object, body))
+            return 200, await call(query if method == "GET" else await in_worker(_object, body))
         except (CallError, LeaseError) as error:
             return error.status, {"error": str(error)}
 
@@ -76,15 +84,18 @@ class AdminCalls:
             raise CallError(422, f"partition: expected a number, found {partition[:40]!r}")
         tp = _topic_partition({**fields, "partition": int(partition)})
         log = self.leases.log_of(tp)
+        data_dir = data_dir_of(log)
+        real_data_dir = await in_thread(Work.READ, data_dir, os.path.realpath, data_dir)
+        segments = await Turn().map(lambda each: [each.base_offset, each.size_bytes], log.segments)
         lease = self.leases.of(tp)
         return {
-            "data_dir": os.path.realpath(paths.parent(log.directory)),
+            "data_dir": real_data_dir,
             "cleaning": self._broker.cleaning.manager.state_name(tp),
             "lease_expires_ms": self._broker.clock.wall_at(lease.due_ms) if lease else None,
             "now_ms": self._broker.clock.now_ms(),
             "log_start_offset": log.log_start_offset,
             "log_end_offset": log.log_end_offset,
-            "segments": [[segment.base_offset, segment.size_bytes] for segment in log.segments],
+            "segments": segments,
         }
 
     async def _pause(self, fields: Fields) -> Answer:
@@ -102,7 +113,7 @@ class AdminCalls:
         new = await self.leases.install(
             _topic_partition(fields),
             _text(fields, "lease"),
-            await _in_worker(_sources, fields),
+            await in_worker(_sources, fields),
             _text(fields, "staged"),
             _number(fields, "manifest_crc", 0, _UINT32_MAX),
         )
@@ -122,14 +133,28 @@ def _split(target: str) -> tuple[str, dict[str, str]]:
         raise CallError(400, f"expected a path, found {target[:100]!r}: {error}") from None
 
 
-async def _in_worker(work: Callable[[Given], Result], given: Given) -> Result:
-    """What takes half a second for a body of the largest size."""
+async def in_worker(work: Callable[[Given], Result], given: Given) -> Result:
+    """What takes a second or two for the largest bodies."""
     return await trio.to_thread.run_sync(work, given)
 
 
+class _Patient(json.JSONDecoder):
+    """Reads as slowly as Python does: the decoder in C lets no other thread run before it has come to the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # typeshed lacks it
+
+
+def encoded(answer: Answer) -> bytes:
+    """As JSON, for a worker thread: as with `_Patient` others run meanwhile."""
+    return "".join(json.JSONEncoder().iterencode(answer)).encode() + b"\n"
+
+
 def _object(body: bytes) -> Fields:
+    decoder = json.JSONDecoder() if len(body) <= READ_AT_ONCE_BYTES else _Patient()
     try:
-        found = json.loads(body)
+        found = decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise CallError(400, f"expected a JSON object: {error}") from None
     if not isinstance(found, dict):
@@ -171,4 +196,4 @@ def _is_number(found: object) -> TypeGuard[int]:
 
 
 def _shown(found: object) -> str:
-    return repr(found)[:100]
+    return reprlib.repr(found)[:100]

@@ -11,7 +11,6 @@ which a page's own name may have been made to lead, "DNS rebinding") are refused
 from __future__ import annotations
 
 import ipaddress
-import json
 import logging
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ import h11
 import trio
 
 from ..storage.options import ConfigError
-from .admin_calls import AdminCalls, Answer, CallError
+from .admin_calls import AdminCalls, Answer, CallError, encoded, in_worker
 from .nodes import Listener
 from .turns import Turn
 
@@ -181,7 +180,7 @@ class _Conversation:
     async def _respond(self, status: int, answer: Answer) -> None:
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
-        body = json.dumps(answer).encode() + b"\n"
+        body = await in_worker(encoded, answer)
         headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
         if self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
             headers.append(("connection", "close"))  # nobody reads the rest of what is coming

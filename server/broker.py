@@ -28,6 +28,7 @@ from .acceptor import Connections
 from .answer_places import AnswerPlaces
 from .cleaning import Cleaning
 from .clock import Clock
+from .collector import Collector
 from .config import BrokerConfig, StaticConfig, resolve
 from .coordination.store import Flushed
 from .disk import Work, on_disk
@@ -97,7 +98,8 @@ class Broker:
             limit_bytes = DEFAULT_REQUEST_MEMORY_BYTES
         self.request_memory = RequestMemory(limit_bytes)
         self.unsent_answers = UnsentAnswers(limit_bytes)
-        self.large_requests = LargeRequests()
+        self.collector = Collector()
+        self.large_requests = LargeRequests(self.collector)
         self.answer_places = AnswerPlaces()
         self.searches = Searches()
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
@@ -198,7 +200,7 @@ class Broker:
     def leader_moved(self, partition: Partition) -> None:
         """Another node leads `partition`, or none: whoever waits at it or keeps its tables looks again."""
         self.waits.changed(partition.topic_partition)
-        coordinator = self._coordinator(partition.topic.name)
+        coordinator = self._coordinator(partition.topic_partition.topic)
         if coordinator is not None:
             coordinator.leadership_changed(partition.index)
 
@@ -261,7 +263,7 @@ class Broker:
     def min_insync_replicas(self, partition: Partition) -> int:
         """`min.insync.replicas` of the topic; for the broker's own topics at most their replication factor."""
         wanted = partition.log.config.min_insync_replicas
-        return min(wanted, len(partition.replicas)) if partition.topic.is_internal else wanted
+        return min(wanted, len(partition.replicas)) if partition.is_internal else wanted
 
     def append_internal(
         self, topic_partition: TopicPartition, records: bytearray, *, transaction_version: int = 0
@@ -300,7 +302,7 @@ class Broker:
         if not failed:
             return
         self.waits.changed(partition.topic_partition)
-        coordinator = self._coordinator(partition.topic.name)
+        coordinator = self._coordinator(partition.topic_partition.topic)
         if coordinator is not None:
             coordinator.coordinator.lose(partition.index, now_ms)
 
@@ -350,8 +352,9 @@ class Broker:
 
         To be called on Trio's thread.
         """
-        logs = self.logs.logs
-        return self.cleaning.status(logs.values() if wanted is None else [logs[tp] for tp in wanted if tp in logs])
+        table = self.logs.logs
+        logs = list(table.values()) if wanted is None else [table[tp] for tp in wanted if tp in table]
+        return {log.topic_partition: status for log, status in zip(logs, self.cleaning.statuses(logs), strict=True)}
 
     # Configuration
 

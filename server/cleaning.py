@@ -9,7 +9,7 @@ Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is left
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,13 @@ from ..storage.cleaner_checkpoints import data_dir_of
 from ..storage.cleaner_manager import CleanerManager
 from ..storage.config import LogConfig
 from ..storage.dirtiness import LogToClean
+from ..storage.files import WouldWaitError
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
 from .clean_pass import clean, report
 from .cleaner_status import CleanerStatus, LastPass
 from .cleaner_threads import CleanerSettings, CleanerThread
+from .cold_reads import bring
 from .coordination.service import in_turns
 from .disk import Work, in_thread
 from .throttler import Throttler
@@ -110,6 +112,8 @@ class Cleaning:
 
     async def _choose(self) -> LogToClean | None:
         """The log for this round."""
+        for each in self.manager.unsurveyed():
+            await in_thread(Work.READ, data_dir_of(each), each.survey)
         self.looked_at_ms = self._broker.clock.elapsed_ms()
         return await in_turns(self.manager.filthiest(self._broker.clock.now_ms()))
 
@@ -120,7 +124,9 @@ class Cleaning:
     async def _clean_one(self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean) -> bool:
         """One pass over the log that was chosen. Returns whether to look for the next one at once."""
         try:
-            cleaner = thread.make_ready(settings)
+            cleaner = thread.cleaner or await in_thread(
+                Work.CLEAN, data_dir_of(chosen.log), thread.make_ready, settings
+            )
             if cleaner is None:
                 return False
             is_busy = False
@@ -207,7 +213,11 @@ class Cleaning:
         """Retention of one log that is held for it. What goes wrong there is told, and is that log's affair alone."""
         clock = self._broker.clock
         try:
-            deletion = candidate.begin_deletion(clock.now_ms())
+            try:
+                deletion = candidate.begin_deletion(clock.now_ms(), at_once=True)
+            except WouldWaitError as cold:
+                await bring(cold, candidate)
+                deletion = candidate.begin_deletion(clock.now_ms())
             if deletion is None:
                 return
             try:
@@ -286,14 +296,11 @@ class Cleaning:
         finally:
             self.manager.resume(partitions)
 
-    def status(self, logs: Iterable[Log]) -> dict[TopicPartition, CleanerStatus]:
-        """What the cleaner says of these logs, in their order."""
-        asked = list(logs)
-        found = self.manager.eligibility(asked, self._broker.clock.now_ms(), cleaner_off=self._why_off())
-        return {
-            each.topic_partition: CleanerStatus(eligibility, *self._passes.get(each.topic_partition, ()))
-            for each, eligibility in zip(asked, found, strict=True)
-        }
+    def statuses(self, logs: Sequence[Log]) -> Iterator[CleanerStatus]:
+        """What the cleaner says of each of these logs, when it is asked for the next one."""
+        found = self.manager.eligibility(logs, self._broker.clock.now_ms(), cleaner_off=self._why_off())
+        for each, eligibility in zip(logs, found, strict=True):
+            yield CleanerStatus(eligibility, *self._passes.get(each.topic_partition, ()))
 
     def _why_off(self) -> str | None:
         if not self._is_enabled:

@@ -15,6 +15,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import trio
@@ -245,8 +246,8 @@ class CleaningLeases:
 
 def _same_segments(log: Log, sources: Sequence[tuple[int, int]]) -> list[LogSegment]:
     """The closed segments that `sources` speaks of; LeaseError 409 if they are not neighbours of these sizes."""
-    bases = {base_offset for base_offset, _ in sources}
     closed = log.segments.non_active()
+    bases = {base_offset for base_offset, _ in islice(sources, len(closed) + 1)}
     slots = [at for at, segment in enumerate(closed) if segment.base_offset in bases]
     found = list(closed[slots[0] : slots[-1] + 1]) if slots else []
     there = [(segment.base_offset, segment.size_bytes) for segment in found]

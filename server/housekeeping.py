@@ -17,6 +17,7 @@ import trio
 
 from ..protocol.errors import KafkaError
 from .disk import Work, in_thread
+from .turns import Turn
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -108,10 +109,14 @@ class Housekeeping:
             remove = partial(in_thread, Work.HOUSEKEEPING, data_dir, removal)
             if not await _attempt(f"removing {removal.path}", remove):
                 removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
-        for each in broker.logs.logs_to_flush(data_dir, elapsed_ms):
-            await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush, [each]))
-        for each in [each for each in broker.logs.logs_in(data_dir) if each.has_unflushed_segments]:
-            await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush_sealed, [each]))
+        turn = Turn()
+        for each in broker.logs.logs_in(data_dir):
+            if turn.is_over():
+                await turn.next()
+            if each.is_flush_due(elapsed_ms):
+                await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush, [each]))
+            elif each.has_unflushed_segments:
+                await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush_sealed, [each]))
 
     async def _retain(self, data_dir: str) -> None:
         await self._broker.cleaning.retain(self._broker.logs.logs_in(data_dir), compacted=False)
@@ -124,8 +129,10 @@ class Housekeeping:
 
     async def expire_producers(self) -> None:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""
-        clock = self._broker.clock
-        self._broker.logs.expire_producers(clock.now_ms(), clock.elapsed_ms())
+        clock, turn = self._broker.clock, Turn()
+        for _ in self._broker.logs.expire_producers(clock.now_ms(), clock.elapsed_ms()):
+            if turn.is_over():
+                await turn.next()
 
 
 def _name(job: Callable[..., object]) -> str:

@@ -11,7 +11,6 @@ of thousands of partitions.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +18,7 @@ import trio
 
 from ..protocol.connection import REQUEST_ELEMENTS_MAX, Request, encode_response, parse_request
 from ..protocol.errors import LargeMessageError, ProtocolError, TooManyElementsError
+from .collector import Collector
 from .freeing import free, free_frames, give_back
 from .request_memory import RequestMemory
 from .transport import Part, PeerGoneError
@@ -43,7 +43,6 @@ LIVING_ELEMENTS = 10 * REQUEST_ELEMENTS_MAX
 BYTES_AN_ELEMENT = 250
 # How long such a request may last when others wait for its place; it may be a fetch that waits for data.
 LASTS_S = 60.0
-NEVER = 1 << 30
 # After a request of so many, the memory that it took goes back to the system: some ten megabytes and more.
 GIVE_BACK_ELEMENTS = 50_000
 
@@ -74,30 +73,13 @@ def write_now(request: Request, body: Any) -> list[Part] | None:
 class LargeRequests:
     """What the large requests of all connections share."""
 
-    def __init__(self) -> None:
+    def __init__(self, collector: Collector | None = None) -> None:
         self.living = RequestMemory(LIVING_ELEMENTS, stands_still_s=LASTS_S)
         self.for_requests = Worker()
         self.for_answers = Worker()
         self.for_freeing = Worker()
-        self.puts_off_collections = False
-        """Whether Python's collector leaves old objects alone while there are such requests: looking at all of a million
-        objects takes a quarter of a second, which no other thread can use. Nothing in a request is for it to find. For who
-        owns the process to say."""
-        self._count = 0
-        self._thresholds = gc.get_threshold()
-
-    def begin(self) -> None:
-        """There is one more."""
-        self._count += 1
-        if self._count == 1 and self.puts_off_collections:
-            self._thresholds = gc.get_threshold()
-            gc.set_threshold(*self._thresholds[:2], NEVER)
-
-    def end(self) -> None:
-        """There is one less."""
-        self._count -= 1
-        if self._count == 0 and self.puts_off_collections:
-            gc.set_threshold(*self._thresholds)
+        self.collector = collector or Collector()
+        """Leaves old objects alone while there are such requests: nothing in one is for it to find."""
 
 
 class Worker:
@@ -129,7 +111,7 @@ class LargeRequest:
         self._waiting: trio.CancelScope | None = None
         self._is_closed = False
         self._has_ended = False
-        shared.begin()
+        shared.collector.put_off()
 
     async def read(self, box: list[memoryview]) -> Request:
         """The request in a frame.
@@ -168,7 +150,7 @@ class LargeRequest:
             if not self._has_ended:
                 self._has_ended = True
                 self._shared.living.give_back(self, self.held_bytes)
-                self._shared.end()
+                self._shared.collector.go_on()
 
     def shrink(self) -> None:
         """Nothing is held for later."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle, islice
+from math import lcm
 
 from ..protocol.errors import ErrorCode, KafkaError
 from .nodes import Node
@@ -45,8 +47,9 @@ def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[
     for node in nodes:
         by_rack[node.rack or ""].append(node.node_id)
     racks = [by_rack[rack] for rack in sorted(by_rack)]
-    placed = []
-    for step in range(start, start + count):
+    period = len(racks) * lcm(*map(len, racks)) or 1
+
+    def placed(step: int) -> Replicas:
         replicas: list[int] = []
         while len(replicas) < factor:
             rack = racks[step % len(racks)]
@@ -54,8 +57,10 @@ def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[
             if node_id not in replicas:
                 replicas.append(node_id)
             step += 1
-        placed.append(tuple(replicas))
-    return placed
+        return tuple(replicas)
+
+    once = [placed(step) for step in range(start, start + min(count, period))]
+    return list(islice(cycle(once), count))
 
 
 def check_assignments(nodes: Iterable[Node], assignments: Mapping[int, Replicas], factor: int) -> None:
@@ -65,7 +70,10 @@ def check_assignments(nodes: Iterable[Node], assignments: Mapping[int, Replicas]
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
     """
     alive = {node.node_id: node.is_alive for node in nodes}
+    sound: set[Replicas] = set()
     for partition, given in assignments.items():
+        if given in sound:
+            continue
         problem = None
         # One more than there are nodes is one too many already: the first of these tell what is wrong.
         replicas = given[: len(alive) + 1]
@@ -90,3 +98,4 @@ def check_assignments(nodes: Iterable[Node], assignments: Mapping[int, Replicas]
             )
         if problem:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+        sound.add(given)

@@ -81,11 +81,11 @@ async def show(broker: Broker, placed: Placed) -> None:
         partition.replicas = new.replicas
         partition.leader, partition.isr = new.leadership
     # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
-    moved.sort(key=lambda partition: not partition.topic.is_internal)
+    moved.sort(key=lambda partition: not partition.is_internal)
     turn = Turn()
     with trio.CancelScope(shield=True):
         for partition in moved:
-            if not partition.topic.is_internal and turn.is_over():
+            if not partition.is_internal and turn.is_over():
                 await turn.next()
             broker.leader_moved(partition)
 

@@ -22,6 +22,8 @@ from ..storage.kernel import COMPILED
 from ..storage.manager import DataDirectoryError
 from .broker import run_broker
 from .config import StaticConfig
+from .disk import Arguments
+from .handlers import Handlers, load
 from .node_lines import obey
 from .nursery import open_plain_nursery
 from .opening import static_config_with_stored_id
@@ -176,7 +178,7 @@ async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopS
                 "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
             )
         # A process of its own has a collector of its own.
-        broker.large_requests.puts_off_collections = True
+        broker.collector.is_ours = True
         stop.may_end = True
         print(f"ready {broker.bootstrap}", flush=True)
         if hello:
@@ -188,15 +190,26 @@ async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopS
 
 
 async def warm_up() -> None:
-    """Load the coordinators before somebody needs one: up to a tenth of a second, in which every client would wait.
+    """Load coordinators and APIs before somebody needs one: else every client would wait, for up to a tenth of a second.
+
+    What the start has made stays, and so do modules: no collection need look at them again.
 
     If that is not possible now, for want of descriptors or memory, the first one who needs it tries again.
     """
+    gc.freeze()
     await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start come first
     for whose in ("group", "transaction"):
-        try:
-            await trio.to_thread.run_sync(import_module, f".{whose}s.service", __package__, abandon_on_cancel=True)
-        except (OSError, ImportError, MemoryError) as error:
-            log.warning("the %s coordinator could not be loaded ahead of the first %s: %s", whose, whose, error)
-    # Modules and what the start has made stay: no collection need look at them again.
+        await _load_ahead(f"{whose} coordinator", f"first {whose}", import_module, f".{whose}s.service", __package__)
+    for key in sorted(Handlers.keys_served()):
+        if not await _load_ahead("other APIs", "first requests", load, key):
+            break
     gc.freeze()
+
+
+async def _load_ahead(what: str, of: str, loading: Callable[[*Arguments], object], *arguments: *Arguments) -> bool:
+    try:
+        await trio.to_thread.run_sync(loading, *arguments, abandon_on_cancel=True)
+    except (OSError, ImportError, MemoryError) as error:
+        log.warning("the %s could not be loaded ahead of the %s: %s", what, of, error)
+        return False
+    return True

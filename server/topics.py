@@ -24,10 +24,13 @@ NAME_CHARS_SHOWN = 249
 class Partition:
     """One partition: its log and the routing facts around it."""
 
-    __slots__ = ("index", "isr", "leader", "leader_epoch", "log", "replicas", "topic", "topic_partition")
+    __slots__ = ("index", "is_internal", "isr", "leader", "leader_epoch", "log", "replicas", "topic_partition")
 
     def __init__(self, topic: Topic, index: int, entry: PartitionEntry, log: Log) -> None:
-        self.topic = topic
+        # It does not refer to the topic, which has the list of them: what is deleted is to go at once, with its files, and
+        # not when the collector finds it, all in one go.
+        self.is_internal = topic.is_internal
+        """Whether the broker alone writes it."""
         self.index = index
         self.topic_partition = TopicPartition(topic.name, index)
         self.replicas = entry.replicas

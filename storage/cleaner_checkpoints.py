@@ -18,7 +18,7 @@ from .paths import TopicPartition
 
 def data_dir_of(log: Log) -> str:
     """The data directory that a log's directory lies in."""
-    return paths.parent(log.directory)
+    return log.data_dir
 
 
 class CleanerCheckpoints:

@@ -6,7 +6,7 @@ cleaned for the time being, and who has which partition (`cleaning_states`).
 Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -17,11 +17,14 @@ from .eligibility import Eligibility, assess
 from .files import Files
 from .log import Log
 from .paths import TopicPartition
+from .producer_state import LastRecord
 
 __all__ = ["CleanerManager", "Mark", "StateError"]
 
-# Logs; a millisecond or two.
+# Logs and their segments; a millisecond or two.
 MEASURED_AT_ONCE = 64
+SEGMENTS_MEASURED_AT_ONCE = 1_024
+CHECKPOINTS_AT_ONCE = 16
 
 
 class Mark(NamedTuple):
@@ -80,6 +83,14 @@ class CleanerManager(CleaningStates):
 
     # Choosing
 
+    def unsurveyed(self) -> list[Log]:
+        """Logs that `filthiest` would read from the disk to measure: whoever must not wait for it has them `survey` before."""
+        return [
+            log
+            for log in self._logs.values()
+            if not log.is_surveyed and log.config.is_compact and self._is_available(log)
+        ]
+
     def filthiest(self, now_ms: int) -> Generator[None, None, LogToClean | None]:
         """The log with the largest dirty ratio of those that are due, now in progress; None if none is due.
 
@@ -91,8 +102,8 @@ class CleanerManager(CleaningStates):
         logs = list(self._logs.values())
         max_dirty_ratio, max_lag_overdue_ms = 0.0, 0
         due: list[tuple[float, int]] = []  # dirtiest first, of several the first in `logs`
-        for begin in range(0, len(logs), MEASURED_AT_ONCE):
-            for at, found in self._measured(logs, range(begin, min(begin + MEASURED_AT_ONCE, len(logs))), now_ms):
+        for piece in _pieces(logs):
+            for at, found in self._measured(logs, piece, now_ms):
                 max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
                 max_lag_overdue_ms = max(max_lag_overdue_ms, found.max_lag_overdue_ms)
                 if self._is_choosable(found):
@@ -109,14 +120,24 @@ class CleanerManager(CleaningStates):
             for _, found in self._measured(logs, [at], now_ms):
                 if self._is_choosable(found):
                     if not due or (-found.dirty_ratio, at) <= due[0]:
-                        chosen = found.for_worker()
-                        self.begin(
-                            chosen.log.topic_partition
-                        )  # last: who is told of the choice gives the partition back
-                        return chosen
+                        return (yield from self._taken(found))
                     heappush(due, (-found.dirty_ratio, at))
             yield
         return None
+
+    def _taken(self, chosen: LogToClean) -> Generator[None, None, LogToClean]:
+        tp = chosen.log.topic_partition
+        self.begin(tp)
+        last_records: dict[int, LastRecord] = {}
+        try:
+            for piece in chosen.log.producers.last_records_in_pieces():
+                if last_records:
+                    yield
+                last_records |= piece
+        except BaseException:
+            self.leave(tp)  # who is told of the choice gives the partition back, and nobody is
+            raise
+        return chosen.for_worker(last_records)
 
     def _measured(self, logs: Sequence[Log], asked: Iterable[int], now_ms: int) -> list[tuple[int, LogToClean]]:
         """Of those of `logs` that are still there, free, compacted and not empty."""
@@ -200,28 +221,27 @@ class CleanerManager(CleaningStates):
         """
         self._put_off.add(tp)
 
-    def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> list[Eligibility]:
+    def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> Iterator[Eligibility]:
         """What the next round would find about these logs, in their order. Chooses and marks nothing.
+
+        Each log is looked at when its turn comes.
 
         Args:
             cleaner_off: Why no cleaner works at all, None if one does.
         """
-        checkpoints, _ = self._checkpoints.of(logs)
-        found = []
-        for log in logs:
+        for at, log in enumerate(logs):
+            if at % CHECKPOINTS_AT_ONCE == 0:
+                checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
             tp = log.topic_partition
             mark = self.uncleanable.get(tp)
-            found.append(
-                assess(
-                    log,
-                    checkpoints.get(tp),
-                    now_ms,
-                    held=self.state_name(tp) if self.is_held(tp) else None,
-                    uncleanable=mark.reason if mark else None,
-                    cleaner_off=cleaner_off,
-                )
+            yield assess(
+                log,
+                checkpoints.get(tp),
+                now_ms,
+                held=self.state_name(tp) if self.is_held(tp) else None,
+                uncleanable=mark.reason if mark else None,
+                cleaner_off=cleaner_off,
             )
-        return found
 
     def begin_retention(self, log: Log, *, compacted: bool) -> bool:
         """Whether retention may have this log now, which is in progress then: until `done_deleting`.
@@ -336,3 +356,15 @@ class CleanerManager(CleaningStates):
         self.retry(tp)
         if log.config.is_compact and self._checkpoints.of([log])[0].get(tp, 0) > bound:
             self._checkpoints.set(log, bound)
+
+
+def _pieces(logs: Sequence[Log]) -> Iterator[range]:
+    """All indexes of `logs`, in ranges of so many as may be measured at once."""
+    begin = segments = 0
+    for at, log in enumerate(logs):
+        segments += len(log.segments)
+        if at + 1 - begin == MEASURED_AT_ONCE or segments >= SEGMENTS_MEASURED_AT_ONCE:
+            yield range(begin, at + 1)
+            begin, segments = at + 1, 0
+    if begin < len(logs):
+        yield range(begin, len(logs))

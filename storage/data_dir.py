@@ -74,7 +74,7 @@ class DataDir:
         Args:
             logs: All logs of the broker; those in this directory are closed.
         """
-        mine = [log for log in logs.values() if paths.parent(log.directory) == self.path]
+        mine = [log for log in logs.values() if log.data_dir == self.path]
         clean_stop.write(self._files, self.path, mine)
 
     def release(self) -> None:
@@ -153,13 +153,13 @@ class DataDir:
             offsets = {
                 log.topic_partition: offset
                 for log in logs.values()
-                if paths.parent(log.directory) == self.path and (offset := offset_of(log)) is not None
+                if log.data_dir == self.path and (offset := offset_of(log)) is not None
             }
             if self._written.get(name) != offsets:
                 self._written.pop(name, None)
                 for topic_partition in self._may_name.get(name, frozenset()) - offsets.keys():
                     log = logs.get(topic_partition)
-                    if log is not None and paths.parent(log.directory) == self.path:
+                    if log is not None and log.data_dir == self.path:
                         before_drop(log)
                 try:
                     self._checkpoint(name).write(offsets)

@@ -51,9 +51,16 @@ class LogToClean:
             self.max_lag_overdue_ms > 0 or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
         )
 
-    def for_worker(self) -> "LogToClean":
-        """The same with all that a pass must know of the log's changing state, so that it can run beside appends."""
-        return replace(self, last_records=self.log.producers.last_records())
+    def for_worker(self, last_records: Mapping[int, LastRecord] | None = None) -> "LogToClean":
+        """The same with all that a pass must know of the log's changing state, so that it can run beside appends.
+
+        Args:
+            last_records: What the producers said one after the other, each since the measuring; None asks them now. Who has
+                written since has a last record that the pass does not reach.
+        """
+        if last_records is None:
+            last_records = self.log.producers.last_records()
+        return replace(self, last_records=last_records)
 
 
 def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, bool]:

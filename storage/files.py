@@ -21,6 +21,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from .descriptors import KEPT_FOR_SHORT_WORK, is_scarce
+
 Buffer = bytes | bytearray | memoryview
 
 READ_CHUNK_BYTES = 1 << 30
@@ -271,6 +273,9 @@ class Files(Protocol):
 
     def disk_total_and_free(self, path: str) -> tuple[int, int]:
         """Bytes of the volume that holds `path`: in all, and still free for us."""
+
+    def check_descriptors(self) -> None:
+        """For who is about to open a file for good. OSError EMFILE if the last descriptors are left: see `descriptors`."""
 
 
 class FileSlice:
@@ -653,6 +658,12 @@ class OsFiles:
     def disk_total_and_free(self, path: str) -> tuple[int, int]:
         usage = shutil.disk_usage(path)
         return usage.total, usage.free
+
+    def check_descriptors(self) -> None:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        os.close(descriptor)
+        if is_scarce(descriptor, KEPT_FOR_SHORT_WORK):
+            raise OSError(errno.EMFILE, "Too many open files: the last ones are kept for what gives others back")
 
 
 def _mode(ask: Callable[[str], os.stat_result], path: str) -> int | None:

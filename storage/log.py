@@ -151,6 +151,14 @@ class Log(LogReader):
         """Whether there are segments for `begin_flush_of_sealed`, and a disk that takes them."""
         return self.recovery_point < self._active.base_offset and self.failure is None
 
+    def is_flush_due(self, elapsed_ms: int) -> bool:
+        """Whether there are appends that have waited `flush.ms` for a flush, or whose flush for `flush.messages` was refused."""
+        return (
+            self.recovery_point < self.log_end_offset
+            and self.failure is None
+            and (self.needs_flush or elapsed_ms - self.last_flush_ms >= self.config.flush_ms)
+        )
+
     # Appending
 
     def check(
@@ -452,7 +460,7 @@ class Log(LogReader):
                 self.end_deletion(deletion, elapsed_ms)
         return len(deletion.renamed)
 
-    def begin_deletion(self, now_ms: int) -> Deletion | None:
+    def begin_deletion(self, now_ms: int, *, at_once: bool = False) -> Deletion | None:
         """The first step of `delete_old_segments`: the log starts behind what is to go. None if nothing is.
 
         The caller runs `carry_out` in any thread, and then, whatever became of that, calls `end_deletion`. Reads and appends
@@ -460,9 +468,10 @@ class Log(LogReader):
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
+            WouldWaitError: Only if `at_once`: others wait for this thread, and a segment's age has to be read.
         """
         with self._working():
-            deletable = deletable_segments(self, now_ms)
+            deletable = deletable_segments(self, now_ms, at_once=at_once)
             if not deletable:
                 return None
             if len(deletable) == len(self.segments):

@@ -16,11 +16,12 @@ last one is behind it then, unseen until it is on disk, as in Apache Kafka, whic
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError
+from . import paths
 from .config import LogConfig
 from .files import Files, FileSlice, WouldWaitError
 from .health import Health
@@ -67,6 +68,8 @@ class LogReader:
     ) -> None:
         self.files = files
         self.directory = directory
+        self.data_dir = paths.parent(directory)
+        """The data directory that it lies in."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
@@ -80,6 +83,8 @@ class LogReader:
         """The end of what consumers may read (exclusive)."""
         self.recovery_point = recovery_point
         """Everything below it survives a power loss, the indexes of whole segments below it included."""
+        self.is_surveyed = len(self.segments) == 1
+        """Whether `survey` has nothing to read any more."""
         self._health = health
         # The active segment, which nearly all appends and reads want.
         self._active = self.segments.active
@@ -106,6 +111,16 @@ class LogReader:
         """Why the log is offline, every call answering KAFKA_STORAGE_ERROR; None while it works."""
         return self._health.failure
 
+    def survey(self) -> None:
+        """Have in memory what the cleaner asks about all sealed segments. In any thread; once after a start.
+
+        What cannot be read is asked for again by who wants to know it, and raises there.
+        """
+        with suppress(Exception):
+            for segment in self.segments.non_active():
+                segment.learn_age()
+        self.is_surveyed = True
+
     def fail(self, error: OSError) -> KafkaError:
         """The system refused something: the error to raise.
 
@@ -117,9 +132,9 @@ class LogReader:
             return self._offline()
         return KafkaError(self._health.code, f"{self.topic_partition}: {error}")
 
-    def retire(self, code: ErrorCode, reason: str) -> None:
-        """Answer every later call with `code`; the other logs of the directory work on. For a deleted partition."""
-        self._health = Health(reason, code)
+    def retire(self, health: Health) -> None:
+        """Answer every later call as `health` says; the other logs of the directory work on. For a deleted partition."""
+        self._health = health
 
     def give_up(self, reason: str) -> None:
         """Take this log alone offline until the next start, which finds out what its files are. Any thread.
@@ -127,7 +142,7 @@ class LogReader:
         For a change of them that can be neither finished nor undone.
         """
         if self._health.failure is None:
-            self.retire(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+            self.retire(Health(reason))
 
     @contextmanager
     def _working(self) -> Iterator[None]:

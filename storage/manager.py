@@ -30,6 +30,7 @@ from .config import LogConfig
 from .data_dir import DataDir, DataDirectoryError
 from .directories import check_owners
 from .files import Files
+from .health import Health
 from .log import Log
 from .partition_dirs import put_aside, topic_id_in
 from .paths import MovingDir, TopicPartition
@@ -96,19 +97,27 @@ class Departure:
     """Directories of deleted partitions on their way out. Made by `LogManager.begin_delete`."""
 
     def __init__(
-        self, logs: Sequence[Log], going: Sequence[tuple[Log, DataDir, str]], files: Files, staying: LogTable
+        self, logs: Sequence[Log], data_dirs: Iterable[DataDir], unique_id: str, files: Files, staying: LogTable
     ) -> None:
         """
         Args:
-            going: The logs with their data directories, and a unique id for each.
+            data_dirs: All of the broker.
+            unique_id: For the names of the directories.
             staying: All open logs of the broker; `logs` are not among them.
         """
         self.logs = logs
         self.put_aside: list[tuple[Log, str]] = []
         """Those that are out of the way, with the paths that they have now."""
-        self._going = going
+        self._data_dirs = {each.path: each for each in data_dirs}
+        self._unique_id = unique_id
         self._files = files
         self._staying = staying
+
+    def let_go(self) -> list[Log]:
+        """The logs, which are the caller's to drop: the last step. Each closes its files with its last name."""
+        logs, self.logs = list(self.logs), ()
+        self.put_aside.clear()
+        return logs
 
     def carry_out(self) -> None:
         """Rename the directories, and take the partitions out of the checkpoints; on disk on return.
@@ -117,12 +126,12 @@ class Departure:
             OSError: The disk refused something, the first of it; all else is done.
         """
         refused: list[OSError] = []
-        for log, data_dir, unique_id in self._going:
-            aside = paths.join(data_dir.path, paths.deleted_dir_name(*log.topic_partition, unique_id))
+        for log in self.logs:
+            aside = paths.join(log.data_dir, paths.deleted_dir_name(*log.topic_partition, self._unique_id))
             with _collected(refused):
                 self._files.rename(log.directory, aside)
                 self.put_aside.append((log, aside))
-        for data_dir in dict.fromkeys(data_dir for _, data_dir, _ in self._going):
+        for data_dir in [self._data_dirs[path] for path in dict.fromkeys(log.data_dir for log in self.logs)]:
             with _collected(refused):
                 self._files.sync_dir(data_dir.path)
             with _collected(refused):
@@ -379,7 +388,7 @@ class LogManager:
         working = self._working_dirs()
         if not working:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
-        counts = Counter(paths.parent(log.directory) for log in self.logs.values())
+        counts = Counter(log.data_dir for log in self.logs.values())
         made: list[Log] = []
         used: set[DataDir] = set()
         try:
@@ -452,14 +461,10 @@ class LogManager:
         """
         logs = [self.logs[each] for each in topic_partitions]
         self.logs.remove(log.topic_partition for log in logs)
+        health = Health("it was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for log in logs:
-            log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
-        return Departure(
-            logs,
-            [(log, self._dir(paths.parent(log.directory)), self._rng.randbytes(16).hex()) for log in logs],
-            self._files,
-            self.logs,
-        )
+            log.retire(health)
+        return Departure(logs, self._dirs, self._rng.randbytes(16).hex(), self._files, self.logs)
 
     def end_delete(self, departure: Departure, elapsed_ms: int) -> None:
         """Have what `departure` has put aside removed after `file.delete.delay.ms`."""
@@ -471,41 +476,32 @@ class LogManager:
 
     def logs_in(self, data_dir: str) -> list[Log]:
         """The open logs of one data directory."""
-        return [log for log in self.logs.values() if paths.parent(log.directory) == data_dir]
+        return [log for log in self.logs.values() if log.data_dir == data_dir]
 
-    def due_deletions(self, data_dir: str, elapsed_ms: int) -> list[Removal]:
-        """Removals of deleted segments and partitions in `data_dir` whose delay is over, which are the caller's now.
+    def due_deletions(self, data_dir: str, elapsed_ms: int) -> Iterator[Removal]:
+        """Removals of deleted segments and partitions in `data_dir` whose delay is over, which are the caller's then.
 
-        One that is neither made nor put off is left to the next start, which removes whatever is marked as deleted.
+        One after the other: the caller may do anything else before the next. One that is neither made nor put off is left to
+        the next start, which removes whatever is marked as deleted.
         """
+        due: list[str] = []
         waiting: list[tuple[int, str]] = []
-        removals: list[Removal] = []
-        for due_ms, path in self._pending_dir_deletions:
+        for entry in self._pending_dir_deletions:
+            due_ms, path = entry
             if due_ms <= elapsed_ms and paths.parent(path) == data_dir:
-                removals.append(Removal(path, self._files.remove_dir, self._delete_dir_at))
+                due.append(path)
             else:
-                waiting.append((due_ms, path))
+                waiting.append(entry)
         self._pending_dir_deletions = waiting
+        for path in due:
+            yield Removal(path, self._files.remove_dir, self._delete_dir_at)
         for log in self.logs.values():
-            if log.pending_deletions and paths.parent(log.directory) == data_dir:
-                removals += [
-                    Removal(path, self._files.remove, log.delete_at) for path in log.take_due_files(elapsed_ms)
-                ]
-        return removals
+            if log.pending_deletions and log.data_dir == data_dir:
+                for path in log.take_due_files(elapsed_ms):
+                    yield Removal(path, self._files.remove, log.delete_at)
 
     def _delete_dir_at(self, due_ms: int, path: str) -> None:
         self._pending_dir_deletions.append((due_ms, path))
-
-    def logs_to_flush(self, data_dir: str, elapsed_ms: int) -> list[Log]:
-        """The logs in `data_dir` with appends that have waited `flush.ms` for a flush, or whose flush for `flush.messages` was refused."""
-        return [
-            log
-            for log in self.logs.values()
-            if log.recovery_point < log.log_end_offset
-            and log.failure is None
-            and paths.parent(log.directory) == data_dir
-            and (log.needs_flush or elapsed_ms - log.last_flush_ms >= log.config.flush_ms)
-        ]
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """Change `producer.id.expiration.ms`; holds from the next `expire_producers` on."""
@@ -513,11 +509,12 @@ class LogManager:
         for log in self.logs.values():
             log.producers.expiration_ms = expiration_ms
 
-    def expire_producers(self, now_ms: int, elapsed_ms: int) -> int:
-        """Forget producers that have been idle for too long; returns how many."""
+    def expire_producers(self, now_ms: int, elapsed_ms: int) -> Iterator[int]:
+        """Forget producers that have been idle for too long: in pieces, each of which says how many."""
         for log in self.logs.values():
             log.producers.expire_verifications(elapsed_ms)
-        return sum(log.producers.expire(now_ms) for log in self.logs.values())
+            yield 0  # most logs have no producers
+            yield from log.producers.expire_in_pieces(now_ms)
 
     def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
         """Write the recovery points, and the high watermarks beside them, of one directory or all. For any thread.
@@ -570,7 +567,7 @@ class LogManager:
         """Close what can be closed: a log that cannot must cost the others no more than the mark of a clean stop."""
         is_clean = True
         for log in self.logs.values():
-            if paths.parent(log.directory) == data_dir.path:
+            if log.data_dir == data_dir.path:
                 try:
                     log.close(now_ms)
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's

@@ -12,7 +12,7 @@ Source: KIP-98 (idempotence, transactions), KIP-360 (epochs, unknown producers),
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -26,6 +26,9 @@ PRODUCER_ID_EXPIRATION_MS_DEFAULT = 24 * 60 * 60 * 1000
 
 UNPACKED_MAX = 1_000
 """Producers whose snapshot entry has to be made when a snapshot is taken, which is in the midst of an append: 2 ms."""
+
+# A millisecond or two.
+PRODUCERS_AT_ONCE = 4_096
 
 LARGEST_EPOCH = 2**15 - 1
 BUMPING_TRANSACTION_VERSION = 2
@@ -78,9 +81,19 @@ class ProducerStates:
         state = self._states.get(producer_id)
         return None if state is None else LastRecord(state.last_data_offset, state.producer_epoch)
 
-    def last_records(self) -> Mapping[int, LastRecord]:
+    def last_records(self) -> dict[int, LastRecord]:
         """Every producer's last record, in a mapping of its own, for readers in other threads."""
-        return {state.producer_id: LastRecord(state.last_data_offset, state.producer_epoch) for state in self}
+        return {one: last for piece in self.last_records_in_pieces() for one, last in piece.items()}
+
+    def last_records_in_pieces(self) -> Iterator[dict[int, LastRecord]]:
+        """The same, so many at a time: anything may come between, and each is as of its piece."""
+        for known in self._pieces():
+            states = [state for one in known if (state := self._states.get(one))]
+            yield {state.producer_id: LastRecord(state.last_data_offset, state.producer_epoch) for state in states}
+
+    def _pieces(self) -> Iterator[tuple[int, ...]]:
+        known = tuple(self._states)
+        return (known[begin : begin + PRODUCERS_AT_ONCE] for begin in range(0, len(known), PRODUCERS_AT_ONCE))
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, bumps_epoch: bool, elapsed_ms: int
@@ -266,10 +279,15 @@ class ProducerStates:
 
     def expire(self, now_ms: int) -> int:
         """Forget producers idle for `expiration_ms`, open transactions aside; returns how many."""
-        expired = [state.producer_id for state in self if self._is_expired(state, now_ms)]
-        for producer_id in expired:
-            del self._states[producer_id]
-        return len(expired)
+        return sum(self.expire_in_pieces(now_ms))
+
+    def expire_in_pieces(self, now_ms: int) -> Iterator[int]:
+        """The same, so many at a time: anything may come between, and who is heard of then is not idle."""
+        for known in self._pieces():
+            expired = [one for one in known if (state := self._states.get(one)) and self._is_expired(state, now_ms)]
+            for producer_id in expired:
+                del self._states[producer_id]
+            yield len(expired)
 
     def expire_verifications(self, elapsed_ms: int) -> None:
         """Forget that the coordinator was asked `expiration_ms` ago."""

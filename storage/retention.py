@@ -7,16 +7,18 @@ each round of the cleaner for those with it. Decides only; it touches neither fi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from .files import WouldWaitError
 from .segment import LogSegment
 
 if TYPE_CHECKING:
     from .log import Log
 
 
-def deletable_segments(log: Log, now_ms: int) -> list[LogSegment]:
+def deletable_segments(log: Log, now_ms: int, *, at_once: bool = False) -> list[LogSegment]:
     """The oldest segments that may go, in order; possibly all of them (then the log must roll first).
 
     Every policy lets go what lies wholly below the log start offset; `delete` adds size, then age:
@@ -28,6 +30,12 @@ def deletable_segments(log: Log, now_ms: int) -> list[LogSegment]:
 
     Each rule stops at the first segment that it keeps. Never let go: a segment that reaches above the high
     watermark, and an empty active segment.
+
+    Args:
+        at_once: Do not wait for the disk.
+
+    Raises:
+        WouldWaitError: Only if `at_once`: a segment's age has to be read.
 
     Source: cleaner-independent part of Kafka's UnifiedLog.deleteOldSegments; KIP-107 for the log start offset.
     """
@@ -56,5 +64,19 @@ def deletable_segments(log: Log, now_ms: int) -> list[LogSegment]:
         if config.retention_bytes >= 0:
             take_while(lambda segment, _: size_bytes - segment.size_bytes >= config.retention_bytes)
         if config.retention_ms >= 0:
-            take_while(lambda segment, _: now_ms - segment.largest_timestamp_ms > config.retention_ms)
+
+            def is_old(segment: LogSegment, _: LogSegment | None) -> bool:
+                if at_once and not segment.is_age_known:
+                    raise WouldWaitError(partial(_learn_ages, remaining, now_ms - config.retention_ms))
+                return now_ms - segment.largest_timestamp_ms > config.retention_ms
+
+            take_while(is_old)
     return deletable
+
+
+def _learn_ages(segments: Sequence[LogSegment], before_ms: int) -> None:
+    """Of those that are older than that, and of the next one. In any thread."""
+    for segment in segments:
+        segment.learn_age()
+        if segment.largest_timestamp_ms >= before_ms:
+            return

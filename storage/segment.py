@@ -98,7 +98,13 @@ class LogSegment:
             now_ms: Unix milliseconds; becomes `created_ms`.
 
         Its names survive a power loss after the first `flush`.
+
+        Raises:
+            OSError: The disk refused; EMFILE too, while the last descriptors are left, unless it is the cleaner's: that gives
+                more back.
         """
+        if not suffix:
+            files.check_descriptors()
         for kind in paths.SEGMENT_KINDS:
             files.remove(paths.segment_path(directory, base_offset, kind, suffix))
         files.open(paths.log_path(directory, base_offset, suffix), create=True).close()
@@ -156,6 +162,16 @@ class LogSegment:
                 return NO_TIMESTAMP
             self._first_batch_timestamp_ms = first[1].max_timestamp
         return self._first_batch_timestamp_ms
+
+    @property
+    def is_age_known(self) -> bool:
+        """Whether the timestamps above are told without reading the disk."""
+        return self._first_batch_timestamp_ms is not None and self._indexes.is_max_timestamp_known
+
+    def learn_age(self) -> None:
+        """Read them. For any thread, of a segment that is sealed. Errors of the disk, and of damage, are those of a look."""
+        _ = self.max_timestamp_ms
+        _ = self.first_batch_timestamp_ms
 
     # Writing
 

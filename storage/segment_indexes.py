@@ -77,6 +77,11 @@ class SegmentIndexes:
         return self._max_timestamp()[0]
 
     @property
+    def is_max_timestamp_known(self) -> bool:
+        """Whether it is told without reading."""
+        return self._max_timestamp_ms is not None
+
+    @property
     def max_timestamp_offset(self) -> int:
         """The last offset of the first batch with `max_timestamp_ms`; the base offset if that is -1."""
         return self._max_timestamp()[1]

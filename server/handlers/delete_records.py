@@ -78,7 +78,7 @@ def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:
     """Move one log start offset, in memory; returns the log."""
     name = topic_partition.topic
     partition = led_partition(ctx, name, topic_partition.partition)
-    if partition.topic.is_internal:
+    if partition.is_internal:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot delete records of internal topic {name}")
     log = partition.log
     if log.config.is_compact and not log.config.is_delete:

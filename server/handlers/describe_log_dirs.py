@@ -9,7 +9,7 @@ Behaviour
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -24,7 +24,7 @@ from ...storage.cleaner_checkpoints import data_dir_of
 from ..cleaner_status import CleanerStatus
 from ..connection import Context
 from ..disk import Work, on_disk
-from ..topics import Partition
+from ..topics import Partition, Topic
 from ..turns import Turn
 
 
@@ -52,23 +52,8 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
             results.append(DescribeLogDirsResult(error_code=error.code, log_dir=directory, topics=()))
             continue
         turn.begin()
-        topics = []
-        for topic in list(broker.topics):
-            if turn.is_over():
-                await turn.next()
-            partitions = []
-            for partition in topic.partitions:
-                if turn.is_over():
-                    await turn.next()
-                if (
-                    ctx.node.node_id in partition.replicas
-                    and (wanted is None or partition.topic_partition in wanted)
-                    and data_dir_of(partition.log) == directory
-                ):
-                    partitions.append(partition)
-            if partitions and broker.topics.get(topic.name) is topic:
-                rows = await _rows(ctx, partitions, turn, with_status=body.ottla_cleaner_status)
-                topics.append(DescribeLogDirsTopic(name=topic.name, partitions=tuple(rows)))
+        found = await _partitions_in(directory, ctx, wanted, turn)
+        topics = await _rows(ctx, found, turn, with_status=body.ottla_cleaner_status)
         results.append(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
@@ -82,22 +67,50 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=tuple(results))
 
 
+async def _partitions_in(
+    directory: str, ctx: Context, wanted: set[tuple[str, int]] | None, turn: Turn
+) -> list[tuple[Topic, list[Partition]]]:
+    found = []
+    for topic in list(ctx.broker.topics):
+        if turn.is_over():
+            await turn.next()
+        partitions = []
+        for partition in topic.partitions:
+            if turn.is_over():
+                await turn.next()
+            if (
+                ctx.node.node_id in partition.replicas
+                and (wanted is None or partition.topic_partition in wanted)
+                and data_dir_of(partition.log) == directory
+            ):
+                partitions.append(partition)
+        if partitions:
+            found.append((topic, partitions))
+    return found
+
+
 async def _rows(
-    ctx: Context, partitions: Sequence[Partition], turn: Turn, *, with_status: bool
-) -> list[DescribeLogDirsPartition]:
-    wanted = [partition.topic_partition for partition in partitions] if with_status else ()
-    status = ctx.broker.cleaner_status(wanted)
-    return await turn.map(
-        lambda partition: DescribeLogDirsPartition(
+    ctx: Context, found: Sequence[tuple[Topic, Sequence[Partition]]], turn: Turn, *, with_status: bool
+) -> list[DescribeLogDirsTopic]:
+    """Of topics that were found a moment ago; those that are gone by now are left out."""
+    statuses: Iterator[CleanerStatus] = iter(())
+    if with_status:
+        statuses = ctx.broker.cleaning.statuses([each.log for _, partitions in found for each in partitions])
+
+    def row(partition: Partition) -> DescribeLogDirsPartition:
+        return DescribeLogDirsPartition(
             partition_index=partition.index,
             partition_size=partition.log.size_bytes,
             offset_lag=0,
             is_future_key=False,
-            ottla_cleaner_status=_text(status.get(partition.topic_partition)) if with_status else None,
-        ),
-        partitions,
-    )
+            ottla_cleaner_status=json.dumps(next(statuses).as_json()) if with_status else None,
+        )
 
-
-def _text(status: CleanerStatus | None) -> str | None:
-    return None if status is None else json.dumps(status.as_json())
+    topics = []
+    for topic, partitions in found:
+        if turn.is_over():
+            await turn.next()
+        rows = await turn.map(row, partitions)
+        if ctx.broker.topics.get(topic.name) is topic:
+            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=tuple(rows)))
+    return topics

@@ -192,9 +192,9 @@ async def _append(
         if not isinstance(records, memoryview) or not records:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
         _check_attributes(records, version)
-        if partition.topic.is_internal:
+        if partition.is_internal:
             raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic.name} is written by the broker alone"
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition.topic} is written by the broker alone"
             )
         log = partition.log
         if acks == -1 and len(partition.isr) < broker.min_insync_replicas(partition):

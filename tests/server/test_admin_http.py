@@ -412,7 +412,7 @@ def test_what_is_clean_may_be_gone(served: Served) -> None:
     alter(served.client, "t", cleanup_policy="compact,delete", retention_ms=-1)
     assert delete_records(served.client, "t", 3) == (ErrorCode.NONE, 3)
     assert served.post("resume", lease=lease, clean_up_to=2) == (200, {})
-    assert served.status()["cleaning"] == "not held"
+    assert served.status()["cleaning"] in ("not held", "in progress")
 
 
 def test_only_what_fits_is_installed(served: Served, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,14 +13,17 @@ import pytest
 import trio
 
 from ottla.protocol.errors import ErrorCode
+from ottla.server.broker import Broker
+from ottla.storage.paths import TopicPartition
 from support.admin import delete
 from support.cold_files import ColdFiles
 from support.conversation import address, create_topic, fetch, list_offset, produce, records_of
 from support.raw_client import RawClient
 from support.served import Served, serving
 
-QUIET = {"log_initial_task_delay_ms": str(10**9), "log_cleaner_backoff_ms": str(10**9)}
+QUIET = {"log_initial_task_delay_ms": str(10**9), "log_cleaner_enable": "false"}
 PATIENCE_S = 60
+DAY_MS = 86_400_000
 SMALL, LARGE = 100, 300_000
 SEGMENTS = 3
 
@@ -30,11 +33,11 @@ def values(size_bytes: int) -> list[bytes]:
 
 
 @asynccontextmanager
-async def started_anew(tmp_path: Path, size_bytes: int) -> AsyncIterator[tuple[Served, ColdFiles]]:
+async def started_anew(tmp_path: Path, size_bytes: int, **configs: Any) -> AsyncIterator[tuple[Served, ColdFiles]]:
     """A broker that has just started, over a topic of one batch a segment; nothing of it has been read."""
     files = ColdFiles()
     async with serving(tmp_path, files, **QUIET) as served:
-        await served.ask(create_topic, "t", internal_segment_bytes=size_bytes)
+        await served.ask(create_topic, "t", internal_segment_bytes=size_bytes, **configs)
         for value in values(size_bytes - 90):
             row = await served.ask(produce, "t", ("k", value))
             assert row.error_code == ErrorCode.NONE
@@ -80,6 +83,37 @@ async def test_nobody_else_waits(tmp_path: Path, asked: str, size_bytes: int) ->
         offset = arguments[1]
         assert records_of(answers[0])[0] == (offset, b"k", values(size_bytes - 90)[offset])
     assert files.held == []
+
+
+async def retain(broker: Broker) -> int:
+    broker.clock.advance(8 * DAY_MS)
+    await broker.housekeeping.retain()
+    return broker.logs.logs[TopicPartition("t", 0)].log_start_offset
+
+
+async def choose(broker: Broker) -> int:
+    chosen = await broker.cleaning._choose()
+    assert chosen is not None
+    return len(chosen.segments)
+
+
+JOBS: dict[str, tuple[Callable[[Broker], Awaitable[int]], dict[str, Any], int]] = {
+    "retention by time": (retain, {}, SEGMENTS),
+    "the choice of a log to clean": (
+        choose,
+        {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "max_compaction_lag_ms": DAY_MS},
+        SEGMENTS - 1,
+    ),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+async def test_what_the_broker_asks_of_old_segments_is_read_by_others(tmp_path: Path, job: str) -> None:
+    do, configs, want = JOBS[job]
+    async with started_anew(tmp_path, SMALL, **configs) as (served, files):
+        files.evict("t-0")
+        assert await do(served.broker) == want
+        assert files.has_been_asked and files.held == []
 
 
 async def test_all_that_is_sent_has_been_looked_for_in_memory(tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
+import weakref
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -545,6 +548,13 @@ OF_PARTITIONS: list[Case] = [
         "by name",
     ),
     Case(
+        "DescribeLogDirs",
+        4,
+        lambda _: DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True),
+        lambda answer: answer.results[0].topics[0].partitions,
+        "with what the cleaner says",
+    ),
+    Case(
         "DescribeTopicPartitions",
         0,
         lambda _: DescribeTopicPartitionsRequest(topics=(), response_partition_limit=2_000),
@@ -587,6 +597,48 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_the_broker(
 
     few, many = (trio.run(most_calls, count) for count in (FEW, MANY))
     assert {name: (few[name], many[name]) for name in many if many[name] > few[name] + MANY // 4} == {}
+
+
+def test_the_longest_stretch_of_a_job_does_not_grow_with_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def most_calls(count: int) -> dict[str, int]:
+        found = {}
+        async with serving(
+            tmp_path / str(count), OsFiles(), log_cleaner_enable="false", log_initial_task_delay_ms=str(10**9)
+        ) as served:
+            jobs = served.broker.housekeeping
+            data_dir = str(tmp_path / str(count))
+            await create(served.broker, "t", count)
+            for job in (jobs.tick, jobs.retain):
+                looks, _ = await looks_of(monkeypatch, partial(job, data_dir))
+                found[job.__name__] = looks.most_calls
+            looks, _ = await looks_of(monkeypatch, jobs.expire_producers)
+            found["expire_producers"] = looks.most_calls
+        return found
+
+    few, many = (trio.run(most_calls, count) for count in (FEW, MANY))
+    assert {name: (few[name], many[name]) for name in many if many[name] > few[name] + MANY // 4} == {}
+
+
+def test_the_logs_of_a_deleted_topic_go_in_a_thread_and_need_no_collector(tmp_path: Path) -> None:
+    """The last name of a log closes its files: of ten thousand in one go, everybody would wait a tenth of a second."""
+    gone: list[int] = []
+
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+            await create(served.broker, "t", FEW)
+            for partition in served.broker.topics._by_name["t"].partitions:
+                weakref.finalize(partition.log, lambda: gone.append(threading.get_ident()))
+            del partition
+            gc.disable()
+            try:
+                await ask(served.broker, "DeleteTopics", 5, DeleteTopicsRequest(topic_names=("t",), timeout_ms=0))
+            finally:
+                gc.enable()
+            assert len(gone) == FEW and threading.get_ident() not in gone
+
+    trio.run(main)
 
 
 def test_what_a_fetch_changes_of_its_session_is_done_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -942,7 +994,7 @@ def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node
 
                 def moved(partition: Partition) -> None:
                     leader_moved(partition)
-                    told.append(partition.topic.name)
+                    told.append(partition.topic_partition.topic)
                     scope.cancel()
 
                 monkeypatch.setattr(broker, "leader_moved", moved)

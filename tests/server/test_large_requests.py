@@ -264,7 +264,7 @@ def test_a_large_request_that_is_malformed_closes_its_connection_only(broker: ot
 async def test_old_objects_are_left_alone_while_large_requests_live(puts_off: bool) -> None:
     before = gc.get_threshold()
     shared = LargeRequests()
-    shared.puts_off_collections = puts_off
+    shared.collector.is_ours = puts_off
     first = LargeRequest(shared, Client(), "a")  # type: ignore[arg-type]
     second = LargeRequest(shared, Client(), "b")  # type: ignore[arg-type]
     await first.end([])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.server.coordination.jobs import to_the_end
+from ottla.storage import cleaner_manager, producers
 from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.cleaner_manager import MEASURED_AT_ONCE, CleanerManager
 from ottla.storage.log import Log
@@ -108,6 +109,50 @@ def test_a_piece_measures_some_logs_and_reads_their_checkpoint_once() -> None:
     assert (sum(1 for _ in manager.filthiest(NOW_MS)), files.reads) == (pieces, pieces)
 
 
+def test_logs_of_many_segments_are_measured_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaner_manager, "SEGMENTS_MEASURED_AT_ONCE", 5)
+    between = Between()
+    assert [len(log.segments) for log in between.logs.values()] == [5, 5]
+    assert sum(1 for _ in between.manager.filthiest(NOW_MS)) == 2
+
+
+def test_what_many_producers_wrote_last_is_read_in_pieces_while_nobody_else_takes_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_AT_ONCE", 2)
+    between = Between()
+    log = between.logs[DIRTIEST]
+    for number in range(6):
+        append(log, ("k", "v"), producer_id=number)
+    choice = between.manager.filthiest(NOW_MS)
+    pieces = 0
+    while not between.manager.is_held(DIRTIEST):
+        next(choice)
+    append(log, ("k", "v"), producer_id=5, base_sequence=1)
+    assert filthiest(between.manager, NOW_MS).log is between.logs[DIRTY]  # type: ignore[union-attr]
+    while True:
+        try:
+            next(choice)
+            pieces += 1
+        except StopIteration as end:
+            chosen = end.value
+            break
+    assert pieces == 1
+    assert chosen.last_records == log.producers.last_records()
+
+
+def test_who_gives_up_between_the_pieces_of_what_was_chosen_gives_the_log_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_AT_ONCE", 1)
+    between = Between()
+    for number in range(3):
+        append(between.logs[DIRTIEST], ("k", "v"), producer_id=number)
+    choice = between.manager.filthiest(NOW_MS)
+    while not between.manager.is_held(DIRTIEST):
+        next(choice)
+    choice.close()
+    assert not between.manager.is_held(DIRTIEST)
+
+
 def test_a_checkpoint_that_says_the_same_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = 0
     parse = OffsetCheckpoint.parse
@@ -124,7 +169,7 @@ def test_a_checkpoint_that_says_the_same_is_not_parsed_again(monkeypatch: pytest
     assert filthiest(manager, NOW_MS) is not None
     assert parsed == 0
     manager.cleaned_elsewhere(between.logs[DIRTY], 3)
-    manager.eligibility([between.logs[DIRTY]], NOW_MS)
+    list(manager.eligibility([between.logs[DIRTY]], NOW_MS))
     assert parsed == 0, "who wrote it knows what it says"
     between.checkpoint({DIRTY: 4})
     (found,) = manager.eligibility([between.logs[DIRTY]], NOW_MS)

@@ -13,6 +13,7 @@ from ottla.protocol.records import RecordBatch
 from ottla.storage import paths
 from ottla.storage.config import LogConfig
 from ottla.storage.files import FileSlice
+from ottla.storage.health import Health
 from ottla.storage.log import AppendInfo, AppendOrigin, Log
 from ottla.storage.record_checks import InvalidRecordError
 from ottla.storage.recovery import load_log
@@ -607,7 +608,7 @@ def test_a_disk_error_while_flushing_leaves_the_recovery_point() -> None:
 
 def test_a_retired_log_answers_with_the_code_it_was_given() -> None:
     log = make_log()
-    log.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted")
+    log.retire(Health("deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         append(log, ("k", "v"))
 

@@ -30,13 +30,14 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 class ServeProcess:
     """A running `ottla serve`; killed at the end of the block unless it was stopped.
 
-    Its standard input is at its end from the start, unless it `obeys` lines.
+    Its standard input is at its end from the start, unless it `obeys` lines. It may have few `descriptors`.
     """
 
-    def __init__(self, *arguments: str | Path, obeys: bool = False) -> None:
+    def __init__(self, *arguments: str | Path, obeys: bool = False, descriptors: int = 0) -> None:
+        few = ("sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh") if descriptors else ()
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the process has ended
         self._process = subprocess.Popen(
-            command("serve", *arguments),
+            [*few, *command("serve", *arguments)],
             stdin=subprocess.PIPE if obeys else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             # A file, so that neither stream can fill up while we read the other.
