@@ -56,6 +56,7 @@ class AdminCalls:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.leases = CleaningLeases(broker)
+        self._thread = trio.CapacityLimiter(1)
         self._calls: dict[str, tuple[str, Callable[[Fields], Awaitable[Answer]]]] = {
             "/v1/cleaning/status": ("GET", self._status),
             "/v1/cleaning/pause": ("POST", self._pause),
@@ -74,9 +75,13 @@ class AdminCalls:
                 method = "GET"
             if method != wanted:
                 raise CallError(405, f"{path} wants {wanted}, found {method}")
-            return 200, await call(query if method == "GET" else await in_worker(_object, body))
+            return 200, await call(query if method == "GET" else await self.in_worker(_object, body))
         except (CallError, LeaseError) as error:
             return error.status, {"error": str(error)}
+
+    async def in_worker(self, work: Callable[[Given], Result], given: Given) -> Result:
+        """`work(given)`, which may take a second or two for the largest bodies: one at a time, as it is all Python."""
+        return await trio.to_thread.run_sync(work, given, limiter=self._thread)
 
     async def _status(self, fields: Fields) -> Answer:
         partition = str(fields.get("partition", ""))
@@ -113,7 +118,7 @@ class AdminCalls:
         new = await self.leases.install(
             _topic_partition(fields),
             _text(fields, "lease"),
-            await in_worker(_sources, fields),
+            await self.in_worker(_sources, fields),
             _text(fields, "staged"),
             _number(fields, "manifest_crc", 0, _UINT32_MAX),
         )
@@ -131,11 +136,6 @@ def _split(target: str) -> tuple[str, dict[str, str]]:
         return found.path, dict(parse_qsl(found.query, max_num_fields=20))
     except ValueError as error:
         raise CallError(400, f"expected a path, found {target[:100]!r}: {error}") from None
-
-
-async def in_worker(work: Callable[[Given], Result], given: Given) -> Result:
-    """What takes a second or two for the largest bodies."""
-    return await trio.to_thread.run_sync(work, given)
 
 
 class _Patient(json.JSONDecoder):

@@ -18,7 +18,7 @@ import h11
 import trio
 
 from ..storage.options import ConfigError
-from .admin_calls import AdminCalls, Answer, CallError, encoded, in_worker
+from .admin_calls import AdminCalls, Answer, CallError, encoded
 from .nodes import Listener
 from .turns import Turn
 
@@ -180,7 +180,7 @@ class _Conversation:
     async def _respond(self, status: int, answer: Answer) -> None:
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
-        body = await in_worker(encoded, answer)
+        body = await self._calls.in_worker(encoded, answer)
         headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
         if self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
             headers.append(("connection", "close"))  # nobody reads the rest of what is coming

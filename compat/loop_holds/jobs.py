@@ -210,6 +210,23 @@ def _many_producers(at: At) -> None:
         at.ask_raw(produce("many", batches))
 
 
+def _producers_of_one(at: At) -> None:
+    """A batch of a producer of its own for each, in one partition."""
+    create_topics(at.client, {"many": 1}, segment_bytes=str(1 << 30))
+    for numbers in batched(range(at.size), 200):
+        with Sender(at.process.bootstrap) as sender:
+            frames = (
+                produce("many", {0: small_batch(producer_id=number, producer_epoch=0, base_sequence=0)})
+                for number in numbers
+            )
+            sender.ask(b"".join(frames), len(numbers))
+
+
+def _roll(at: At) -> None:
+    """By time: the record is one of the next year."""
+    at.ask_raw(produce("many", {0: small_batch(int(time.time() * 1000) + 365 * DAY_MS)}))
+
+
 def _compacted(at: At) -> None:
     """So many MB in one log, all closed segments; the cleaner may not begin yet."""
     configs = {"cleanup_policy": "compact", "segment_bytes": str(8 << 20), "min_cleanable_dirty_ratio": "1.0"}
@@ -478,6 +495,15 @@ JOBS = (
         5_000,
         needs_clock=True,
         overrides={"log.retention.ms": "-1"},
+    ),
+    Job(
+        "A roll behind many producers",
+        "{size} of one partition",
+        _roll,
+        _producers_of_one,
+        100_000,
+        5_000,
+        overrides={"log.message.timestamp.after.max.ms": str(2 * 365 * DAY_MS)},
     ),
     Job("A clean pass", "{size} MB", _clean, _compacted, 100, 10, overrides={"log.cleaner.backoff.ms": "100"}),
     Job(

@@ -81,6 +81,11 @@ class Specials:
         for name, form, message in (
             ("Metadata of all", everything, MetadataRequest(topics=None)),
             ("DescribeLogDirs of all", everything, DescribeLogDirsRequest(topics=None)),
+            (
+                "DescribeLogDirs with what the cleaner says",
+                everything,
+                DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True),
+            ),
             ("ListGroups of all", "2 000 groups", ListGroupsRequest()),
             ("ListTransactions of all", "1", ListTransactionsRequest()),
             (

@@ -22,7 +22,8 @@ from crc32c import crc32c
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.server import admin_http, turns
+from ottla.server import admin_calls, admin_http, turns
+from ottla.server.admin_calls import CallError
 from ottla.server.admin_http import BODY_BYTES_MAX, HEAD_BYTES_MAX, parse_address
 from ottla.server.broker import run_broker
 from ottla.server.cleaning_leases import LEASE_MS_MAX
@@ -632,3 +633,54 @@ async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(mo
         nursery.cancel_scope.cancel()
     told = json.loads(answer[answer.index(b"{") :])
     assert told["bytes"] == 500 and told["passes"] >= 500
+
+
+LARGE_BODIES = {
+    "sources": json.dumps({"sources": [[at, at + 1] for at in range(10_000)]}),
+    "texts": json.dumps(
+        {"topic": 'ü\u20ac\U0001f600 "\\ ' * 10_000, "deep": [[[[{}]]]], "numbers": [1.5, -1, 1e3, True, None]}
+    ),
+    "surrogates": '{"a": "' + "\\ud800" * 12_000 + '"}',
+    "no JSON": "[" + "1," * 40_000 + "]",
+    "no object": "[" + "1," * 40_000 + "1]",
+    "cut short": json.dumps({"a": ["b"] * 20_000})[:-3],
+    "too deep": "[" * 70_000,
+}
+
+
+@pytest.mark.parametrize("name", LARGE_BODIES)
+def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None:
+    """The decoder in C lets no other thread run before it is at the end, 50 ms for the largest; Python's own does."""
+    body = LARGE_BODIES[name].encode()
+    assert len(body) > admin_calls.READ_AT_ONCE_BYTES
+    found: list[Any] = []
+    wanted: list[Any] = []
+    for limit_bytes, told in ((0, found), (1 << 30, wanted)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(admin_calls, "READ_AT_ONCE_BYTES", limit_bytes)
+            try:
+                told.append(admin_calls._object(body))
+            except CallError as error:
+                told.append(error.status)
+    assert found == wanted
+    if isinstance(found[0], dict):
+        assert json.loads(admin_calls.encoded(found[0])) == found[0]
+
+
+def test_large_json_is_read_and_written_by_code_that_lets_others_run() -> None:
+    """Python lets other threads run between its own steps, and so only while a function written in it is at work."""
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    body = LARGE_BODIES["sources"].encode()
+    sys.setprofile(count)
+    try:
+        answer = admin_calls._object(body)
+        read = steps
+        admin_calls.encoded(dict(answer))
+    finally:
+        sys.setprofile(None)
+    assert read > 10_000 and steps - read > 10_000
