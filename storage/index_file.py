@@ -66,6 +66,11 @@ class IndexFile(ABC):
         return self._loaded
 
     @property
+    def unwritten_count(self) -> int:
+        """Entries that the next flush may have to write."""
+        return self._count() - self._written_count if self._loaded else 0
+
+    @property
     def entry_count(self) -> int:
         """Entries in the index, flushed or not. Does not read the file, only its size."""
         if self._loaded:
@@ -115,9 +120,10 @@ class IndexFile(ABC):
 
     def rename(self, path: str) -> None:
         """Take another path, with the file if there is one. The directory is not synced."""
-        if self._files.exists(self.path):
-            self._files.rename(self.path, path)
-        self.path = path
+        with self._using_file:  # or who is writing it would leave it under the old name
+            if self._files.exists(self.path):
+                self._files.rename(self.path, path)
+            self.path = path
 
     def _write_missing(self) -> None:
         count = self._count()

@@ -336,7 +336,7 @@ class Log(LogReader):
         if sealed.size_bytes == 0 and sealed.base_offset == self.log_end_offset:
             return sealed
         self._must_roll = True
-        sealed.on_roll()
+        sealed.on_roll(at_once=True)
         # A flush may have vouched for all records of this segment while it was active, but not for its indexes. Before the
         # next one takes its place: see `recovery_checkpoint`.
         self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)

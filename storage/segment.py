@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
 _EVER = -(1 << 63)
 
+WRITTEN_AT_ONCE = 20_000
+"""Entries of all indexes; a millisecond or two."""
+
 SEARCHED_AT_ONCE = 500
 """Batches that a search by timestamp goes over before it says that it is not done yet; it takes a millisecond."""
 
@@ -270,13 +273,18 @@ class LogSegment:
         self._indexes.truncate_to(offset)
         return removed_bytes
 
-    def on_roll(self) -> None:
+    def on_roll(self, *, at_once: bool = False) -> None:
         """Close the segment for appends: final time index entry, indexes written, preallocated space given back.
 
         Nothing is synced; that is `flush`'s part.
+
+        Args:
+            at_once: Others wait for this thread: long indexes, those of a gigabyte take 20 ms, are left to `flush`, too. Recovery
+                reads what no flush has vouched for, and makes its indexes anew.
         """
         self._seal()
-        self._indexes.flush(sync=False)
+        if not at_once or self._indexes.unwritten_count <= WRITTEN_AT_ONCE:
+            self._indexes.flush(sync=False)
 
     def flush(self) -> None:
         """Make all batches and index entries so far survive a power loss, the file names included.

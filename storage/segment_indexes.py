@@ -207,6 +207,11 @@ class SegmentIndexes:
             finally:
                 self.finish()
 
+    @property
+    def unwritten_count(self) -> int:
+        """Entries that `flush` may have to write."""
+        return sum(index.unwritten_count for index in self.all)
+
     def flush(self, *, sync: bool) -> None:
         """Bring the index files up to date, and with `sync` make them survive a power loss, names aside."""
         for index in self.all:

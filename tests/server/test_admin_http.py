@@ -618,6 +618,9 @@ class TellsPasses:
     async def answer(self, method: str, target: str, body: bytes) -> tuple[int, dict[str, Any]]:
         return 200, {"bytes": len(body), "passes": self.passes}
 
+    async def in_worker(self, work: Callable[[Any], Any], given: Any) -> Any:
+        return work(given)
+
 
 async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "TURN_S", 0)

@@ -11,6 +11,7 @@ import pytest
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ottla.protocol.records import RecordBatch
 from ottla.storage import paths
+from ottla.storage import segment as segment_module
 from ottla.storage.config import LogConfig
 from ottla.storage.files import FileSlice
 from ottla.storage.health import Health
@@ -257,6 +258,33 @@ def test_a_roll_leaves_whole_indexes_and_a_snapshot_for_the_new_base() -> None:
         ]
     )
     log.segments.first.sanity_check()
+
+
+@pytest.mark.parametrize("then", ["flushed", "closed", "killed", "deleted"])
+def test_long_indexes_are_written_by_whoever_flushes_after_the_roll(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a segment of a gigabyte take 20 ms, in which everybody would wait."""
+    monkeypatch.setattr(segment_module, "WRITTEN_AT_ONCE", 0)
+    log = make_log(index_interval_bytes=0, cleanup_policy=DELETE, retention_bytes=0)
+    put_many(log, 3)
+    log.roll(0)
+    assert [name for name in names(log) if name.endswith("index")] == []
+    match then:
+        case "flushed":
+            log.flush_sealed(0)
+        case "closed":
+            log.close(0)
+        case "killed":
+            log = reopen(log, clean=False, recovery_point=log.recovery_checkpoint)
+        case "deleted":
+            flush = log.begin_flush_of_sealed()
+            log.delete_old_segments(0, 0)
+            assert flush is not None
+            flush.sync()
+            log.delete_due_files(10**9)
+            assert [name for name in names(log) if name.endswith("index")] == []
+            return
+    log.segments.first.sanity_check()
+    assert log.segments.first.offset_index.last_entry_in_file() == (2, 2 * ONE_BYTES)
 
 
 # Reading
@@ -674,9 +702,13 @@ def test_what_was_cut_off_cannot_be_read() -> None:
     assert log.high_watermark == 9
 
 
+@pytest.mark.parametrize("written_at_once", [segment_module.WRITTEN_AT_ONCE, 0], ids=["short", "long"])
 @pytest.mark.parametrize("checkpointed", ["before the roll", "after the roll", "after the next flush"])
-def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_indexes(checkpointed: str) -> None:
+def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_indexes(
+    checkpointed: str, written_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The flush has not vouched for them, and the roll does not wait for the disk."""
+    monkeypatch.setattr(segment_module, "WRITTEN_AT_ONCE", written_at_once)
     log = make_log(index_interval_bytes=0)
     put_many(log, 3)
     log.flush(0)
