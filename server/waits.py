@@ -8,7 +8,7 @@ stay open leave the last stable offset where it is, so whoever reads committed r
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from typing import NamedTuple, Self
 
 import trio
@@ -19,6 +19,9 @@ from ..storage.paths import TopicPartition
 from .turns import Turn
 
 NEVER = 1 << 62
+AWAKE_MAX = 50
+"""Fetches that are woken and have not gone on. Of a thousand that one append completes each wakes another as it goes on: to go
+on takes a tenth of a millisecond, and in one pass of the scheduler all others would wait for all of them."""
 
 
 class Wanted(NamedTuple):
@@ -68,10 +71,11 @@ class Watch:
 class Waiter:
     """One parked fetch. Use as a context manager so that it always leaves the table."""
 
-    __slots__ = ("_committed", "_event", "_is_alone", "_missing_bytes", "_table", "_watches", "is_complete")
+    __slots__ = ("_committed", "_event", "_is_alone", "_missing_bytes", "_table", "_waking", "_watches", "is_complete")
 
-    def __init__(self, table: Table, min_bytes: int, *, committed: bool, is_alone: bool) -> None:
+    def __init__(self, table: Table, waking: Waking, min_bytes: int, *, committed: bool, is_alone: bool) -> None:
         self._table = table
+        self._waking = waking
         self._event = trio.Event()
         self._missing_bytes = min_bytes
         self._committed = committed
@@ -115,6 +119,7 @@ class Waiter:
     def __exit__(self, *_: object) -> None:
         while self._watches:
             self._forget(*self._watches.pop())
+        self._waking.left(self)
 
     def _forget(self, topic_partition: TopicPartition, watch: Watch) -> None:
         watches = self._table[topic_partition].watches
@@ -130,10 +135,13 @@ class Waiter:
 
     def complete(self) -> None:
         self.is_complete = True
-        self._event.set()
+        self.wake()
 
     def wake(self) -> None:
-        """Let the fetch look again, whatever it has counted."""
+        """Let the fetch look again, whatever it has counted: soon."""
+        self._waking.wake(self)
+
+    def wake_now(self) -> None:
         self._event.set()
 
     async def wait(self, timeout_ms: float) -> bool:
@@ -142,6 +150,30 @@ class Waiter:
             await self._event.wait()
             return True
         return False
+
+
+class Waking:
+    """Who of all fetches is woken, and who has to wait for that."""
+
+    def __init__(self) -> None:
+        self._awake: set[Waiter] = set()
+        self._next: OrderedDict[Waiter, None] = OrderedDict()
+
+    def wake(self, waiter: Waiter) -> None:
+        """Now, or as soon as others have gone on. May be called again."""
+        if len(self._awake) < AWAKE_MAX:
+            self._awake.add(waiter)
+            waiter.wake_now()
+        elif waiter not in self._awake:
+            self._next[waiter] = None
+
+    def left(self, waiter: Waiter) -> None:
+        """It goes on, or has given up."""
+        self._next.pop(waiter, None)
+        if waiter in self._awake:
+            self._awake.remove(waiter)
+            if self._next:
+                self.wake(self._next.popitem(last=False)[0])
 
 
 class Parked:
@@ -166,6 +198,7 @@ class Waits:
     def __init__(self) -> None:
         self._uncommitted: Table = defaultdict(Parked)
         self._committed: Table = defaultdict(Parked)
+        self._waking = Waking()
         self.changes = 0
         """How often something changed that is no append; who looked in several turns may have missed it."""
 
@@ -176,7 +209,7 @@ class Waits:
     def waiter(self, min_bytes: int, *, committed: bool, is_alone: bool) -> Waiter:
         """One that misses `min_bytes`. Enter it, and let it watch all partitions, or (`is_alone`) the only one."""
         table = self._committed if committed else self._uncommitted
-        return Waiter(table, min_bytes, committed=committed, is_alone=is_alone)
+        return Waiter(table, self._waking, min_bytes, committed=committed, is_alone=is_alone)
 
     def moved(self, log: LogReader) -> None:
         """The log's end has moved, or its last stable offset: an append, of records or of a marker."""

@@ -118,11 +118,7 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
             is_complete = waiter.is_complete
             if not is_complete and waits.changes == changes:
                 await _wait(ctx, waiter, deadline_s)
-                # An append wakes all who wait for it in one pass of the scheduler.
-                if turn.is_pass_over():
-                    await turn.next()
-                else:
-                    turn.begin()
+                turn.begin()
             await waiter.leave(turn)
         if is_complete and not is_stale:
             break
