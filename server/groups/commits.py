@@ -28,6 +28,8 @@ from .shard import Shard
 
 # From this version of OffsetCommit on a group that does not exist has an error of its own (KIP-848).
 _GROUP_ID_NOT_FOUND_VERSION = 9
+# A batch of which nobody asks whether it may be so large, before the log does.
+_LITTLE_BYTES = 1_024
 
 
 class TopicCommit(NamedTuple):
@@ -80,7 +82,7 @@ def prepare(
     now_ms: int,
     expire_ms: int,
     metadata_max: int,
-    max_bytes: int,
+    max_bytes: Callable[[], int],
     known: TopicView,
 ) -> Steps[Prepared]:
     """Make the records of a commit, plain or in a transaction. OFFSET_METADATA_TOO_LARGE, and
@@ -90,13 +92,14 @@ def prepare(
     Args:
         expire_ms: When the client wants it forgotten; -1 if it says nothing.
         metadata_max: `offset.metadata.max.bytes`, in UTF-16 units.
-        max_bytes: What a batch may have: no more is made of one that will be refused for its size.
+        max_bytes: Tells what a batch may have, when there is more than a little: no more is made of one that will be refused
+            for its size.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka says to a commit that makes too large a batch.
     """
     prepared = Prepared(Records(), {}, {}, set())
-    records = prepared.records
+    records, most_bytes = prepared.records, _LITTLE_BYTES
     for topic, topic_id, partitions in topics:
         is_gone = known.name_of(topic_id) is None
         if not is_gone:
@@ -120,10 +123,10 @@ def prepare(
                 topic_id,
             )
             records.add(offset_key(group_id, *place), offset_value(committed))
-            if records.batch_bytes > max_bytes:
+            if records.batch_bytes > most_bytes and records.batch_bytes > (most_bytes := max_bytes()):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"{len(records)} offsets take more than the {max_bytes} bytes of a batch",
+                    f"{len(records)} offsets take more than the {most_bytes} bytes of a batch",
                 )
             prepared.accepted[place] = committed
     return prepared
@@ -153,16 +156,16 @@ class Commits:
         self._classic = classic
 
     def prepare(
-        self, partition: int, request: OffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int
+        self, request: OffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int, max_bytes: Callable[[], int]
     ) -> Steps[Prepared]:
-        """`prepare` for `commit`, in a partition of `__consumer_offsets`."""
+        """`prepare` for `commit`."""
         return prepare(
             request.group_id,
             topics,
             now_ms=now_ms,
             expire_ms=-1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, MAX_LONG),
             metadata_max=self._settings.offset_metadata_max_bytes,
-            max_bytes=self._store.max_batch_bytes(partition),
+            max_bytes=max_bytes,
             known=self._topics,
         )
 
@@ -184,7 +187,7 @@ class Commits:
         """
         check, new_group = self._check_commit(shard, request, version, now_ms)
         check_places(prepared, check)
-        if prepared.records:
+        if prepared.accepted:
             self._store.append(shard.partition, prepared.records, now_ms)
             # A simple group comes into being with its first commit, not with the attempt.
             if new_group is not None:

@@ -252,10 +252,13 @@ class GroupCoordinator(Coordinator[Shard]):
         self, request: OffsetCommitRequest | TxnOffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int
     ) -> Steps[Prepared]:
         """What `commit` and `commit_in_transaction` take (`commits.prepare`)."""
-        partition = self.partition_for(request.group_id)
+
+        def max_bytes() -> int:
+            return self._store.max_batch_bytes(self.partition_for(request.group_id))
+
         if isinstance(request, OffsetCommitRequest):
-            return self._commits.prepare(partition, request, topics, now_ms)
-        return self._txn_commits.prepare(partition, request, topics, now_ms)
+            return self._commits.prepare(request, topics, now_ms, max_bytes)
+        return self._txn_commits.prepare(request, topics, now_ms, max_bytes)
 
     def is_current(self, prepared: Prepared) -> bool:
         """Whether it may be written in this turn: no topic has gone since it was prepared."""

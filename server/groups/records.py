@@ -46,6 +46,8 @@ _KEY_TYPES: dict[type, int] = {GroupMetadataKey: _GROUP_KEY_TYPE} | {
 }
 
 _OFFSET_KEY = codec(OffsetCommitKey, 0, False)
+_OFFSET_VALUE = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION, _OFFSET_VALUE_VERSION >= _FIRST_FLEXIBLE_VERSION)
+_OFFSET_VALUE_WITH_EXPIRY = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION_WITH_EXPIRY, False)
 _GROUP_KEY = codec(GroupMetadataKey, 0, False)
 _MEMBER = codec(MemberMetadata, _GROUP_VALUE_VERSION, False)
 _LENGTH = Struct(">i")
@@ -75,6 +77,7 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 def offset_value(committed: CommittedOffset) -> bytes:
     """The value of an offset record."""
     version = _OFFSET_VALUE_VERSION if committed.expire_ms == -1 else _OFFSET_VALUE_VERSION_WITH_EXPIRY
+    with_codec = _OFFSET_VALUE if committed.expire_ms == -1 else _OFFSET_VALUE_WITH_EXPIRY
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -83,7 +86,7 @@ def offset_value(committed: CommittedOffset) -> bytes:
         expire_timestamp=committed.expire_ms,
         topic_id=committed.topic_id,
     )
-    return write_blob(version, _value_codec(OffsetCommitValue, version), value)
+    return write_blob(version, with_codec, value)
 
 
 def group_key(group_id: str) -> bytes:

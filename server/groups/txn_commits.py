@@ -7,7 +7,7 @@ until the transaction's marker follows. What happens then is `Offsets.end_transa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -35,16 +35,16 @@ class TxnCommits:
         self._classic = classic
 
     def prepare(
-        self, partition: int, request: TxnOffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int
+        self, request: TxnOffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int, max_bytes: Callable[[], int]
     ) -> Steps[Prepared]:
-        """`commits.prepare` for `commit`, in a partition of `__consumer_offsets`."""
+        """`commits.prepare` for `commit`."""
         return prepare(
             request.group_id,
             topics,
             now_ms=now_ms,
             expire_ms=-1,
             metadata_max=self._settings.offset_metadata_max_bytes,
-            max_bytes=self._store.max_batch_bytes(partition),
+            max_bytes=max_bytes,
             known=self._topics,
         )
 
@@ -70,7 +70,7 @@ class TxnCommits:
             check_places(prepared, check)
         except KafkaError as error:
             raise _in_old_words(error) from error
-        if prepared.records:
+        if prepared.accepted:
             producer = Producer(request.producer_id, request.producer_epoch)
             self._store.append(shard.partition, prepared.records, now_ms, producer=producer)
             if new_group is not None:
