@@ -175,6 +175,10 @@ class Specials:
         )
         yield "SyncGroup with a large assignment", f"{size >> 20} MiB", encoded(sync, 3), 1
         yield "Produce of too large a batch", f"{size >> 20} MiB", produce("large", {0: bytes(size)}), 1
+        with client(self.bootstrap) as at:
+            create_topics(at, {"huge": 1}, max_message_bytes=str(2 * size))
+        huge = bytes(blocks.build_batch([(0, int(time.time() * 1000), b"k", bytes(size), ())]))
+        yield "Produce of a batch of many megabytes", f"{size >> 20} MiB", produce("huge", {0: huge}), 1
         # As many names as fit into what a group may bring along.
         names = 200_000 if self.quick else 900_000
         blob = struct.pack(">hi", 0, names) + b"".join(struct.pack(">h7s", 7, b"%07d" % n) for n in range(names))
