@@ -15,6 +15,7 @@ thread while nobody else does anything here, `create`, the checkpoints, and what
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 from collections import Counter
@@ -533,6 +534,17 @@ class LogManager:
         """Write the log start offsets, of one directory or all, as `checkpoint_recovery_points` does."""
         asked = self._working_dirs(data_dir)
         self._checkpoint(*((each, each.checkpoint_log_starts) for each in asked))
+
+    def save_log_starts(self, data_dir: str) -> None:
+        """`checkpoint_log_starts` for who must know that it was done.
+
+        Raises:
+            OSError: also if the directory has failed before; checkpoints pass over such a one.
+        """
+        for each in self._dirs:
+            if each.path == data_dir and each.health.failure is not None:
+                raise OSError(errno.EIO, f"{data_dir} cannot be used: {each.health.failure}")
+        self.checkpoint_log_starts(data_dir)
 
     def _checkpoint(self, *writes: tuple[DataDir, Callable[[LogTable], None]]) -> None:
         refused: list[OSError] = []

@@ -57,7 +57,7 @@ async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
                 data_dirs.setdefault(data_dir_of(log), []).append(each)
     for data_dir, partitions in data_dirs.items():
         try:
-            await on_disk(Work.CHECKPOINT, data_dir, ctx.broker.logs.checkpoint_log_starts, data_dir)
+            await on_disk(Work.CHECKPOINT, data_dir, ctx.broker.logs.save_log_starts, data_dir)
         except KafkaError as error:
             refused |= dict.fromkeys(partitions, error.code)
     turn.begin()

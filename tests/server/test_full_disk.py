@@ -23,6 +23,8 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.server.broker import Broker
 from ottla.server.coordination.shard import ShardState
+from ottla.server.disk import Work, threads
+from ottla.storage.cleaner_checkpoints import data_dir_of
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
@@ -212,3 +214,29 @@ async def test_a_coordinator_that_could_not_read_its_partition_reads_it_once_it_
         served.broker.clock.advance(10_000)
         await until(lambda: service.coordinator.shards[0].state is ShardState.ACTIVE)
         assert await commit(served, 8) == ErrorCode.NONE
+
+
+async def test_a_disk_that_fails_before_the_log_start_is_on_it_has_not_taken_the_deletion(tmp_path: Path) -> None:
+    """Checkpoints pass over a failed directory, and whoever waits for one must not take that for done."""
+    async with serving(tmp_path, OsFiles(), **QUIET) as served:
+        broker = served.broker
+        await served.ask(create_topic, "t")
+        await served.ask(produce, "t", ("k", "v"))
+        (data_dir,) = {data_dir_of(log) for log in broker.logs.logs.values()}
+        checkpoints = threads(Work.CHECKPOINT, data_dir)
+        codes: list[int] = []
+
+        async def ask() -> None:
+            code, _ = await served.ask(delete_records, "t", 1)
+            codes.append(code)
+
+        async with trio.open_nursery() as nursery:
+            busy = [object() for _ in range(int(checkpoints.total_tokens))]
+            for each in busy:
+                checkpoints.acquire_on_behalf_of_nowait(each)
+            nursery.start_soon(ask)
+            await until(lambda: checkpoints.statistics().tasks_waiting == 1)
+            log_of(broker, "t").fail(OSError(errno.EIO, "some other file"))
+            for each in busy:
+                checkpoints.release_on_behalf_of(each)
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
