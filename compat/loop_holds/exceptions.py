@@ -11,4 +11,9 @@ class Allowed(NamedTuple):
     reason: str
 
 
-EXCEPTIONS: dict[str, Allowed] = {}
+EXCEPTIONS: dict[str, Allowed] = {
+    "A roll behind many producers": Allowed(
+        70.0,
+        "the snapshot of 200 000 producers is put together and written in one go, 9 MB: 0.2 µs each, 20 ms for 100 000",
+    ),
+}

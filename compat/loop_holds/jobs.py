@@ -501,7 +501,7 @@ JOBS = (
         "{size} of one partition",
         _roll,
         _producers_of_one,
-        100_000,
+        200_000,
         5_000,
         overrides={"log.message.timestamp.after.max.ms": str(2 * 365 * DAY_MS)},
     ),
