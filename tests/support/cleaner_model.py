@@ -150,6 +150,12 @@ class CleanedLog(ModelLog):
             groups_max: How many groups are finished before the pass is given up.
         """
         upper = self.dirtiness(first_dirty, now).upper
+        # The markers that end what they know as open may go now.
+        self.snapshots = {
+            at: known
+            for at, known in self.snapshots.items()
+            if at >= upper or all(producer.txn_first is None for producer in known.values())
+        }
         newest, latest = self.build_map(first_dirty, upper, limit)
         return self.rewrite(newest, latest, upper, now=now, index_bytes=index_bytes, groups_max=groups_max)
 
