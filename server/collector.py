@@ -1,8 +1,8 @@
 """Python's collector of cycles, where the process is the broker's own: when it may look at old objects, and at which.
 
 A full collection looks at every object that there is, with all threads held: a quarter of a second for a million. There is
-next to nothing for it to find here, so it is put off while much is made that goes soon or stays for long, and what stays for
-long, which is mostly partitions, is kept out of it.
+next to nothing for it to find here: an object or so for each connection that has gone. So Python does none of its own accord;
+one is done when memory has grown by much, and now and then. What stays for long, which is mostly partitions, is kept out of it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from sys import getallocatedblocks
+
+import trio
 
 NEVER = 1 << 30
 PARTITIONS_KEPT_AT_ONCE = 200
 """Each has some 80 objects. What is garbage in that moment stays, too, so this is not done for a few."""
+LOOK_S = 5.0
+GROWN_BLOCKS = 500_000
+"""Of Python's memory since the last collection, some forty megabytes; and by a quarter, as Python itself has it."""
+NOW_AND_THEN_S = 600.0
 
 
 class Collector:
@@ -21,23 +28,36 @@ class Collector:
 
     def __init__(self) -> None:
         self.is_ours = False
-        """Whether the process has no other use of it; for who owns the process to say."""
+        """Whether the process has no other use of it: while `run` runs."""
         self._put_off = 0
-        self._thresholds = gc.get_threshold()
         self._partitions_made = 0
 
+    async def run(self) -> None:
+        """Decide when old objects are looked at, until cancelled. For who owns the process."""
+        thresholds = gc.get_threshold()
+        gc.set_threshold(*thresholds[:2], NEVER)
+        self.is_ours = True
+        least_blocks, done_s = getallocatedblocks(), trio.current_time()
+        try:
+            while True:
+                await trio.sleep(LOOK_S)
+                blocks, now_s = getallocatedblocks(), trio.current_time()
+                least_blocks = min(least_blocks, blocks)
+                has_grown = blocks - least_blocks > max(GROWN_BLOCKS, least_blocks // 4)
+                if not self._put_off and (has_grown or now_s - done_s >= NOW_AND_THEN_S):
+                    gc.collect()
+                    least_blocks, done_s = getallocatedblocks(), now_s
+        finally:
+            self.is_ours = False
+            gc.set_threshold(*thresholds)
+
     def put_off(self) -> None:
-        """Old objects are left alone until `go_on` has been called as often."""
+        """Old objects are left alone until `go_on` has been called as often: much is made that goes soon."""
         self._put_off += 1
-        if self._put_off == 1 and self.is_ours:
-            self._thresholds = gc.get_threshold()
-            gc.set_threshold(*self._thresholds[:2], NEVER)
 
     def go_on(self) -> None:
         """Take back one `put_off`."""
         self._put_off -= 1
-        if self._put_off == 0 and self.is_ours:
-            gc.set_threshold(*self._thresholds)
 
     @contextmanager
     def putting_off(self) -> Iterator[None]:

@@ -177,12 +177,12 @@ async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopS
             log.warning(
                 "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
             )
-        # A process of its own has a collector of its own.
-        broker.collector.is_ours = True
         stop.may_end = True
         print(f"ready {broker.bootstrap}", flush=True)
         if hello:
             print(HELLO.format(address=broker.nodes[0].listeners[0].address), flush=True)
+        # A process of its own has a collector of its own.
+        nursery.start_soon(broker.collector.run)
         nursery.start_soon(obey, broker)
         nursery.start_soon(warm_up)
         await stop.wait()

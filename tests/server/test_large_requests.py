@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server import large_requests, turns
+from ottla.server.collector import LOOK_S, NOW_AND_THEN_S
 from ottla.server.connection import LITTLE_BYTES
 from ottla.server.large_requests import (
     BYTES_AN_ELEMENT,
@@ -37,6 +37,7 @@ from ottla.server.large_requests import (
 from ottla.server.transport import SEND_BYTES, PeerGoneError, PlainTransport
 from support.batches import batch
 from support.conversation import address, create_topic, list_offset
+from support.old_garbage import OldGarbage
 from support.raw_client import RawClient
 
 METADATA, PRODUCE = APIS[3], APIS[0]
@@ -260,21 +261,23 @@ def test_a_large_request_that_is_malformed_closes_its_connection_only(broker: ot
     broker.run(_given_back, broker.inner.large_requests)
 
 
-@pytest.mark.parametrize("puts_off", [False, True])
-async def test_old_objects_are_left_alone_while_large_requests_live(puts_off: bool) -> None:
-    before = gc.get_threshold()
-    shared = LargeRequests()
-    shared.collector.is_ours = puts_off
+async def test_old_objects_are_left_alone_while_large_requests_live(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    garbage, shared = OldGarbage(), LargeRequests()
     first = LargeRequest(shared, Client(), "a")  # type: ignore[arg-type]
     second = LargeRequest(shared, Client(), "b")  # type: ignore[arg-type]
-    await first.end([])
-    assert (gc.get_threshold() == before) != puts_off
-    assert gc.get_threshold()[:2] == before[:2]
-    with trio.move_on_after(0):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shared.collector.run)
+        await first.end([])
+        await trio.sleep(2 * NOW_AND_THEN_S)
+        assert garbage.is_there()
+        with trio.move_on_after(0):
+            await second.end([])
         await second.end([])
-    assert gc.get_threshold() == before
-    await second.end([])
-    assert gc.get_threshold() == before
+        await trio.sleep(2 * LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
 
 
 class FastReader:
