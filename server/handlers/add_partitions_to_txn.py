@@ -80,8 +80,11 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
             codes[one] = _refused(ctx, one, adds=not asked.verify_only)
             is_refused |= bool(codes[one])
     if is_refused:
-        rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-        return dict(await turn.map(lambda one: (one[0], one[1] or rest), codes.items()))
+        for one, code in codes.items():
+            if turn.is_over():
+                await turn.next()
+            codes[one] = code or ErrorCode.OPERATION_NOT_ATTEMPTED
+        return codes
     # All of them exist, so there are no more than there are partitions.
     partitions = list(codes)
     broker = ctx.broker
