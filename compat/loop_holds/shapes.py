@@ -22,6 +22,8 @@ from ottla.protocol.wire import uvarint
 FRAME_BYTES_MAX = 104_857_600
 ELEMENTS_MAX = REQUEST_ELEMENTS_MAX * 99 // 100
 """A little below what all arrays of one request together may have."""
+SESSION_PARTITIONS = 49_000
+"""A little below what all fetch sessions may have, by the default of their slots."""
 DIGITS = 7
 TAGGED = ("(tagged fields)",)
 """Stands for an array of APIs that have none: fields that nobody knows, each of which counts as an element."""

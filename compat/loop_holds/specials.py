@@ -38,7 +38,7 @@ from ..support.process import BrokerProcess
 from . import blocks
 from .asking import Sender, client, commit_for_groups, create_topics, small_batch
 from .figures import Figures
-from .shapes import ELEMENTS_MAX, Form, Shape
+from .shapes import ELEMENTS_MAX, SESSION_PARTITIONS, Form, Shape
 from .values import BIG_PARTITIONS, TOPICS, Unknown, World
 
 AFTERWARDS_S = 0.05
@@ -216,7 +216,11 @@ def run(figures: Figures, process: BrokerProcess, pinger: Pinger, world: World, 
         ("200 connections with large Metadata", "2 000 names each", lambda: many_at_once(process, pinger, 200, 2_000)),
         ("2 000 connections that come and go", "", lambda: come_and_go(process, pinger, 200 if quick else 2_000)),
         ("1 000 parked fetches that an append wakes", "", lambda: parked(process, pinger, 200 if quick else 1_000)),
-        ("A fetch session of many partitions", f"{ELEMENTS_MAX}", lambda: session(process, pinger, world, quick=quick)),
+        (
+            "A fetch session of many partitions",
+            f"{SESSION_PARTITIONS}",
+            lambda: session(process, pinger, world, quick=quick),
+        ),
         ("A leader's SyncGroup for many members", "100 000", lambda: sync_for_many(process, pinger, quick=quick)),
     ):
         if figures.wants(name):
@@ -283,7 +287,7 @@ def parked(process: BrokerProcess, pinger: Pinger, connections: int) -> Hold:
 def session(process: BrokerProcess, pinger: Pinger, world: World, *, quick: bool) -> Hold:
     """It is made, then fetched from twice, and forgotten when its connection has long gone."""
     values = InSession(world)
-    frame = Shape(Form(APIS[1], 12, ("topics", "partitions")), values).frame(20_000 if quick else ELEMENTS_MAX)
+    frame = Shape(Form(APIS[1], 12, ("topics", "partitions")), values).frame(20_000 if quick else SESSION_PARTITIONS)
     with Sender(process.bootstrap) as sender, pinger.watch() as hold:
         sender.send(frame)
         session_id = struct.unpack_from(">i", sender.receive(keep=15), 11)[0]
