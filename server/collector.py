@@ -1,8 +1,8 @@
 """Python's collector of cycles, where the process is the broker's own: when it may look at old objects, and at which.
 
 A full collection looks at every object that there is, with all threads held: a quarter of a second for a million. There is
-next to nothing for it to find here: an object or so for each connection that has gone. So Python does none of its own accord;
-one is done when memory has grown by much, and now and then. What stays for long, which is mostly partitions, is kept out of it.
+next to nothing for it to find here: what exceptions leave, mostly. So Python does none of its own accord;
+one is done when memory has grown or shrunk by much, and now and then. What stays for long, which is mostly partitions, is kept out of it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from sys import getallocatedblocks
 
 import trio
 
+from .freeing import give_back
+
 NEVER = 1 << 30
 PARTITIONS_KEPT_AT_ONCE = 200
 """Each has some 80 objects. What is garbage in that moment stays, too, so this is not done for a few."""
 LOOK_S = 5.0
-GROWN_BLOCKS = 500_000
+CHANGED_BLOCKS = 500_000
 """Of Python's memory since the last collection, some forty megabytes; and by a quarter, as Python itself has it."""
 NOW_AND_THEN_S = 600.0
 
@@ -37,16 +39,17 @@ class Collector:
         thresholds = gc.get_threshold()
         gc.set_threshold(*thresholds[:2], NEVER)
         self.is_ours = True
-        least_blocks, done_s = getallocatedblocks(), trio.current_time()
+        known_blocks, done_s = getallocatedblocks(), trio.current_time()
         try:
             while True:
                 await trio.sleep(LOOK_S)
                 blocks, now_s = getallocatedblocks(), trio.current_time()
-                least_blocks = min(least_blocks, blocks)
-                has_grown = blocks - least_blocks > max(GROWN_BLOCKS, least_blocks // 4)
-                if not self._put_off and (has_grown or now_s - done_s >= NOW_AND_THEN_S):
+                # Where much has gone, something of it may be left that only a collection finds.
+                is_other = abs(blocks - known_blocks) > max(CHANGED_BLOCKS, known_blocks // 4)
+                if not self._put_off and (is_other or now_s - done_s >= NOW_AND_THEN_S):
                     gc.collect()
-                    least_blocks, done_s = getallocatedblocks(), now_s
+                    await trio.to_thread.run_sync(give_back)
+                    known_blocks, done_s = getallocatedblocks(), now_s
         finally:
             self.is_ours = False
             gc.set_threshold(*thresholds)

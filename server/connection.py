@@ -70,13 +70,10 @@ class Connection:
         their connections."""
         self._broker = broker
         self._transport = transport
-        self._context = Context(broker, node, listener, peer.rpartition(":")[0], self, transport.turn)
+        self._listener = listener
+        self._client_host = peer.rpartition(":")[0]
         self._frames = FrameReader(
-            transport,
-            broker.config.socket_request_max_bytes,
-            broker.request_memory,
-            self._context.client_host,
-            self.give_up,
+            transport, broker.config.socket_request_max_bytes, broker.request_memory, self._client_host, self.give_up
         )
         self._place: AnswerPlace | None = None
         """Made with its first request that needs one."""
@@ -108,6 +105,7 @@ class Connection:
                 finally:
                     # It names this frame, too: a cycle, if it was not freed.
                     broken_off.clear()
+                    self._large = None
 
     def _log(self, error: Exception) -> None:
         match error:
@@ -126,7 +124,9 @@ class Connection:
                 log.error("closing %s after an error of the broker", self.peer, exc_info=error)
 
     async def _serve(self) -> None:
-        broker, context, frames = self._broker, self._context, self._frames
+        broker, frames = self._broker, self._frames
+        # It names this connection, which must not name it: whoever has gone is freed at once, not when cycles are looked for.
+        context = Context(broker, self.node, self._listener, self._client_host, self, self._transport.turn)
         handlers, answer_places, turn = broker.handlers, broker.answer_places, self._transport.turn
         while self.node.is_alive and not broker.stopping:
             frame = await frames.next_frame()
@@ -193,12 +193,12 @@ class Connection:
         if size_bytes < COUNTED_BYTES_MIN:
             await self._transport.send(parts)
             return
-        with self._broker.unsent_answers.lying(self, self._context.client_host, size_bytes):
+        with self._broker.unsent_answers.lying(self, self._client_host, size_bytes):
             await self._transport.send(parts)
 
     def _at_large(self) -> LargeRequest:
         if self._large is None:
-            self._large = LargeRequest(self._broker.large_requests, self, self._context.client_host)
+            self._large = LargeRequest(self._broker.large_requests, self, self._client_host)
         return self._large
 
     def check_peer(self) -> None:

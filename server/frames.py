@@ -47,6 +47,8 @@ class FrameReader:
         give_up: Ends the connection, for the reason given.
     """
 
+    give_up: Callable[[str], None]
+
     def __init__(
         self,
         transport: PlainTransport,
@@ -145,6 +147,7 @@ class FrameReader:
         self._view = _NOTHING
         self._start = self._end = self._room = 0
         self._memory.give_back(self, self.held_bytes)
+        self.give_up = _is_over  # it named its connection, which names this
 
     async def _make_room(self, need_bytes: int) -> None:
         """Let more bytes in for a frame of `need_bytes`, which may take several calls."""
@@ -213,3 +216,7 @@ def _untouched(size_bytes: int) -> memoryview:
         with suppress(OSError):  # not every kernel has huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(memory)
+
+
+def _is_over(_reason: str) -> None:
+    """Nobody is left who could give up."""

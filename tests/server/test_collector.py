@@ -1,4 +1,4 @@
-"""When Python's collector looks at old objects: not of its own accord, but when memory has grown by much, and now and then."""
+"""When Python's collector looks at old objects: not of its own accord, but when memory has changed by much, and now and then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from ottla.server import collector
-from ottla.server.collector import GROWN_BLOCKS, LOOK_S, NOW_AND_THEN_S, Collector
+from ottla.server.collector import CHANGED_BLOCKS, LOOK_S, NOW_AND_THEN_S, Collector
 from support.old_garbage import OldGarbage
 
 
@@ -25,17 +25,17 @@ class Blocks:
     "moves, is_collected",
     [
         ((0,), False),
-        ((GROWN_BLOCKS,), False),
-        ((GROWN_BLOCKS + 1,), True),
-        ((GROWN_BLOCKS // 2, GROWN_BLOCKS // 2 + 1), True),
-        ((-GROWN_BLOCKS // 2, GROWN_BLOCKS + 1), True),
-        ((-GROWN_BLOCKS, GROWN_BLOCKS), False),
+        ((CHANGED_BLOCKS,), False),
+        ((CHANGED_BLOCKS + 1,), True),
+        ((CHANGED_BLOCKS // 2, CHANGED_BLOCKS // 2 + 1), True),
+        ((-CHANGED_BLOCKS // 2, CHANGED_BLOCKS // 2), False),
+        ((-CHANGED_BLOCKS - 1,), True),
     ],
 )
-async def test_old_garbage_goes_when_memory_has_grown(
+async def test_old_garbage_goes_when_memory_has_changed_by_much(
     moves: tuple[int, ...], is_collected: bool, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    garbage, blocks = OldGarbage(), Blocks(monkeypatch, 2 * GROWN_BLOCKS)
+    garbage, blocks = OldGarbage(), Blocks(monkeypatch, 2 * CHANGED_BLOCKS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Collector().run)
         await trio.testing.wait_all_tasks_blocked()
@@ -50,12 +50,12 @@ async def test_old_garbage_goes_when_memory_has_grown(
 async def test_of_much_memory_a_quarter_must_have_come(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    garbage, blocks = OldGarbage(), Blocks(monkeypatch, 8 * GROWN_BLOCKS)
+    garbage, blocks = OldGarbage(), Blocks(monkeypatch, 8 * CHANGED_BLOCKS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Collector().run)
         await trio.testing.wait_all_tasks_blocked()
         for is_there in (True, False):
-            blocks.taken += GROWN_BLOCKS + 1
+            blocks.taken += CHANGED_BLOCKS + 1
             await trio.sleep(2 * LOOK_S)
             assert garbage.is_there() == is_there
         nursery.cancel_scope.cancel()

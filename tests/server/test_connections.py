@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import random
@@ -21,7 +22,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.schema import fields_of
-from ottla.server.connection import PRODUCE_KEY
+from ottla.server.connection import PRODUCE_KEY, Connection
 from ottla.server.frames import INITIAL_BUFFER_BYTES, FrameReader
 from ottla.server.request_memory import STANDS_STILL_S, RequestMemory
 from ottla.server.transport import PeerGoneError, PlainTransport
@@ -42,6 +43,31 @@ def settle(broker: ottla.Broker) -> None:
 
 
 # Memory
+
+
+def living() -> int:
+    return sum(isinstance(each, (Connection, FrameReader, PlainTransport)) for each in gc.get_objects())
+
+
+def test_who_has_gone_is_freed_at_once_and_not_when_cycles_are_looked_for(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t")
+        settle(broker)
+        gc.collect()
+        gc.disable()
+        try:
+            before, most = living(), 0
+            for number in range(10):
+                with RawClient(*address(broker)) as other:
+                    assert produce(other, "t", ("k", "v" * 300_000 * (number % 2))).error_code == ErrorCode.NONE
+                    assert other.ask(MetadataRequest(topics=None), 9).topics
+                    most = max(most, living())
+            assert most > before
+            assert eventually(broker, lambda: len(broker.inner.connections) == 1)
+            settle(broker)
+            assert living() == before
+        finally:
+            gc.enable()
 
 
 def test_hundreds_that_announce_much_and_stand_still_stop_nobody(tmp_path: Path) -> None:
