@@ -155,6 +155,7 @@ async def test_in_the_life_of_a_broker_nothing_is_synced_on_trios_thread(tmp_pat
 
 
 WITHOUT_A_LIMITER = {
+    ("collector.py", "run"): "memory given back to the system",
     ("broker.py", "run_broker"): "the start and the stop",
     ("cleaning.py", "_work"): "gives memory back",
     ("node_lines.py", "_lines"): "its own thread for as long as the process lives",
