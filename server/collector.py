@@ -1,13 +1,14 @@
 """Python's collector of cycles, where the process is the broker's own: when it may look at old objects, and at which.
 
 A full collection looks at every object that there is, with all threads held: a quarter of a second for a million. There is
-next to nothing for it to find here: what exceptions leave, mostly. So Python does none of its own accord;
-one is done when memory has grown or shrunk by much, and now and then. What stays for long, which is mostly partitions, is kept out of it.
+next to nothing for it to find here: what exceptions leave, mostly. So Python does none of its own accord; one is done when memory
+has grown or shrunk by much, and now and then. What stays for long, which is mostly partitions, is kept out of it.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from sys import getallocatedblocks
@@ -15,6 +16,8 @@ from sys import getallocatedblocks
 import trio
 
 from .freeing import give_back
+
+log = logging.getLogger("ottla.collector")
 
 NEVER = 1 << 30
 PARTITIONS_KEPT_AT_ONCE = 200
@@ -48,7 +51,14 @@ class Collector:
                 is_other = abs(blocks - known_blocks) > max(CHANGED_BLOCKS, known_blocks // 4)
                 if not self._put_off and (is_other or now_s - done_s >= NOW_AND_THEN_S):
                     gc.collect()
-                    await trio.to_thread.run_sync(give_back)
+                    try:
+                        await trio.to_thread.run_sync(give_back)
+                    except (
+                        OSError,
+                        RuntimeError,
+                        MemoryError,
+                    ) as error:  # no thread can be had, say: the broker goes on
+                        log.warning("memory could not be given back to the system: %s", error)
                     known_blocks, done_s = getallocatedblocks(), now_s
         finally:
             self.is_ours = False

@@ -87,3 +87,20 @@ def test_a_broker_in_another_program_leaves_the_collector_alone() -> None:
     of_broker.partitions_made(10_000)
     assert gc.get_freeze_count() == frozen
     assert garbage.is_there()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), OSError("no memory")])
+async def test_it_goes_on_where_no_thread_can_be_had(
+    error: Exception, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise error
+
+    monkeypatch.setattr(collector, "give_back", refuse)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Collector().run)
+        for _ in range(2):
+            garbage = OldGarbage()
+            await trio.sleep(NOW_AND_THEN_S + 2 * LOOK_S)
+            assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
