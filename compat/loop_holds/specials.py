@@ -195,6 +195,14 @@ class Specials:
             cluster = AlterConfigsResource(resource_type=4, resource_name="", configs=(config,))
             changed = IncrementalAlterConfigsRequest(resources=(cluster,), validate_only=False)
             yield f"Operation {operation} on a long list of a config", "16 000 items", encoded(changed), 1
+        for option, value in (
+            ("cleanup.policy", f"compact{' ' * 32_000}x"),
+            ("min.cleanable.dirty.ratio", f"{'1' * 32_000}x"),
+        ):
+            config = AlterableConfig(name=option, config_operation=SET, value=value)
+            topic = AlterConfigsResource(resource_type=2, resource_name="t0000000", configs=(config,))
+            changed = IncrementalAlterConfigsRequest(resources=(topic,), validate_only=True)
+            yield f"A long value of {option}", "32 KB of white space or digits, refused", encoded(changed), 1
         regex = "|".join(f"t{number}.*x" for number in range(3_000))
         beat = ConsumerGroupHeartbeatRequest(
             group_id="regex",

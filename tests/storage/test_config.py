@@ -1,6 +1,7 @@
 """The topic options: what texts mean, which are refused and how that is said, and what a topic runs with."""
 
 import dataclasses
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from ottla.storage.options import MAX_LONG, Option, OptionType, format_value
         ("preallocate", " False ", False),
         ("cleanup.policy", "compact", ("compact",)),
         ("cleanup.policy", " delete , compact ", ("delete", "compact")),
+        ("cleanup.policy", "\tdelete\n,\x0b\f\r compact", ("delete", "compact")),
         ("cleanup.policy", "compact,compact", ("compact",)),
         ("cleanup.policy", "", ()),
         ("compression.type", " zstd ", "zstd"),
@@ -85,6 +87,32 @@ def test_a_very_long_value_is_shown_in_part() -> None:
     with pytest.raises(ConfigError) as refused:
         parse_value("segment.bytes", "9" * 1_000_000)
     assert len(str(refused.value)) < 400
+
+
+LONG = 1_000_000
+
+
+@pytest.mark.parametrize("type", OptionType)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a{' ' * LONG}b",
+        f"a{' ' * LONG},{' ' * LONG}b",
+        f"{'1' * LONG}x",
+        f"1.{'1' * LONG}x",
+        f"1e{'1' * LONG}x",
+        f"+{'1' * LONG}.{'1' * LONG}",
+        "," * LONG,
+    ],
+    ids=["white space", "white space and a comma", "digits", "decimals", "an exponent", "no end", "commas"],
+)
+def test_a_long_text_is_read_once_from_its_beginning_to_its_end(type: OptionType, text: str) -> None:
+    """Read anew from each of a million places, it would take some minutes at least: of 32 KB everybody waited for two seconds."""
+    with suppress(ConfigError):
+        value = Option("any", type, None).parse(text)
+        assert type not in (OptionType.INT, OptionType.LONG, OptionType.SHORT, OptionType.BOOLEAN, OptionType.DOUBLE)
+        if type is OptionType.LIST and "," in text:
+            assert value == ("a", "b")
 
 
 def test_an_unknown_name_is_refused() -> None:
