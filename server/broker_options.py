@@ -42,7 +42,11 @@ DEFAULT_PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAIN
 
 def _per_ip_overrides(text: object) -> bool:
     pairs = [entry.strip().rpartition(":") for entry in str(text).split(",")] if text else []
-    return all(host and limit.isascii() and limit.isdigit() for host, _, limit in pairs)
+    # Python reads no number of thousands of digits.
+    return all(
+        host and limit.isascii() and limit.isdigit() and len(limit) <= 10 and int(limit) <= MAX_INT
+        for host, _, limit in pairs
+    )
 
 
 def _assignors(names: tuple[str, ...]) -> bool:
