@@ -76,36 +76,33 @@ class UnsentAnswers:
     async def _end_oldest(self) -> None:
         turn = Turn()
         before_s = trio.current_time() - MAY_LIE_S
+        left_bytes = self.used_bytes
         of_address: Counter[str] = Counter()
-        old: dict[str, deque[Sender]] = {}
-        for sender, answer in self._answers.items():
+        old: dict[str, deque[tuple[Sender, _Answer]]] = {}
+        for sender, answer in list(self._answers.items()):
+            if turn.is_over():
+                await turn.next()
             of_address[answer.address] += answer.size_bytes
             if answer.since_s <= before_s:
-                old.setdefault(answer.address, deque()).append(sender)
-        left_bytes = self.used_bytes
-        going: list[tuple[Sender, _Answer]] = []
+                old.setdefault(answer.address, deque()).append((sender, answer))
         most = [(-of_address[address], address) for address in old]
         heapify(most)
         while most and left_bytes > self.limit_bytes:
+            if turn.is_over():
+                await turn.next()
             address = most[0][1]
-            sender = old[address].popleft()
-            answer = self._answers[sender]
+            sender, answer = old[address].popleft()
             of_address[address] -= answer.size_bytes
             left_bytes -= answer.size_bytes
-            going.append((sender, answer))
             if old[address]:
                 heapreplace(most, (-of_address[address], address))
             else:
                 heappop(most)
-        for sender, answer in going:
-            if turn.is_over():
-                await turn.next()
-            if self._answers.get(sender) is not answer:
-                continue  # it has been sent meanwhile
-            sender.give_up(
-                f"its answer of {answer.size_bytes} bytes has not been taken for {MAY_LIE_S:.0f} s, and those that lie have more"
-                f" than {self.limit_bytes} bytes together"
-            )
+            if self._answers.get(sender) is answer:  # else it has been sent meanwhile
+                sender.give_up(
+                    f"its answer of {answer.size_bytes} bytes has not been taken for {MAY_LIE_S:.0f} s, and those that lie have"
+                    f" more than {self.limit_bytes} bytes together"
+                )
 
 
 class _Answer:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import socket
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import trio.testing
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server import turns
 from ottla.server.unsent_answers import LOOK_EVERY_S, MAY_LIE_S, UnsentAnswers
 from support.conversation import address
 from support.raw_client import RawClient
@@ -22,11 +26,11 @@ class Sender:
 
     def __init__(self, answers: UnsentAnswers, host: str, size_bytes: int) -> None:
         self.is_given_up = False
-        self._answers, self._host, self._size_bytes = answers, host, size_bytes
+        self._answers, self.host, self._size_bytes = answers, host, size_bytes
         self._scope = trio.CancelScope()
 
     async def send(self, lasts_s: float) -> None:
-        with self._scope, self._answers.lying(self, self._host, self._size_bytes):
+        with self._scope, self._answers.lying(self, self.host, self._size_bytes):
             await trio.sleep(lasts_s)
 
     def give_up(self, reason: str) -> None:
@@ -64,6 +68,69 @@ async def test_too_many_for_a_moment_cost_nobody(autojump_clock: trio.testing.Mo
     senders = [Sender(answers, "a", 30) for _ in range(10)]
     await send_all(answers, [(sender, MAY_LIE_S - LOOK_EVERY_S) for sender in senders])
     assert not any(sender.is_given_up for sender in senders)
+
+
+def addresses(answers: UnsentAnswers, stack: ExitStack, count: int) -> list[Sender]:
+    """As many senders, each of an address of its own, whose answers have lain for long; all but one are too many."""
+    senders = [Sender(answers, f"host-{number}", 100) for number in range(count)]
+    for sender in senders:
+        stack.enter_context(answers.lying(sender, sender.host, 100))
+    answers.limit_bytes = 100
+    return senders
+
+
+async def test_who_goes_is_found_in_the_number_of_answers_however_many_addresses_there_are(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 3_600.0)
+    calls: dict[int, int] = {}
+    for count in (50, 400):
+        with ExitStack() as stack:
+            answers = UnsentAnswers(0)
+            senders = addresses(answers, stack, count)
+            await trio.sleep(MAY_LIE_S + 1)
+            seen: list[str] = []
+            gc.collect()
+            gc.disable()
+            sys.setprofile(lambda _frame, event, _argument: seen.append(event))  # noqa: B023
+            try:
+                await answers._end_oldest()
+            finally:
+                sys.setprofile(None)
+                gc.enable()
+            assert [sender.is_given_up for sender in senders].count(True) == count - 1
+            calls[count] = len(seen)
+    assert calls[400] < 10 * calls[50]
+
+
+async def test_others_have_their_turns_while_many_go_and_who_has_been_sent_meanwhile_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    monkeypatch.setattr("ottla.server.unsent_answers.MAY_LIE_S", 0.0)
+    others = 0
+
+    async def send_the_last() -> None:
+        nonlocal others
+        with answers.lying(last, last.host, 100):
+            while not senders[0].is_given_up:
+                await trio.lowlevel.checkpoint()
+        while True:
+            others += 1
+            await trio.lowlevel.checkpoint()
+
+    with ExitStack() as stack:
+        answers = UnsentAnswers(0)
+        last, senders = Sender(answers, "the last", 100), addresses(answers, stack, 20)
+        answers.limit_bytes = 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_the_last)
+            await trio.lowlevel.checkpoint()
+            assert answers.used_bytes == 2_100
+            await answers._end_oldest()
+            nursery.cancel_scope.cancel()
+    assert [sender.is_given_up for sender in senders] == [True] * 20
+    assert others >= 10 and not last.is_given_up
 
 
 def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
