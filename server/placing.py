@@ -62,7 +62,7 @@ async def record(broker: Broker, placed: Placed) -> None:
         leader = stored.leader if new.leadership.leader == NO_LEADER else new.leadership.leader
         changed[name][index] = PartitionEntry(replicas, leader, epoch)
     if changed:
-        entries = [replace(topics[name], partitions=tuple(partitions)) for name, partitions in changed.items()]
+        entries = await turn.map(lambda each: replace(topics[each[0]], partitions=tuple(each[1])), changed.items())
         await on_disk(Work.CATALOG, broker.catalog.data_dir, broker.catalog.put_topics, entries)
 
 
@@ -91,5 +91,7 @@ async def show(broker: Broker, placed: Placed) -> None:
 
 
 def _epoch(partition: Partition, new: Placement) -> int:
-    is_bumped = partition.leader != new.leadership.leader or not set(partition.replicas) <= set(new.replicas)
+    is_bumped = partition.leader != new.leadership.leader or (
+        partition.replicas != new.replicas and not set(partition.replicas) <= set(new.replicas)
+    )
     return partition.leader_epoch + is_bumped
