@@ -21,6 +21,10 @@ _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
 CONFIGS_MAX = 1_000
 """Of one resource. A broker takes names that nobody knows, keeps them, and looks at all of them with each change."""
 
+CONFIG_CHARS_MAX = 128 << 10
+"""Of one resource, in names and values. All are read with each change, in some milliseconds, and written with each of the
+catalog."""
+
 # A name that nobody knows may be as long as a string can be, and must leave room for the words around it.
 _NAME_CHARS_IN_MESSAGE = 1024
 
@@ -83,7 +87,8 @@ def alter_broker(config: BrokerConfig, level: ConfigSource, texts: Texts, change
 
     Raises:
         KafkaError: INVALID_REQUEST: a value is refused, or the option cannot change at run time or on this level.
-            INVALID_CONFIG: APPEND or SUBTRACT on what is no list. POLICY_VIOLATION: more than CONFIGS_MAX.
+            INVALID_CONFIG: APPEND or SUBTRACT on what is no list. POLICY_VIOLATION: more than CONFIGS_MAX or
+            CONFIG_CHARS_MAX.
     """
     changed = _apply(texts, changes, find_option, config)
     for name in changed:
@@ -149,6 +154,12 @@ def _apply(
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"more than {CONFIGS_MAX} configs of one resource are not allowed"
             )
+    chars = sum(map(len, changed)) + sum(map(len, changed.values()))
+    if chars > CONFIG_CHARS_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The configs of the resource would have {chars} characters; at most {CONFIG_CHARS_MAX} are allowed.",
+        )
     return changed
 
 

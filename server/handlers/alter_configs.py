@@ -24,7 +24,7 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from ..config import ConfigSource, warnings_of
+from ..config import ConfigSource, Texts, warnings_of
 from ..config_changes import Change, alter_broker, alter_topic
 from ..config_resources import ResourceType
 from ..connection import Context
@@ -119,19 +119,19 @@ async def alter(
             if stands[kind, name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             async with ctx.broker.config_lock:  # from reading the present configs to writing the new ones
-                await _alter_one(ctx, wish_of(resource), validate_only, replace)
+                await _alter_one(ctx, wish_of(resource), turn, validate_only=validate_only, replace=replace)
         except KafkaError as error:
             code, message = error.code, error.message
         outcomes.append(Outcome(kind, name, code, message))
     return outcomes
 
 
-async def _alter_one(ctx: Context, wish: Wish, validate_only: bool, replace: bool) -> None:
+async def _alter_one(ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool) -> None:
     match wish.kind:
         case ResourceType.TOPIC:
-            await _alter_topic(ctx, wish, validate_only, replace)
+            await _alter_topic(ctx, wish, validate_only=validate_only, replace=replace)
         case ResourceType.BROKER:
-            await _alter_broker(ctx, wish, validate_only, replace)
+            await _alter_broker(ctx, wish, turn, validate_only=validate_only, replace=replace)
         case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             kind = ResourceType(wish.kind).name
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ottla does not offer configs of resource type {kind}")
@@ -139,7 +139,7 @@ async def _alter_one(ctx: Context, wish: Wish, validate_only: bool, replace: boo
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {wish.kind}")
 
 
-async def _alter_topic(ctx: Context, wish: Wish, validate_only: bool, replace: bool) -> None:
+async def _alter_topic(ctx: Context, wish: Wish, *, validate_only: bool, replace: bool) -> None:
     broker = ctx.broker
     if not wish.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -150,16 +150,23 @@ async def _alter_topic(ctx: Context, wish: Wish, validate_only: bool, replace: b
         await broker.alter_topic_configs(wish.name, configs)
 
 
-async def _alter_broker(ctx: Context, wish: Wish, validate_only: bool, replace: bool) -> None:
+async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool) -> None:
     broker = ctx.broker
     level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, [node.node_id for node in broker.nodes]
     if wish.name:
         check_is_this_node(ctx, wish.name)
         level, node_ids = ConfigSource.DYNAMIC_BROKER, [ctx.node.node_id]
-    present = broker.config_of(node_ids[0]).texts_of(level)
+    present: Texts = {}
     configs: dict[str, str] = {}
     for node_id in node_ids:  # what holds for all nodes must suit each node's own values
-        configs = alter_broker(broker.config_of(node_id), level, {} if replace else present, wish.changes)
+        # Nobody else changes configs meanwhile; to read long ones takes some milliseconds, each time.
+        if turn.is_over():
+            await turn.next()
+        config = broker.config_of(node_id)
+        if turn.is_over():
+            await turn.next()
+        present = config.texts_of(level)
+        configs = alter_broker(config, level, {} if replace else present, wish.changes)
     if not validate_only and configs != present:
         for line in warnings_of({name: text for name, text in configs.items() if present.get(name) != text}):
             log.warning("%s", line)

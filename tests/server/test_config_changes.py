@@ -1,10 +1,20 @@
 """What clients may set on topics and brokers. Expected values are what an Apache Kafka 4.3.1 broker answered."""
 
+from typing import Any
+
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.config import BrokerConfig, ConfigSource
-from ottla.server.config_changes import CONFIGS_MAX, Change, Operation, alter_broker, alter_topic, check_topic_configs
+from ottla.server.config_changes import (
+    CONFIG_CHARS_MAX,
+    CONFIGS_MAX,
+    Change,
+    Operation,
+    alter_broker,
+    alter_topic,
+    check_topic_configs,
+)
 
 DYNAMIC, ALL_NODES = ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER
 
@@ -125,6 +135,47 @@ def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
     assert str(CONFIGS_MAX) in error.value.message
 
 
+def test_what_a_broker_keeps_is_bounded_in_its_length() -> None:
+    item = "x" * 30_000
+    present = {f"no.such.{number}": item for number in range(4)}
+    assert alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", "y", SET)])
+    with pytest.raises(KafkaError) as error:
+        alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", item, SET)])
+    assert error.value.code == ErrorCode.POLICY_VIOLATION
+    assert str(CONFIG_CHARS_MAX) in error.value.message and "150044" in error.value.message
+
+
+class Counted(str):
+    """A text, or an item of it, that counts how often two items are compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+    def split(self, *separator: Any) -> list[str]:
+        return [Counted(item) for item in str.split(self, *separator)]
+
+    def strip(self, *characters: Any) -> str:
+        return Counted(str.strip(self, *characters))
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_a_long_list_is_edited_without_comparing_each_item_with_each_other(operation: Operation) -> None:
+    items = [f"{index}:0" for index in range(1_000)]
+    present = {REPLICAS: Counted(",".join(items))}
+    change = Change(REPLICAS, Counted(",".join(items[::-2])), operation)
+    Counted.compared = 0
+    after = alter_topic(config(), present, [change])
+    assert after == {REPLICAS: ",".join(items if operation is APPEND else items[::2])}
+    assert Counted.compared < 5 * len(items)
+
+
 def test_an_override_is_checked_beside_the_defaults_of_the_broker() -> None:
     broker = config({"log.cleaner.max.compaction.lag.ms": "4"})
     with pytest.raises(KafkaError) as error:
@@ -181,6 +232,16 @@ def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], 
             [("log.cleaner.min.compaction.lag.ms", "5", SET), ("log.cleaner.max.compaction.lag.ms", "3", SET)],
             ErrorCode.INVALID_REQUEST,
             ["5", "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms=3"],
+        ),
+        *(
+            # With it no connection could be taken any more, as none could be counted.
+            (
+                ALL_NODES,
+                [("max.connections.per.ip.overrides", f"localhost:{limit}", SET)],
+                ErrorCode.INVALID_REQUEST,
+                ["max.connections.per.ip.overrides", "HOST:NUMBER"],
+            )
+            for limit in ("9" * 5_000, str(2**31))
         ),
         (DYNAMIC, [("max.connections", "1", SET)] * 2, ErrorCode.INVALID_REQUEST, ["max.connections"]),
     ],
