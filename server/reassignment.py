@@ -97,16 +97,22 @@ async def change(broker: Broker, wanted: Mapping[TopicPartition, Plan], turn: Tu
                 partition = broker.topics.partition(*topic_partition)
                 placed[partition] = plan(broker, partition)
             except KafkaError as error:
-                refused[topic_partition] = error
+                # The traceback names this frame, whose table names the error: a cycle for each, and all that they name stays
+                # until the collector comes, which then has everybody wait for it.
+                refused[topic_partition] = error.with_traceback(None)
         if len(placed) > CHANGES_MAX:
             too_many = KafkaError(
                 ErrorCode.POLICY_VIOLATION,
                 f"{len(placed)} changes in one request; at most {CHANGES_MAX} are allowed.",
             )
-            return dict(await turn.map(lambda each: (each, too_many), wanted))
+            await turn.empty(refused)
+            await turn.empty(placed)
+            return dict.fromkeys(wanted, too_many)
         try:
             await record(broker, placed)
         except KafkaError as error:
-            return refused | {partition.topic_partition: error for partition in placed}
+            return refused | dict.fromkeys(
+                (partition.topic_partition for partition in placed), error.with_traceback(None)
+            )
         await show(broker, placed)
     return refused

@@ -45,7 +45,7 @@ class Search:
         except StopIteration as end:
             self.found = end.value
         except KafkaError as error:
-            self.found = error
+            self.found = error.with_traceback(None)  # which names this frame, and so the search
         return True
 
 

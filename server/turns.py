@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable, Iterable
 from heapq import merge
 from itertools import islice
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -91,6 +91,13 @@ class Turn:
                 await self.next()
             found[thing] = None
         return found
+
+    async def empty(self, things: dict[Any, Any]) -> None:
+        """Take everything out of `things`, which nobody needs any more: a hundred thousand errors, say, would go in one go."""
+        while things:
+            if self.is_over():
+                await self.next()
+            things.popitem()
 
     async def sorted(self, things: Iterable[str]) -> list[str]:
         """`sorted(things)`."""

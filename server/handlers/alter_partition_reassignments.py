@@ -53,6 +53,8 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
                 _row(row.partition_index, refused.get(TopicPartition(topic.name, row.partition_index)), reasons)
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(rows)))
+    await turn.empty(wanted)
+    await turn.empty(refused)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=body.allow_replication_factor_change,
         error_message=None,

@@ -65,6 +65,8 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
             if body.topic_partitions is not None or not is_needless:
                 rows.append(_row(index, error, reasons))
         results.append(ReplicaElectionResult(topic=name, partition_result=tuple(rows)))
+    await turn.empty(wanted)
+    await turn.empty(refused)
     return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=tuple(results))
 
 

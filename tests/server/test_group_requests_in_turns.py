@@ -5,6 +5,7 @@ No time is taken: every turn is over at once here, so a handler that asks lets o
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -272,6 +273,25 @@ async def test_no_loop_goes_through_all_of_a_large_request_at_once(
                 sys.setprofile(None)
             between()  # what follows the last turn
     assert {name: count for name, count in longest.items() if count >= MANY / 2} == {}
+
+
+async def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path: Path) -> None:
+    """A full collection of what a hundred thousand elements leave holds everybody."""
+    left = {}
+    async with serving(tmp_path, OsFiles()) as served:
+        await served.ask(create_topic, "t", partitions=3)
+        await served.broker.groups.ensure_topic()
+        await served.broker.transactions.ensure_topic()
+        for name, case in CASES.items():
+            await handled(served, case)
+            gc.collect()
+            gc.disable()
+            try:
+                await handled(served, case)
+                left[name] = gc.collect()
+            finally:
+                gc.enable()
+    assert {name: count for name, count in left.items() if count >= MANY / 2} == {}
 
 
 async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_ready_is_not_committed(
