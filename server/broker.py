@@ -23,6 +23,7 @@ from ..storage.files import Files, OsFiles
 from ..storage.log import AppendInfo, Log
 from ..storage.manager import LogManager
 from ..storage.paths import TopicPartition
+from ..storage.steps import to_the_end
 from ..storage.validation import AppendOrigin
 from .acceptor import Connections
 from .answer_places import AnswerPlaces
@@ -354,7 +355,10 @@ class Broker:
         """
         table = self.logs.logs
         logs = list(table.values()) if wanted is None else [table[tp] for tp in wanted if tp in table]
-        return {log.topic_partition: status for log, status in zip(logs, self.cleaning.statuses(logs), strict=True)}
+        return {
+            log.topic_partition: to_the_end(status)
+            for log, status in zip(logs, self.cleaning.statuses(logs), strict=True)
+        }
 
     # Configuration
 

@@ -20,9 +20,11 @@ from ..storage.cleaner_checkpoints import data_dir_of
 from ..storage.cleaner_manager import CleanerManager
 from ..storage.config import LogConfig
 from ..storage.dirtiness import LogToClean
+from ..storage.eligibility import Eligibility
 from ..storage.files import WouldWaitError
 from ..storage.log import Log
 from ..storage.paths import TopicPartition
+from ..storage.steps import Steps
 from .clean_pass import clean, report
 from .cleaner_status import CleanerStatus, LastPass
 from .cleaner_threads import CleanerSettings, CleanerThread
@@ -296,11 +298,14 @@ class Cleaning:
         finally:
             self.manager.resume(partitions)
 
-    def statuses(self, logs: Sequence[Log]) -> Iterator[CleanerStatus]:
-        """What the cleaner says of each of these logs, when it is asked for the next one."""
-        found = self.manager.eligibility(logs, self._broker.clock.now_ms(), cleaner_off=self._why_off())
-        for each, eligibility in zip(logs, found, strict=True):
-            yield CleanerStatus(eligibility, *self._passes.get(each.topic_partition, ()))
+    def statuses(self, logs: Sequence[Log]) -> Iterator[Steps[CleanerStatus]]:
+        """What the cleaner says of each of these logs, when it is asked for the next one: in pieces, as a log may be long."""
+        found = self.manager.assessments(logs, self._broker.clock.now_ms(), cleaner_off=self._why_off())
+        return map(self._status, logs, found)
+
+    def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:
+        eligibility = yield from assessment
+        return CleanerStatus(eligibility, *self._passes.get(log.topic_partition, ()))
 
     def _why_off(self) -> str | None:
         if not self._is_enabled:

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
 from .cleaning_states import CleaningStates, StateError
-from .dirtiness import LogToClean, first_dirty_offset, measure
-from .eligibility import Eligibility, assess
+from .dirtiness import LogToClean, first_dirty_offset, measure_in_pieces
+from .eligibility import Eligibility, assess_in_pieces
 from .files import Files
 from .log import Log
 from .paths import TopicPartition
 from .producer_state import LastRecord
+from .steps import Steps, to_the_end
 
 __all__ = ["CleanerManager", "Mark", "StateError"]
 
@@ -94,16 +95,17 @@ class CleanerManager(CleaningStates):
     def filthiest(self, now_ms: int) -> Generator[None, None, LogToClean | None]:
         """The log with the largest dirty ratio of those that are due, now in progress; None if none is due.
 
-        In pieces: others may do anything to the logs meanwhile, and choose one too. The chosen one is measured again in the
-        piece that takes it. A checkpoint that cannot be right is left to `write_corrections`, whether or not its log is
-        chosen. A log that was `put_off` is not chosen before a call that finds no other one due; one that cannot be
-        measured becomes uncleanable, which is told. Nothing here waits for the disk to write.
+        In pieces: others may do anything to the logs meanwhile, and choose one too. The chosen one is measured again, and in
+        the piece that takes it is as it was measured. A checkpoint that cannot be right is left to `write_corrections`,
+        whether or not its log is chosen. A log that was `put_off` is not chosen before a call that finds no other one due;
+        one that cannot be measured becomes uncleanable, which is told. Nothing here waits for the disk to write.
         """
         logs = list(self._logs.values())
         max_dirty_ratio, max_lag_overdue_ms = 0.0, 0
         due: list[tuple[float, int]] = []  # dirtiest first, of several the first in `logs`
         for piece in _pieces(logs):
-            for at, found in self._measured(logs, piece, now_ms):
+            measured = yield from self._measured(logs, piece, now_ms)
+            for at, found in measured:
                 max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
                 max_lag_overdue_ms = max(max_lag_overdue_ms, found.max_lag_overdue_ms)
                 if self._is_choosable(found):
@@ -117,9 +119,11 @@ class CleanerManager(CleaningStates):
         heapify(due)
         while due:
             _, at = heappop(due)
-            for _, found in self._measured(logs, [at], now_ms):
+            measured = yield from self._measured(logs, [at], now_ms)
+            for _, found in measured:
                 if self._is_choosable(found):
-                    if not due or (-found.dirty_ratio, at) <= due[0]:
+                    is_first = not due or (-found.dirty_ratio, at) <= due[0]
+                    if is_first and self._is_as_measured(found):
                         return (yield from self._taken(found))
                     heappush(due, (-found.dirty_ratio, at))
             yield
@@ -139,14 +143,14 @@ class CleanerManager(CleaningStates):
             raise
         return chosen.for_worker(last_records)
 
-    def _measured(self, logs: Sequence[Log], asked: Iterable[int], now_ms: int) -> list[tuple[int, LogToClean]]:
-        """Of those of `logs` that are still there, free, compacted and not empty."""
+    def _measured(self, logs: Sequence[Log], asked: Iterable[int], now_ms: int) -> Steps[list[tuple[int, LogToClean]]]:
+        """Of those of `logs` that are still there, free, compacted and not empty. In one piece, but for long logs."""
         free = {at: log for at in asked if (log := logs[at]).config.is_compact and self._is_available(log)}
         checkpoints, unread = self._checkpoints.of(free.values())
         found = []
         for at, log in free.items():
             if log.failure is None and data_dir_of(log) not in unread:
-                measured = self._measure(log, checkpoints.get(log.topic_partition), now_ms)
+                measured = yield from self._measure(log, checkpoints.get(log.topic_partition), now_ms)
                 if measured is not None and measured.total_bytes > 0:
                     found.append((at, measured))
         return found
@@ -159,12 +163,26 @@ class CleanerManager(CleaningStates):
         is_free = not self.is_held(tp) and tp not in self.uncleanable and log.failure is None
         return is_free and self._logs.get(tp) is log
 
-    def _measure(self, log: Log, checkpoint: int | None, now_ms: int) -> LogToClean | None:
+    def _is_as_measured(self, found: LogToClean) -> bool:
+        """Whether what was measured, a long log in several pieces, is so in this one."""
+        log = found.log
+        checkpoints, unread = self._checkpoints.of([log])
+        dirty_from, _ = first_dirty_offset(log, checkpoints.get(log.topic_partition))
+        return (
+            self._is_available(log)
+            and log.config.is_compact
+            and not unread
+            and dirty_from == found.first_dirty_offset
+            and found.upper_offset <= log.segments.active.base_offset
+            and list(log.segments.between(-1, found.upper_offset)) == found.segments
+        )
+
+    def _measure(self, log: Log, checkpoint: int | None, now_ms: int) -> Steps[LogToClean | None]:
         """None if the system refuses what this takes: the log is out of this round, or for good."""
         tp = log.topic_partition
         try:
             dirty_from, is_wrong = first_dirty_offset(log, checkpoint)
-            found = measure(log, dirty_from, now_ms)
+            found = yield from measure_in_pieces(log, dirty_from, now_ms)
         except OSError as error:
             self._note(log.fail(error).message)
             return None
@@ -173,11 +191,13 @@ class CleanerManager(CleaningStates):
             return None
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             # It must not keep all other logs from being cleaned (KAFKA-8725).
+            if not self._is_available(log):
+                return None  # it was deleted meanwhile, say
             reason = str(error) or type(error).__name__
             self.mark_uncleanable(tp, reason)
             self._note(f"{tp} cannot be measured for cleaning: {reason}")
             return None
-        if is_wrong and self._corrections.get(tp) != (log, dirty_from):
+        if is_wrong and self._is_available(log) and self._corrections.get(tp) != (log, dirty_from):
             self._note_wrong(log, checkpoint, dirty_from)
             self._corrections[tp] = log, dirty_from
         return found
@@ -222,9 +242,15 @@ class CleanerManager(CleaningStates):
         self._put_off.add(tp)
 
     def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> Iterator[Eligibility]:
+        """`assessments`, each in one go."""
+        return map(to_the_end, self.assessments(logs, now_ms, cleaner_off=cleaner_off))
+
+    def assessments(
+        self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None
+    ) -> Iterator[Steps[Eligibility]]:
         """What the next round would find about these logs, in their order. Chooses and marks nothing.
 
-        Each log is looked at when its turn comes.
+        Each log is looked at when its turn comes, in pieces, as `assess_in_pieces` has it.
 
         Args:
             cleaner_off: Why no cleaner works at all, None if one does.
@@ -234,7 +260,7 @@ class CleanerManager(CleaningStates):
                 checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
             tp = log.topic_partition
             mark = self.uncleanable.get(tp)
-            yield assess(
+            yield assess_in_pieces(
                 log,
                 checkpoints.get(tp),
                 now_ms,

@@ -4,11 +4,13 @@
     |  clean     |  dirty                      |  not to be cleaned yet        |
     | [segment] [segment] [seg|ment] [segment] | [young or undecided] [active] |
 
-Asked by the cleaner manager about every compacted log of the broker in each round, on the thread that owns the logs.
+Asked by the cleaner manager about every compacted log of the broker in each round, on the thread that owns the logs. A log may
+have tens of thousands of segments, so each question can be asked in pieces: the log may change between two of them, and what
+comes out is then as of the first one.
 Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -16,6 +18,25 @@ from typing import NamedTuple
 from .log import Log
 from .producer_state import LastRecord
 from .segment import LogSegment
+from .steps import Steps, to_the_end
+
+# A millisecond or less.
+SEGMENTS_AT_ONCE = 1_024
+
+
+def pieces(segments: Sequence[LogSegment]) -> Iterator[Sequence[LogSegment]]:
+    """All of them, so many at a time."""
+    for at in range(0, len(segments), SEGMENTS_AT_ONCE):
+        yield segments[at : at + SEGMENTS_AT_ONCE]
+
+
+def _size_bytes(segments: Sequence[LogSegment]) -> Steps[int]:
+    size_bytes = 0
+    for number, piece in enumerate(pieces(segments)):
+        if number:
+            yield
+        size_bytes += sum(segment.size_bytes for segment in piece)
+    return size_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,52 +121,80 @@ def find_bound(log: Log, dirty_from: int, now_ms: int) -> Bound:
 
     `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range.
     """
+    return to_the_end(find_bound_in_pieces(log, dirty_from, now_ms))
+
+
+def find_bound_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[Bound]:
+    """`find_bound`."""
     found = Bound(log.segments.active.base_offset, BoundBy.ACTIVE_SEGMENT)
     if log.last_stable_offset < found.offset:
         found = Bound(log.last_stable_offset, BoundBy.OPEN_TRANSACTION)
     min_lag_ms = log.config.min_compaction_lag_ms
     if min_lag_ms > 0:
-        for segment in log.segments.between(dirty_from, found.offset):
-            if segment.largest_timestamp_ms > now_ms - min_lag_ms:
-                found = Bound(segment.base_offset, BoundBy.MIN_COMPACTION_LAG)
-                break
+        young = yield from _first_young(log.segments.between(dirty_from, found.offset), now_ms - min_lag_ms)
+        if young is not None:
+            found = Bound(young.base_offset, BoundBy.MIN_COMPACTION_LAG)
     return found._replace(offset=max(dirty_from, found.offset))
+
+
+def _first_young(segments: Sequence[LogSegment], since_ms: int) -> Steps[LogSegment | None]:
+    for number, piece in enumerate(pieces(segments)):
+        if number:
+            yield
+        for segment in piece:
+            if segment.largest_timestamp_ms > since_ms:
+                return segment
+    return None
 
 
 def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
     """Measure one log whose dirty part begins at `dirty_from`."""
-    sealed = log.segments.non_active()
-    active_base = log.segments.active.base_offset
+    return to_the_end(measure_in_pieces(log, dirty_from, now_ms))
+
+
+def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | None = None) -> Steps[LogToClean]:
+    """`measure`. `bound` is that of `find_bound`, if it is known."""
+    if bound is None:
+        bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
+    everything, active_base = log.segments, log.segments.active.base_offset
     # A pass ends between two segments, never in one.
-    uncleanable = min(find_bound(log, dirty_from, now_ms).offset, active_base)
-    floor = log.segments.floor(uncleanable)
+    uncleanable = min(bound.offset, active_base)
+    floor = everything.floor(uncleanable)
     upper = uncleanable if floor is None else floor.base_offset
-    dirty_floor = log.segments.floor(min(dirty_from, upper))
+    dirty_floor = everything.floor(min(dirty_from, upper))
     dirty_base = upper if dirty_floor is None else dirty_floor.base_offset
+    clean, below = everything.between(-1, dirty_from), everything.between(-1, upper)
+    cleanable, dirty = everything.between(dirty_base, upper), everything.between(dirty_from, active_base)
+    max_lag_ms = log.config.max_compaction_lag_ms
+    clean_bytes = yield from _size_bytes(clean)
+    cleanable_bytes = yield from _size_bytes(cleanable)
+    oldest_ms = yield from _oldest_ms(dirty)
     return LogToClean(
         log=log,
         first_dirty_offset=dirty_from,
         upper_offset=upper,
-        segments=[segment for segment in sealed if segment.base_offset < upper],
-        clean_bytes=sum(segment.size_bytes for segment in log.segments if segment.base_offset < dirty_from),
-        cleanable_bytes=sum(segment.size_bytes for segment in sealed if dirty_base <= segment.base_offset < upper),
-        max_lag_overdue_ms=_max_lag_overdue_ms(log, dirty_from, now_ms),
+        segments=list(below),
+        clean_bytes=clean_bytes,
+        cleanable_bytes=cleanable_bytes,
+        max_lag_overdue_ms=0 if oldest_ms is None else max(0, now_ms - max_lag_ms - oldest_ms),
     )
 
 
-def _max_lag_overdue_ms(log: Log, dirty_from: int, now_ms: int) -> int:
-    oldest_ms = oldest_dirty_ms(log, dirty_from)
-    return 0 if oldest_ms is None else max(0, now_ms - log.config.max_compaction_lag_ms - oldest_ms)
-
-
-def oldest_dirty_ms(log: Log, dirty_from: int) -> int | None:
+def oldest_dirty_ms_in_pieces(log: Log, dirty_from: int) -> Steps[int | None]:
     """Since when the dirty part waits, or None: an estimate by each of its segments' first batch.
 
     Segments that may not be cleaned now count too; the active one does not, nor do batches without a time.
     """
-    firsts = (
-        segment.first_batch_timestamp_ms
-        for segment in log.segments.between(dirty_from, log.segments.active.base_offset)
-        if segment.first_batch_timestamp_ms > 0
-    )
-    return min(firsts, default=None)
+    return _oldest_ms(log.segments.between(dirty_from, log.segments.active.base_offset))
+
+
+def _oldest_ms(segments: Sequence[LogSegment]) -> Steps[int | None]:
+    oldest_ms: int | None = None
+    for number, piece in enumerate(pieces(segments)):
+        if number:
+            yield
+        firsts = (segment.first_batch_timestamp_ms for segment in piece)
+        found_ms = min((first_ms for first_ms in firsts if first_ms > 0), default=None)
+        if found_ms is not None and (oldest_ms is None or found_ms < oldest_ms):
+            oldest_ms = found_ms
+    return oldest_ms

@@ -1,19 +1,29 @@
 """Why a log is or is not cleaned next, and when it will be: for people who ask what the cleaner is waiting for.
 
 A pure question about one log; the cleaner manager asks it with what it knows, and nothing is changed. The numbers are
-those that choose (`dirtiness`), so what is said here is what the next round does.
+those that choose (`dirtiness`), so what is said here is what the next round does. In pieces, as there: what is said of a log that
+changes meanwhile may be half of before and half of after.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 
 from .cleaning_states import NOT_HELD
-from .dirtiness import Bound, BoundBy, LogToClean, find_bound, first_dirty_offset, measure, oldest_dirty_ms
+from .dirtiness import (
+    Bound,
+    BoundBy,
+    LogToClean,
+    find_bound_in_pieces,
+    first_dirty_offset,
+    measure_in_pieces,
+    oldest_dirty_ms_in_pieces,
+    pieces,
+)
 from .log import Log
 from .options import MAX_LONG
+from .steps import Steps, to_the_end
 
 
 class Waits(StrEnum):
@@ -77,6 +87,20 @@ def assess(
     uncleanable: str | None = None,
     cleaner_off: str | None = None,
 ) -> Eligibility:
+    """`assess_in_pieces`, in one go."""
+    steps = assess_in_pieces(log, checkpoint, now_ms, held=held, uncleanable=uncleanable, cleaner_off=cleaner_off)
+    return to_the_end(steps)
+
+
+def assess_in_pieces(
+    log: Log,
+    checkpoint: int | None,
+    now_ms: int,
+    *,
+    held: str | None = None,
+    uncleanable: str | None = None,
+    cleaner_off: str | None = None,
+) -> Steps[Eligibility]:
     """Look at one log.
 
     Args:
@@ -89,12 +113,13 @@ def assess(
     """
     dirty_from, _ = first_dirty_offset(log, checkpoint)
     try:
-        bound, found = find_bound(log, dirty_from, now_ms), measure(log, dirty_from, now_ms)
+        bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
+        found = yield from measure_in_pieces(log, dirty_from, now_ms, bound)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
         bound, found = Bound(dirty_from, BoundBy.DAMAGE), LogToClean(log, dirty_from, dirty_from, [], 0, 0, 0)
         uncleanable = uncleanable or str(error) or type(error).__name__
     config = log.config
-    producer_id = _open_producer(log) if bound.by is BoundBy.OPEN_TRANSACTION else None
+    producer_id = log.producers.first_unstable_producer_id if bound.by is BoundBy.OPEN_TRANSACTION else None
     obstacles: tuple[tuple[Waits, str | None], ...] = (
         (Waits.NOT_COMPACTED, None if config.is_compact else "cleanup.policy has no compact"),
         (Waits.CLEANER_OFF, cleaner_off),
@@ -111,7 +136,7 @@ def assess(
     eligible_at_ms = None
     if waits_for is None and not found.is_due:
         waits_for, explanation = _what_is_missing(found, bound, producer_id)
-        eligible_at_ms = _due_at_ms(log, dirty_from, now_ms)
+        eligible_at_ms = yield from _due_at_ms(log, dirty_from, now_ms)
     return Eligibility(
         cleanup_policy=config.cleanup_policy,
         state=held or NOT_HELD,
@@ -154,24 +179,27 @@ def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -
     return Waits(bound.by), sentences[bound.by]
 
 
-def _open_producer(log: Log) -> int | None:
-    first = log.producers.first_unstable_offset
-    return next((state.producer_id for state in log.producers if state.current_txn_first_offset == first), None)
-
-
-def _due_at_ms(log: Log, dirty_from: int, now_ms: int) -> int | None:
+def _due_at_ms(log: Log, dirty_from: int, now_ms: int) -> Steps[int | None]:
     """The first time at which the log is due if nothing is written; None if it never is.
 
     Only two things come with time: segments that become old enough for `min.compaction.lag.ms`, and the end of
     `max.compaction.lag.ms`. What is due stays due, so the first of those moments can be searched by halving.
     """
     config = log.config
-    moments = {
-        segment.largest_timestamp_ms + config.min_compaction_lag_ms
-        for segment in log.segments.between(dirty_from, log.segments.active.base_offset)
-    }
-    if (oldest_ms := oldest_dirty_ms(log, dirty_from)) is not None:
+    moments: set[int] = set()
+    for number, piece in enumerate(pieces(log.segments.between(dirty_from, log.segments.active.base_offset))):
+        if number:
+            yield
+        moments.update(segment.largest_timestamp_ms + config.min_compaction_lag_ms for segment in piece)
+    if (oldest_ms := (yield from oldest_dirty_ms_in_pieces(log, dirty_from))) is not None:
         moments.add(oldest_ms + config.max_compaction_lag_ms + 1)
     ahead = sorted(moment for moment in moments if now_ms < moment <= MAX_LONG)
-    at = bisect_left(ahead, True, key=lambda moment: measure(log, dirty_from, moment).is_due)
-    return ahead[at] if at < len(ahead) else None
+    low, high = 0, len(ahead)
+    while low < high:
+        middle = (low + high) // 2
+        then = yield from measure_in_pieces(log, dirty_from, ahead[middle])
+        if then.is_due:
+            high = middle
+        else:
+            low = middle + 1
+    return ahead[low] if low < len(ahead) else None

@@ -77,6 +77,11 @@ class ProducerStates:
         """The first offset of the oldest open transaction; None if every transaction is decided."""
         return next(iter(self._open_txns), None)
 
+    @property
+    def first_unstable_producer_id(self) -> int | None:
+        """Whose transaction that is."""
+        return next(iter(self._open_txns.values()), None)
+
     def last_record(self, producer_id: int) -> LastRecord | None:
         state = self._states.get(producer_id)
         return None if state is None else LastRecord(state.last_data_offset, state.producer_epoch)

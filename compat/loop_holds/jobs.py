@@ -17,6 +17,8 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, C
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -47,6 +49,8 @@ from .asking import (
 from .figures import Figures
 from .specials import encoded, produce
 
+COLLECTOR_S = 11.0
+"""In so many it has looked twice."""
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 SETTLED_CPU, LOOK_S, LOOKS, SETTLE_MAX_S = 0.35, 0.2, 3, 60.0
 """The pings alone take up to a fifth of a processor; who waits for the disk for so long is done, too."""
@@ -254,6 +258,31 @@ def _set_config(at: At, topic: str, name: str, value: str) -> None:
     resources = (AlterConfigsResource(resource_type=2, resource_name=topic, configs=configs),)
     answer = at.client.ask(IncrementalAlterConfigsRequest(resources=resources))
     assert not answer.responses[0].error_code, answer
+
+
+def _long_log(at: At) -> None:
+    """So many segments, each of which may be cleaned a millisecond after the one before."""
+    configs = {"cleanup_policy": "compact", "internal_segment_bytes": "100", "min_compaction_lag_ms": str(DAY_MS)}
+    create_topics(at.client, {"long": 1}, **configs)
+    begin_ms = int(time.time() * 1000)
+    with Sender(at.process.bootstrap) as sender:
+        for some in batched(range(at.size), 200):
+            sender.ask(b"".join(produce("long", {0: small_batch(begin_ms + number)}) for number in some), len(some))
+
+
+def _describe_log_dirs(at: At) -> None:
+    answer = at.client.ask(DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True))
+    assert answer.results[0].topics[0].partitions[0].partition_size, answer
+
+
+def _elect_unknown(at: At) -> None:
+    """Refused; what that leaves behind may be found by the collector, seconds later."""
+    partitions = tuple(range(1_000, 1_000 + at.size))
+    asked = ElectLeadersRequest(
+        election_type=0, topic_partitions=(TopicPartitions(topic="one", partitions=partitions),), timeout_ms=10_000
+    )
+    at.ask_raw(encoded(asked))
+    time.sleep(COLLECTOR_S)
 
 
 # --- groups
@@ -504,6 +533,15 @@ JOBS = (
         200_000,
         5_000,
         overrides={"log.message.timestamp.after.max.ms": str(2 * 365 * DAY_MS)},
+    ),
+    Job("DescribeLogDirs of a long log", "{size} segments", _describe_log_dirs, _long_log, 8_000, 1_000),
+    Job(
+        "What refused elections leave behind",
+        "{size} partitions",
+        _elect_unknown,
+        lambda at: create_topics(at.client, {"one": 1}),
+        99_000,
+        99_000,
     ),
     Job("A clean pass", "{size} MB", _clean, _compacted, 100, 10, overrides={"log.cleaner.backoff.ms": "100"}),
     Job(

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection
 from typing import TypeAlias, TypeVar
 
 from ...protocol.errors import KafkaError
+from ...storage.steps import Steps, to_the_end
+
+__all__ = ["IsOver", "Job", "Jobs", "Steps", "for_each", "never", "to_the_end"]
 
 log = logging.getLogger("ottla.coordination")
 
 Thing = TypeVar("Thing")
-Result = TypeVar("Result")
-
-Steps: TypeAlias = Generator[None, None, Result]
-"""A job that comes to a result."""
-
 Job: TypeAlias = Steps[None]
 
 IsOver: TypeAlias = Callable[[], bool]
@@ -69,16 +67,6 @@ class Jobs:
                     return
             if is_over():
                 return
-
-
-def to_the_end(steps: Steps[Result]) -> Result:
-    """Do all pieces at once, where they are known to be few."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
 
 
 def for_each(things: Collection[Thing], act: Callable[[Thing], Job], failing: str) -> Job:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,9 +22,11 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ...storage.cleaner_checkpoints import data_dir_of
+from ...storage.steps import Steps
 from ..cleaner_status import CleanerStatus
 from ..connection import Context
-from ..disk import Work, on_disk
+from ..coordination.service import in_turns
+from ..disk import Work, in_thread, on_disk
 from ..topics import Partition, Topic
 from ..turns import Turn
 
@@ -53,7 +56,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
             continue
         turn.begin()
         found = await _partitions_in(directory, ctx, wanted, turn)
-        topics = await _rows(ctx, found, turn, with_status=body.ottla_cleaner_status)
+        topics = await _rows(directory, ctx, found, turn, with_status=body.ottla_cleaner_status)
         results.append(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
@@ -90,27 +93,44 @@ async def _partitions_in(
 
 
 async def _rows(
-    ctx: Context, found: Sequence[tuple[Topic, Sequence[Partition]]], turn: Turn, *, with_status: bool
+    directory: str,
+    ctx: Context,
+    found: Sequence[tuple[Topic, Sequence[Partition]]],
+    turn: Turn,
+    *,
+    with_status: bool,
 ) -> list[DescribeLogDirsTopic]:
     """Of topics that were found a moment ago; those that are gone by now are left out."""
-    statuses: Iterator[CleanerStatus] = iter(())
+    statuses: Iterator[Steps[CleanerStatus]] = iter(())
     if with_status:
         statuses = ctx.broker.cleaning.statuses([each.log for _, partitions in found for each in partitions])
-
-    def row(partition: Partition) -> DescribeLogDirsPartition:
-        return DescribeLogDirsPartition(
-            partition_index=partition.index,
-            partition_size=partition.log.size_bytes,
-            offset_lag=0,
-            is_future_key=False,
-            ottla_cleaner_status=json.dumps(next(statuses).as_json()) if with_status else None,
-        )
-
     topics = []
     for topic, partitions in found:
         if turn.is_over():
             await turn.next()
-        rows = await turn.map(row, partitions)
+        rows = []
+        for partition in partitions:
+            if rows and turn.is_over():
+                await turn.next()
+            log, status = partition.log, None
+            if with_status:
+                if not log.is_surveyed:
+                    await in_thread(Work.READ, directory, log.survey)
+                    turn.begin()
+                status = json.dumps((await in_turns(next(statuses), turn)).as_json())
+            rows.append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index,
+                    # A log may have tens of thousands of segments.
+                    partition_size=sum(await turn.map(_size_bytes, log.segments)),
+                    offset_lag=0,
+                    is_future_key=False,
+                    ottla_cleaner_status=status,
+                )
+            )
         if ctx.broker.topics.get(topic.name) is topic:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=tuple(rows)))
     return topics
+
+
+_size_bytes = attrgetter("size_bytes")

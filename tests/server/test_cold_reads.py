@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import pytest
 import trio
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.server.broker import Broker
 from ottla.storage.paths import TopicPartition
 from support.admin import delete
@@ -113,6 +115,16 @@ async def test_what_the_broker_asks_of_old_segments_is_read_by_others(tmp_path: 
     async with started_anew(tmp_path, SMALL, **configs) as (served, files):
         files.evict("t-0")
         assert await do(served.broker) == want
+        assert files.has_been_asked and files.held == []
+
+
+async def test_what_the_cleaner_says_of_old_segments_is_read_by_others(tmp_path: Path) -> None:
+    async with started_anew(tmp_path, SMALL) as (served, files):
+        files.evict("t-0")
+        asked = DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True)
+        answer = await trio.to_thread.run_sync(served.client.ask, asked)
+        (row,) = answer.results[0].topics[0].partitions
+        assert json.loads(row.ottla_cleaner_status)["cleanable_bytes"] == 2 * row.partition_size / SEGMENTS
         assert files.has_been_asked and files.held == []
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from ottla.server.coordination.jobs import to_the_end
-from ottla.storage import cleaner_manager, producers
+from ottla.storage import cleaner_manager, dirtiness, producers
 from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.cleaner_manager import MEASURED_AT_ONCE, CleanerManager
+from ottla.storage.dirtiness import measure
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
 from support.choosing import filthiest
@@ -23,15 +24,20 @@ NOW_MS = 5_000
 
 
 class Between:
-    """A choice that has measured all there is, a log dirty from offset 0 and one from 2 of 4 on, and has yet to take one."""
+    """A choice that has measured all there is, a log dirty from offset 0 and one from 2 of 4 on, and has yet to take one.
 
-    def __init__(self) -> None:
+    Args:
+        pieces: Or that has done so many pieces.
+    """
+
+    def __init__(self, pieces: int = 1) -> None:
         self.files = CrashFiles()
         self.logs = {tp: self._log(tp) for tp in (DIRTY, DIRTIEST)}
         self.manager = CleanerManager(self.files, self.logs)
         self.checkpoint({DIRTY: 2})
         self._choice = self.manager.filthiest(NOW_MS)
-        next(self._choice)
+        for _ in range(pieces):
+            next(self._choice)
 
     def _log(self, tp: TopicPartition) -> Log:
         log = make_log(self.files, tp=tp, min_cleanable_dirty_ratio=0.1)
@@ -81,6 +87,47 @@ def test_what_is_chosen_is_measured_again_before_it_is_taken(what: str) -> None:
     assert between.chosen() == want
     taken = set() if want is None else {want[0]}
     assert {tp for tp in between.logs if between.manager.is_held(tp)} == held | taken
+
+
+def cut(between: Between) -> None:
+    between.logs[DIRTIEST].truncate_to(3, NOW_MS, NOW_MS)
+
+
+def delete_the_first(between: Between) -> None:
+    log = between.logs[DIRTIEST]
+    log.advance_log_start(1)
+    log.delete_old_segments(NOW_MS, NOW_MS)
+
+
+IN_A_LONG_LOG = WHAT_COMES_BETWEEN | {
+    "more is written to it": (lambda it: append(it.logs[DIRTIEST], ("k", "v"), roll=True), (DIRTIEST, 0)),
+    "its end is cut": (cut, (DIRTIEST, 0)),
+    "its beginning is deleted": (delete_the_first, (DIRTIEST, 1)),
+}
+
+
+@pytest.mark.parametrize("what", IN_A_LONG_LOG)
+def test_a_long_log_that_is_measured_in_pieces_is_taken_as_it_is_by_then(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dirtiness, "SEGMENTS_AT_ONCE", 2)
+    happens, want = IN_A_LONG_LOG[what]
+    pieces = sum(1 for _ in Between(0).manager.filthiest(NOW_MS))
+    assert pieces > 8
+    for done in range(pieces + 1):
+        between = Between(done)
+        happens(between)
+        found = to_the_end(between._choice)
+        assert (None if found is None else (found.log.topic_partition, found.first_dirty_offset)) == want, done
+        if found is not None:
+            now = measure(found.log, found.first_dirty_offset, NOW_MS)
+            assert (found.segments, found.cleanable_bytes, found.clean_bytes) == (
+                now.segments[: len(found.segments)],
+                sum(
+                    segment.size_bytes for segment in found.segments if segment.base_offset >= found.first_dirty_offset
+                ),
+                now.clean_bytes,
+            )
 
 
 def test_a_choice_that_is_given_up_takes_nothing() -> None:
