@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ..protocol.errors import ErrorCode, KafkaError
 from . import paths
@@ -75,6 +76,9 @@ class LogTable(Mapping[TopicPartition, Log]):
             for each in topic_partitions:
                 del logs[each]
             self._logs = logs
+
+
+OfEach: TypeAlias = Callable[[Callable[[Log], bool], Sequence[Log]], Iterable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,30 +567,38 @@ class LogManager:
 
     # Stop
 
-    def close(self, now_ms: int) -> None:
+    def close(self, now_ms: int, of_each: OfEach = map) -> None:
         """Flush and close all logs, write the checkpoints, mark the directories as cleanly stopped, unlock them.
 
         A directory with a disk error, with a log that cannot be closed, or whose logs were never all loaded, is not marked:
         the next start recovers it.
+
+        Args:
+            of_each: Calls a function with each of the logs of a directory, as `map` does, perhaps with several at a time in
+                threads of its own: a close is waiting for the disk, for the most part.
         """
         try:
             for data_dir in self._working_dirs() if self._is_loaded else ():
-                self._close_dir(data_dir, now_ms)
+                self._close_dir(data_dir, now_ms, of_each)
         finally:
             self.release()
 
-    def _close_dir(self, data_dir: DataDir, now_ms: int) -> None:
+    def _close_dir(self, data_dir: DataDir, now_ms: int, of_each: OfEach) -> None:
         """Close what can be closed: a log that cannot must cost the others no more than the mark of a clean stop."""
-        is_clean = True
-        for log in self.logs.values():
-            if log.data_dir == data_dir.path:
-                try:
-                    log.close(now_ms)
-                except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
-                    is_clean = False
-                    self._note(f"{log.topic_partition} could not be closed: {_text(error)}")
-                    if data_dir.health.failure is not None:
-                        return
+
+        def close(log: Log) -> bool:
+            if data_dir.health.failure is not None:
+                return False
+            try:
+                log.close(now_ms)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+                self._note(f"{log.topic_partition} could not be closed: {_text(error)}")
+                return False
+            return True
+
+        is_clean = all(list(of_each(close, self.logs_in(data_dir.path))))
+        if data_dir.health.failure is not None:
+            return
         try:
             data_dir.checkpoint_recovery_points(self.logs)
             data_dir.checkpoint_log_starts(self.logs)

@@ -8,6 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ottla.server.broker import Broker
 from ottla.server.client import Client
 from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.log import Log
-from ottla.storage.paths import CLEANER_CHECKPOINT, TopicPartition
+from ottla.storage.paths import CLEAN_SHUTDOWN_FILE, CLEANER_CHECKPOINT, TopicPartition
 from support.admin import delete_records, grow, growth
 from support.batches import batch
 from support.choosing import filthiest
@@ -311,3 +312,25 @@ async def test_of_a_request_to_many_logs_those_are_refused_that_could_not_be_syn
             (ErrorCode.KAFKA_STORAGE_ERROR, -1),
             (0, 0),
         ]
+
+
+# At a stop
+
+
+def test_a_clean_stop_closes_several_logs_at_a_time(tmp_path: Path) -> None:
+    """Each pair of syncs waits for each other."""
+    partners, files = threading.Barrier(2, timeout=5), TroubledFiles()
+
+    def meet(operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith(".log"):
+            partners.wait()
+
+    async def main() -> None:
+        async with serving(tmp_path, files, **QUIET) as served:
+            await trio.to_thread.run_sync(partial(create_topic, served.client, "t", partitions=20))
+            for each in served.broker.logs.logs.values():
+                each.append(memoryview(batch(("k", "v"))), now_ms=1_000)
+            files.trouble = meet
+
+    trio.run(main)
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
