@@ -106,6 +106,7 @@ class Broker:
         self.answer_places = AnswerPlaces()
         self.searches = Searches()
         self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
+        self._node_by_id = {node.node_id: node for node in self.nodes}
         self.node_life = NodeLife(self)
         self.admin_http: AdminHttp | None = None
         """Off unless `run_broker` was given an address for it."""
@@ -164,7 +165,7 @@ class Broker:
 
     def node(self, node_id: int) -> Node | None:
         """The node with this id, if there is one."""
-        return next((node for node in self.nodes if node.node_id == node_id), None)
+        return self._node_by_id.get(node_id)
 
     def live_node_ids(self) -> list[int]:
         """Ids of the nodes that serve, ascending."""
