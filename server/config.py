@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from types import MappingProxyType
 
 from ..storage.catalog import CLUSTER_DEFAULT
@@ -220,11 +221,18 @@ def find_option(name: str) -> Option | None:
     """The broker option of this name; `listener.name.NAME.OPTION` is OPTION for one listener. None if unknown."""
     found = BROKER_OPTIONS.get(name)
     if found is None and name.startswith(_LISTENER_PREFIX):
-        _, _, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
-        for candidate in (base, base.partition(".")[2]):  # some are prefixed with a SASL mechanism as well
-            if candidate in BROKER_OPTIONS:
-                return dataclasses.replace(BROKER_OPTIONS[candidate], name=name, acts=False)
+        return _of_one_listener(name)
     return found
+
+
+# A broker may have a thousand of them, each of which is looked up again and again with every change.
+@lru_cache(maxsize=1_024)
+def _of_one_listener(name: str) -> Option | None:
+    _, _, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
+    for candidate in (base, base.partition(".")[2]):  # some are prefixed with a SASL mechanism as well
+        if candidate in BROKER_OPTIONS:
+            return dataclasses.replace(BROKER_OPTIONS[candidate], name=name, acts=False)
+    return None
 
 
 def usable(texts: Texts) -> tuple[dict[str, str], list[str]]:

@@ -18,11 +18,11 @@ from .config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_opti
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
 """Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
 
-CONFIGS_MAX = 1_000
+CONFIGS_MAX = 500
 """Of one resource. A broker takes names that nobody knows, keeps them, and looks at all of them with each change."""
 
-CONFIG_CHARS_MAX = 128 << 10
-"""Of one resource, in names and values. All are read with each change, in some milliseconds, and written with each of the
+CONFIG_CHARS_MAX = 64 << 10
+"""Of one resource, in names and values. All are read with each change, in some milliseconds, and written with each change of the
 catalog."""
 
 # A name that nobody knows may be as long as a string can be, and must leave room for the words around it.

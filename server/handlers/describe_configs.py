@@ -63,6 +63,10 @@ async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
     for resource in wanted.values():
         if turn.is_over():
             await turn.next()
+        if resource.resource_type == ResourceType.BROKER and resource.resource_name == str(ctx.node.node_id):
+            page.read_config()  # which takes as long as to tell of it
+            if turn.is_over():
+                await turn.next()
         results.append(page.result(resource, await turn.once(resource.configuration_keys or ())))
     return DescribeConfigsResponse(results=tuple(results))
 
@@ -76,6 +80,11 @@ class _Page:
         self._made: dict[object, tuple[DescribeConfigsResourceResult, ...]] = {}
         self._made_of = ctx.broker.config
         self._defaults_left = DEFAULTS_MAX
+        self._config: BrokerConfig | None = None
+
+    def read_config(self) -> None:
+        """Make ready what the node that was asked runs with."""
+        self._config = self._ctx.broker.config_of(self._ctx.node.node_id)
 
     def result(self, resource: DescribeConfigsResource, keys: Collection[str]) -> DescribeConfigsResult:
         code, message = ErrorCode.NONE, None
@@ -104,7 +113,7 @@ class _Page:
         elif kind == ResourceType.TOPIC:
             broker.admin.check_name(name)
         else:
-            return self._rows(_describe(self._ctx, kind, name, keys))
+            return self._rows(_describe(self._ctx, kind, name, keys, self._config))
         overrides = broker.topic_configs(name) if kind == ResourceType.TOPIC else {}
         if self._made_of is not broker.config:
             self._made_of = broker.config
@@ -128,14 +137,17 @@ _ANY_NAME: dict[int, str] = {ResourceType.GROUP: "group", ResourceType.CLIENT_ME
 """Resources that exist under every name; what they are called."""
 
 
-def _describe(ctx: Context, kind: int, name: str, keys: Collection[str]) -> list[ConfigEntry]:
+def _describe(
+    ctx: Context, kind: int, name: str, keys: Collection[str], config: BrokerConfig | None
+) -> list[ConfigEntry]:
     broker = ctx.broker
     match kind:
         case ResourceType.BROKER if name == "":
             return describe_cluster_default(broker.config, keys)
         case ResourceType.BROKER:
             check_is_this_node(ctx, name)
-            return describe_broker(broker.config_of(ctx.node.node_id), keys)
+            assert config is not None  # of this node
+            return describe_broker(config, keys)
         case ResourceType.BROKER_LOGGER:
             check_is_this_node(ctx, name)
             return [_ROOT_LOGGER] if not keys or _ROOT_LOGGER.name in keys else []
