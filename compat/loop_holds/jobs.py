@@ -17,6 +17,7 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, C
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.end_txn import EndTxnRequest
@@ -168,6 +169,24 @@ def _configure_all(at: At) -> None:
     )
     answer = at.client.ask(IncrementalAlterConfigsRequest(resources=resources))
     assert not answer.responses[0].error_code, answer.responses[0]
+
+
+def _configure_broker(at: At, count: int | None = None) -> None:
+    """So many configs of the broker, each for a listener of its own."""
+    configs = tuple(
+        AlterableConfig(name=f"listener.name.n{number}.ssl.cipher.suites", value="a,b,c")
+        for number in range(at.size if count is None else count)
+    )
+    resources = (AlterConfigsResource(resource_type=4, resource_name=str(at.node_id), configs=configs),)
+    answer = at.client.ask(IncrementalAlterConfigsRequest(resources=resources))
+    assert not answer.responses[0].error_code, answer.responses[0]
+
+
+def _describe_broker(at: At) -> None:
+    broker = DescribeConfigsResource(resource_type=4, resource_name=str(at.node_id), configuration_keys=None)
+    answer = at.client.ask(DescribeConfigsRequest(resources=(broker,), include_synonyms=True))
+    assert len(answer.results[0].configs) > at.size, answer.results[0].error_message
+    _configure_broker(at, 1)
 
 
 # --- logs
@@ -502,6 +521,7 @@ JOBS = (
     Job("First produce to many partitions", "{size} in a request", _produce_to_all, _create_many, 1_000, 200),
     Job("First produce to each of many partitions", "{size} requests", _produce_to_each, _create_many, 1_000, 200),
     Job("Configs of many topics", "{size} topics in a request", _configure_all, _create_topics, 2_000, 200),
+    Job("Configs of a broker that has many", "{size} of them", _describe_broker, _configure_broker, 490, 490),
     Job("Retention of many logs", "{size} logs", _retain, _many_with_records, 2_000, 200, needs_clock=True),
     Job(
         "Retention of many segments",
