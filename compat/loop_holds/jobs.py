@@ -173,9 +173,10 @@ def _configure_all(at: At) -> None:
 
 def _configure_broker(at: At, count: int | None = None) -> None:
     """So many configs of the broker, each for a listener of its own."""
+    count = at.size if count is None else count
     configs = tuple(
-        AlterableConfig(name=f"listener.name.n{number}.ssl.cipher.suites", value="a,b,c")
-        for number in range(at.size if count is None else count)
+        AlterableConfig(name=f"listener.name.n{number}.ssl.cipher.suites", value=f"a,b,{count}")
+        for number in range(count)
     )
     resources = (AlterConfigsResource(resource_type=4, resource_name=str(at.node_id), configs=configs),)
     answer = at.client.ask(IncrementalAlterConfigsRequest(resources=resources))

@@ -158,11 +158,11 @@ class Counted(str):
     def __hash__(self) -> int:
         return str.__hash__(self)
 
-    def split(self, *separator: Any) -> list[str]:
-        return [Counted(item) for item in str.split(self, *separator)]
+    def split(self, *arguments: Any, **named: Any) -> list[str]:
+        return [Counted(item) for item in str.split(self, *arguments, **named)]
 
-    def strip(self, *characters: Any) -> str:
-        return Counted(str.strip(self, *characters))
+    def strip(self, *arguments: Any) -> str:
+        return Counted(str.strip(self, *arguments))
 
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
