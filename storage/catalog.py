@@ -29,6 +29,7 @@ Changes may come from several threads and happen one after the other; reading ne
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,7 +51,9 @@ PRODUCER_ID_BLOCK = 1000
 """Producer ids handed out with one write of the file; a restart skips what is left of a block."""
 
 MAX_CATALOG_BYTES = 256 << 20
-"""A larger file is not read: 100 000 partitions take 6 MB."""
+"""A larger file is neither read nor written: 100 000 partitions take 6 MB."""
+
+PIECE_CHARS = 1 << 20
 
 Configs = Mapping[str, str]
 
@@ -165,6 +168,9 @@ class Catalog:
         """The dynamic configs of node id `node`, written as a decimal, or of CLUSTER_DEFAULT; empty if none are set."""
         return self._state.broker_configs.get(node, _NO_CONFIGS)
 
+    # Every change raises OSError where the disk refuses it, or the file would be larger than MAX_CATALOG_BYTES; then nothing has
+    # changed.
+
     def put_topics(self, topics: Iterable[TopicEntry]) -> None:
         """Add these topics, or replace those of the same names, in one write."""
         added = {topic.name: topic for topic in topics}
@@ -265,7 +271,12 @@ class Catalog:
         self._put_in_place(self._write_beside(state))
 
     def _write_beside(self, state: CatalogState) -> str:
-        return write_beside(self._files, self._path, encode(state))
+        pieces = list(encode_in_pieces(state))
+        size_bytes = sum(map(len, pieces))
+        if size_bytes > MAX_CATALOG_BYTES:
+            reason = f"it would have {size_bytes} bytes, and no start reads more than {MAX_CATALOG_BYTES}"
+            raise OSError(errno.EFBIG, reason, self._path)
+        return write_beside(self._files, self._path, *pieces)
 
     def _put_in_place(self, temporary: str) -> None:
         self._is_on_disk = False  # Until the directory is synced nobody can tell which of the two a restart finds.
@@ -275,7 +286,20 @@ class Catalog:
 
 def encode(state: CatalogState) -> bytes:
     """The bytes of the file, the same for equal states: everything is sorted by name."""
-    return "\n".join(_lines(state)).encode()
+    return b"".join(encode_in_pieces(state))
+
+
+def encode_in_pieces(state: CatalogState) -> Iterator[bytes]:
+    """The same, about a megabyte at a time: to join a hundred of them in one go holds all threads."""
+    lines: list[str] = []
+    chars = 0
+    for line in _lines(state):
+        if chars >= PIECE_CHARS:
+            yield ("\n".join(lines) + "\n").encode()
+            lines, chars = [], 0
+        lines.append(line)
+        chars += len(line)
+    yield "\n".join(lines).encode()
 
 
 def _lines(state: CatalogState) -> Iterator[str]:

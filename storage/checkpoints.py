@@ -53,13 +53,14 @@ def write_atomically(files: Files, path: str, content: str | bytes) -> None:
     put_in_place(files, write_beside(files, path, content), path)
 
 
-def write_beside(files: Files, path: str, content: str | bytes) -> str:
-    """The first half of `write_atomically`: the path of a synced file with `content`. OSError: `path` is as it was."""
+def write_beside(files: Files, path: str, *content: str | bytes) -> str:
+    """The first half of `write_atomically`: the path of a synced file with all of `content`. OSError: `path` is as it was."""
     temporary = path + paths.TEMPORARY
     files.remove(temporary)  # Of a file whose sync failed once, no later one can be believed.
     file = files.open(temporary, create=True, truncate=True)
     try:
-        file.append(content.encode() if isinstance(content, str) else content)
+        for piece in content:
+            file.append(piece.encode() if isinstance(piece, str) else piece)
         file.sync()
     except SyncError as error:
         # Nothing relies on these bytes, and the next try makes a new file: it is what its number says.

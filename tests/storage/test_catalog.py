@@ -18,6 +18,7 @@ from ottla.storage.catalog import (
     TopicEntry,
     decode,
     encode,
+    encode_in_pieces,
 )
 from ottla.storage.files import OsFiles
 from support.crash_files import CrashFiles, power_losses
@@ -282,3 +283,31 @@ def test_a_changed_byte_is_refused_or_read_but_never_crashes(at: int, byte: int)
     except CatalogError:
         return
     assert decode(encode(state), PATH) == state
+
+
+# Large ones
+
+
+def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashFiles()
+    catalog = Catalog.create(files, "/data", EXAMPLE)
+    size_bytes = len(encode(EXAMPLE))
+    monkeypatch.setattr("ottla.storage.catalog.MAX_CATALOG_BYTES", size_bytes + 100)
+    long = TopicEntry("long", bytes(range(3, 19)), (), {"leader.replication.throttled.replicas": "0:1," * 50 + "0:1"})
+    with pytest.raises(OSError, match=f"no start reads more than {size_bytes + 100}") as refused:
+        catalog.put_topics([long])
+    assert refused.value.errno == errno.EFBIG
+    catalog.set_broker_configs("", {})
+    found = Catalog.load(files, "/data")
+    assert found is not None
+    assert found.topics.keys() == catalog.topics.keys() == EXAMPLE.topics.keys()
+
+
+@pytest.mark.parametrize("piece_chars", [1, 40, 400])
+def test_a_large_catalog_is_put_together_in_pieces(monkeypatch: pytest.MonkeyPatch, piece_chars: int) -> None:
+    whole = encode(EXAMPLE)
+    monkeypatch.setattr("ottla.storage.catalog.PIECE_CHARS", piece_chars)
+    pieces = list(encode_in_pieces(EXAMPLE))
+    assert b"".join(pieces) == whole
+    longest_line = max(map(len, whole.splitlines(keepends=True)))
+    assert max(map(len, pieces)) < piece_chars + 3 * longest_line
