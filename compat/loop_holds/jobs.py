@@ -547,6 +547,13 @@ JOBS = (
         overrides={"log.retention.ms": "-1"},
     ),
     Job(
+        "The collector when many producers have come",
+        "{size} of 1 000 partitions",
+        lambda at: (_many_producers(at), time.sleep(COLLECTOR_S)),
+        size=100_000,
+        quick_size=70_000,
+    ),
+    Job(
         "A roll behind many producers",
         "{size} of one partition",
         _roll,
