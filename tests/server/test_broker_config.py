@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.server.broker_options import ACTED_ON
-from ottla.server.config import BROKER_OPTIONS, PROFILES, BrokerConfig, ConfigSource, static_config, usable
+from ottla.server.config import BROKER_OPTIONS, PROFILES, BrokerConfig, ConfigSource, find_option, static_config, usable
 from ottla.server.groups.settings import GroupSettings
 from ottla.server.known_options import known_options
 from ottla.server.listeners import ListenerConfig
@@ -377,3 +377,10 @@ def test_a_feature_level_that_nobody_knows_is_refused() -> None:
 def test_connection_limits_by_host_are_numbers() -> None:
     config = BrokerConfig.from_texts({"max.connections.per.ip.overrides": "localhost:5, ::1:7"})
     assert config.max_connections_by_host == {"localhost": 5, "::1": 7}
+
+
+def test_an_option_of_one_listener_is_made_once() -> None:
+    name = "listener.name.internal.ssl.cipher.suites"
+    found = find_option(name)
+    assert found is not None and found.name == name and not found.acts
+    assert find_option(name) is found
