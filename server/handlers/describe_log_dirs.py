@@ -108,7 +108,7 @@ async def _rows(
     for topic, partitions in found:
         if turn.is_over():
             await turn.next()
-        rows = []
+        rows: list[DescribeLogDirsPartition] = []
         for partition in partitions:
             if rows and turn.is_over():
                 await turn.next()

@@ -290,6 +290,7 @@ def test_a_changed_byte_is_refused_or_read_but_never_crashes(at: int, byte: int)
 
 def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     files = CrashFiles()
+    files.make_dir("/data")
     catalog = Catalog.create(files, "/data", EXAMPLE)
     size_bytes = len(encode(EXAMPLE))
     monkeypatch.setattr("ottla.storage.catalog.MAX_CATALOG_BYTES", size_bytes + 100)

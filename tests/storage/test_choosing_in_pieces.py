@@ -110,11 +110,11 @@ IN_A_LONG_LOG = WHAT_COMES_BETWEEN | {
 def test_a_long_log_that_is_measured_in_pieces_is_taken_as_it_is_by_then(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dirtiness, "SEGMENTS_AT_ONCE", 2)
+    monkeypatch.setattr(dirtiness, "SEGMENTS_AT_ONCE", 1)
     happens, want = IN_A_LONG_LOG[what]
     pieces = sum(1 for _ in Between(0).manager.filthiest(NOW_MS))
     assert pieces > 8
-    for done in range(pieces + 1):
+    for done in range(1, pieces + 1):
         between = Between(done)
         happens(between)
         found = to_the_end(between._choice)
