@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.server.coordination import deadlines as deadlines_module
-from ottla.server.coordination.deadlines import SPARE_ENTRIES, Deadline, Deadlines
-from support.calls import at_most
+from ottla.server.coordination.deadlines import DROPPED_AT_ONCE, SPARE_ENTRIES, Deadline, Deadlines
+from support.calls import at_most, calls_of
 
 
 class Ringing:
@@ -142,7 +142,7 @@ def test_the_sleeper_is_woken_for_an_earlier_time_but_not_for_a_later_one() -> N
     assert it.wakes == 2
 
 
-def test_the_heap_may_be_rebuilt_while_the_earliest_is_looked_for() -> None:
+def test_the_heap_may_begin_anew_while_the_earliest_is_looked_for() -> None:
     it = Ringing(2 * SPARE_ENTRIES)
     for deadline in it.all:
         it.set(deadline, 1_000)
@@ -162,14 +162,47 @@ def test_moving_and_clearing_does_not_let_the_heap_grow() -> None:
             # Ever earlier: the case that must queue anew each time.
             it.set(deadline, 10_000 - round_number)
 
-    assert len(it.deadlines._heap) <= 2 * len(it.all) + SPARE_ENTRIES + 1
+    most = 2 * (2 * len(it.all) + SPARE_ENTRIES)
+    assert len(it.deadlines._heap) + len(it.deadlines._old) <= most
 
     for _ in range(1_000):
         forgotten = Deadline(lambda now_ms: None)
         it.set(forgotten, 5_000)
         it.deadlines.clear(forgotten)
 
-    assert len(it.deadlines._heap) <= 2 * len(it.all) + SPARE_ENTRIES + 1
+    assert len(it.deadlines._heap) + len(it.deadlines._old) <= most
+
+
+def test_no_call_passes_over_all_deadlines_that_were_cleared_together() -> None:
+    it = Ringing(5_000)
+    last = it.all[-1]
+    for number, deadline in enumerate(it.all):
+        it.set(deadline, 1_000 + number)
+    for deadline in it.all[:-1]:
+        it.deadlines.clear(deadline)
+
+    most = calls_of(it.deadlines.next_due_ms)
+    most = max(most, *(calls_of(lambda: it.run_due(1)) for _ in range(6)))
+
+    assert most < 10 * DROPPED_AT_ONCE
+    assert it.deadlines.next_due_ms() == last.due_ms
+
+
+def test_to_queue_one_does_not_pass_over_all_deadlines_that_were_cleared_together() -> None:
+    it = Ringing(5_000)
+    for number, deadline in enumerate(it.all):
+        it.set(deadline, 1_000 + number)
+    for deadline in it.all[100:]:
+        it.deadlines.clear(deadline)
+
+    def set_many() -> None:
+        for _ in range(100):
+            it.set(Deadline(lambda now_ms: None), 500)
+
+    most = max(calls_of(set_many) for _ in range(15))
+
+    assert most < 100 * 100
+    assert len(it.deadlines._heap) + len(it.deadlines._old) < 3_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(0, 50) | st.just("run")), max_size=200))
@@ -263,7 +296,7 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_long_life_of_deadlines_agrees_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With next to no spare pairs the heap is rebuilt all the time, from everywhere that queues."""
+    """With next to no spare pairs the heap begins anew all the time, from everywhere that queues."""
     monkeypatch.setattr(deadlines_module, "SPARE_ENTRIES", 1)
     life = Life(seed)
     for _ in range(10_000):
