@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -24,6 +25,9 @@ from ..coordination.store import Producer
 
 if TYPE_CHECKING:
     from ..broker import Broker
+
+# Partitions of a request that are added to its transaction in one turn: 2 us each.
+ASKED_AT_ONCE = 1_000
 
 NOT_NOW = frozenset(
     {
@@ -75,7 +79,9 @@ class Verification:
         self._producer = producer
         self._ability = ability
         self._sequences = sequences
-        self._has_asked = False
+        self._unasked = iter(sequences)
+        self._asked: set[TopicPartition] = set()
+        """What has been taken of them."""
         self._told_up_to: int | None = None
         """Where the coordinator's log ended when it was first asked, or last wrote something down; None: not asked."""
 
@@ -136,11 +142,13 @@ class Verification:
             raise UnverifiedError(error.code, error.message) from error
 
     def _ask(self, topic_partition: TopicPartition, *, add: bool) -> dict[TopicPartition, KafkaError]:
-        """The first time all partitions of the request are added: one record in the coordinator's log, not one each."""
+        """Partitions are added together with those that follow in the request: one record in the coordinator's log, not one
+        each."""
         asked = [topic_partition]
-        if add and not self._has_asked:
-            asked += [other for other in self._sequences if other != topic_partition and self._is_wanted(other)]
-        self._has_asked = True
+        if add and topic_partition not in self._asked:
+            some = tuple(islice(self._unasked, ASKED_AT_ONCE))
+            self._asked.update(some)
+            asked += [other for other in some if other != topic_partition and self._is_wanted(other)]
         transactions, transactional_id = self._broker.transactions, self._transactional_id
         before = transactions.end_offset(transactional_id)
         answer = transactions.verify(transactional_id, *self._producer, asked, add=add)

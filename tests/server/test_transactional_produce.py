@@ -14,6 +14,7 @@ import trio
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.records import NO_PRODUCER_ID
+from ottla.server.transactions import verification
 from ottla.storage.files import OsFiles
 from ottla.storage.paths import TopicPartition
 from support.batches import COMMIT, batch, marker, read_batches
@@ -79,7 +80,12 @@ async def test_each_transaction_has_an_epoch_of_its_own_from_version_2_on(tmp_pa
         assert await served.ask(epochs, NEW, 1) == [0, 1, 1, 2]
 
 
-async def test_one_request_writes_to_many_partitions_with_one_record_of_the_coordinator(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("asked_at_once", "records"), [(1_000, 1), (2, 2), (1, 3)])
+async def test_one_request_writes_to_many_partitions_with_one_record_of_the_coordinator_for_hundreds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_at_once: int, records: int
+) -> None:
+    monkeypatch.setattr(verification, "ASKED_AT_ONCE", asked_at_once)
+
     def conversation(client: RawClient) -> list[int]:
         producer = producer_of(client, NEW)
         places = [("t", index) for index in range(3)]
@@ -93,8 +99,8 @@ async def test_one_request_writes_to_many_partitions_with_one_record_of_the_coor
         shard = coordinator.shard_of("x")
         assert shard.transactions["x"].partitions == {TopicPartition("t", index) for index in range(3)}
         state = served.broker.topics.partition("__transaction_state", shard.partition)
-        # InitProducerId's record, and that of the transaction's beginning.
-        assert state.log.log_end_offset == 2
+        # InitProducerId's record, and those of the partitions.
+        assert state.log.log_end_offset == 1 + records
 
 
 # --- who may not write ----------------------------------------------------------------------------------------------
