@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -18,6 +19,7 @@ from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.end_txn import EndTxnRequest
@@ -30,6 +32,12 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from ottla.server.client import Client
 
 from ..support.batches import make_batches
@@ -77,6 +85,7 @@ class At:
     size: int
     kept: ExitStack
     producer: Any = None
+    """Or whoever else goes on where the preparation ended."""
 
     def advance_clock(self, by_ms: int) -> None:
         assert isinstance(self.process, ClockedOttla)
@@ -371,6 +380,105 @@ def _classic_members(at: At) -> None:
     at.settle()
 
 
+def _join_as_static_members(at: At, metadata: bytes) -> None:
+    """Stable but for the assignment, which the leader, `at.producer`, is to send. Who has joined as a static member stays in
+    the group when its connection is closed, so few of them are open at a time."""
+    find(at.client, "members")
+    long_ms = 1_800_000
+
+    def join(number: int, member_id: str = "") -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id="members",
+            session_timeout_ms=long_ms,
+            rebalance_timeout_ms=long_ms,
+            member_id=member_id,
+            group_instance_id=str(number),
+            protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name="range", metadata=metadata),),
+        )
+
+    leader = retried(lambda: at.client.ask(join(0), 5), lambda answer: not answer.error_code)
+    for numbers in batched(range(1, at.size), 500):
+        with ExitStack() as stack:
+            for number in numbers:
+                stack.enter_context(Sender(at.process.bootstrap)).send(encoded(join(number), 5))
+            at.settle()
+    at.producer = at.client.ask(join(0, leader.member_id), 5)
+    assert len(at.producer.members) == at.size, at.producer.error_code
+    at.settle()
+
+
+def _empty_members(at: At) -> None:
+    """As many as a record of the group can hold have nothing to say."""
+    _join_as_static_members(at, b"")
+
+
+def _assign(at: At, assignment_of: Callable[[int], bytes] = lambda number: b"") -> None:
+    leader = at.producer
+    assignments = tuple(
+        SyncGroupRequestAssignment(member_id=one.member_id, assignment=assignment_of(int(one.group_instance_id or 0)))
+        for one in leader.members
+    )
+    asked = SyncGroupRequest(
+        group_id="members",
+        generation_id=leader.generation_id,
+        member_id=leader.member_id,
+        group_instance_id="0",
+        assignments=assignments,
+    )
+    assert not at.client.ask(asked, 3).error_code
+    at.settle()
+
+
+def _assigned_members(at: At) -> None:
+    _empty_members(at)
+    _assign(at)
+
+
+def _describe_group(at: At) -> None:
+    answer = at.client.ask(DescribeGroupsRequest(groups=("members",)), 5)
+    assert len(answer.groups[0].members) == at.size
+
+
+def _classic_consumers(at: At) -> None:
+    """A partition for each, as the leader has assigned."""
+    create_topics(at.client, {"many": at.size})
+    _join_as_static_members(at, struct.pack(">hih4si", 0, 1, 4, b"many", -1))
+    _assign(at, lambda number: struct.pack(">hih4siii", 0, 1, 4, b"many", 1, number, -1))
+
+
+def _come_with_consumer_protocol(at: At) -> None:
+    asked = ConsumerGroupHeartbeatRequest(
+        group_id="members",
+        member_id="new",
+        rebalance_timeout_ms=300_000,
+        subscribed_topic_names=("many",),
+        topic_partitions=(),
+    )
+    answer = at.client.ask(asked)
+    assert not answer.error_code, answer
+    at.settle()
+
+
+def _consumers_of_both_protocols(at: At) -> None:
+    _classic_consumers(at)
+    _come_with_consumer_protocol(at)
+
+
+def _go_with_consumer_protocol(at: At) -> None:
+    answer = at.client.ask(ConsumerGroupHeartbeatRequest(group_id="members", member_id="new", member_epoch=-1))
+    assert not answer.error_code, answer
+    at.settle()
+    answer = at.client.ask(DescribeGroupsRequest(groups=("members",)), 5)
+    assert len(answer.groups[0].members) == at.size, answer.groups[0].group_state
+
+
+def _stop_leader(at: At) -> None:
+    assert isinstance(at.process, OttlaProcess)
+    at.process.stop_node(at.node_id)
+    at.settle()
+
+
 def _sessions_end(at: At) -> None:
     at.advance_clock(2 * MINUTE_MS)
 
@@ -391,6 +499,27 @@ def _subscribe_by_expression(at: At) -> None:
         )
         retried(lambda: at.client.ask(asked), lambda answer: not answer.error_code)  # noqa: B023
     at.advance_clock(11 * MINUTE_MS)
+
+
+def _subscribe_to_all(at: At) -> None:
+    """By name: a member is given its partitions with its second heartbeat."""
+
+    def beat(epoch: int) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
+            group_id="members",
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout_ms=300_000,
+            subscribed_topic_names=tuple(f"topic{number}" for number in range(at.size)),
+            topic_partitions=(),
+        )
+
+    joined = retried(lambda: at.client.ask(beat(0)), lambda answer: not answer.error_code)
+    at.settle()
+    given = at.client.ask(beat(joined.member_epoch)).assignment
+    assert given is not None
+    assert len(given.topic_partitions) == at.size
+    at.settle()
 
 
 # --- transactions
@@ -453,6 +582,37 @@ def _end(at: At) -> None:
         transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=True
     )
     assert not at.client.ask(asked, 3).error_code
+    at.settle()
+
+
+def _offsets_in_a_transaction(at: At) -> None:
+    """1 000 a group."""
+    create_topics(at.client, {"many": 1_000})
+    find(at.client, "g0000000")
+    find(at.client, "x", 1)
+    asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000, producer_id=-1)
+    at.producer = producer = retried(lambda: at.client.ask(asked, 4), lambda answer: not answer.error_code)
+    offsets = tuple(TxnOffsetCommitRequestPartition(partition_index=one, committed_offset=1) for one in range(1_000))
+
+    def commit(group: str) -> TxnOffsetCommitRequest:
+        return TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id=group,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            topics=(TxnOffsetCommitRequestTopic(name="many", partitions=offsets),),
+        )
+
+    for answer in in_turn(at.client, map(commit, _group_names(at.size // 1_000)), 5, 20):
+        assert not answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0]
+
+
+def _end_with_new_epoch(at: At) -> None:
+    producer = at.producer
+    asked = EndTxnRequest(
+        transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=True
+    )
+    assert not at.client.ask(asked, 5).error_code
     at.settle()
 
 
@@ -613,6 +773,34 @@ JOBS = (
         200,
         needs_clock=True,
     ),
+    Job("A leader assigns for as many as a record holds", "{size} members", _assign, _empty_members, 12_000, 500),
+    Job("DescribeGroups of a large classic group", "{size} members", _describe_group, _assigned_members, 12_000, 500),
+    Job(
+        "A classic group becomes a consumer group",
+        "{size} members",
+        _come_with_consumer_protocol,
+        _classic_consumers,
+        3_000,
+        300,
+    ),
+    Job(
+        "A consumer group becomes a classic group",
+        "{size} members",
+        _go_with_consumer_protocol,
+        _consumers_of_both_protocols,
+        3_000,
+        300,
+    ),
+    Job(
+        "Groups of a partition that nobody leads any more",
+        "{size} groups",
+        _stop_leader,
+        _groups,
+        20_000,
+        1_000,
+        nodes=2,
+        overrides={"offsets.topic.replication.factor": "1"},
+    ),
     Job(
         "Regular expressions over many topics",
         "5 over {size} topics",
@@ -622,11 +810,28 @@ JOBS = (
         500,
         needs_clock=True,
     ),
+    Job(
+        "A member of a consumer group is given many topics",
+        "{size} topics",
+        _subscribe_to_all,
+        _topics_for_expression,
+        5_000,
+        500,
+    ),
     Job("Transactions time out", "{size} of them", _transactions_time_out, _transactions, 5_000, 300, needs_clock=True),
     Job(
         "Transactional ids expire", "{size} of them", _transactional_ids_expire, _decided, 5_000, 300, needs_clock=True
     ),
     Job("The end of a large transaction", "{size} partitions", _end, _large_transaction, 2_000, 200),
+    Job(
+        "The end of a transaction with offsets of many groups",
+        "{size} offsets, 1 000 a group",
+        _end_with_new_epoch,
+        _offsets_in_a_transaction,
+        200_000,
+        5_000,
+        overrides={"offsets.topic.num.partitions": "1"},
+    ),
     Job("Loads of the group coordinator", "{size} offsets", _move_leaders, _many_offsets, 100_000, 5_000, nodes=2),
     Job("Loads of the group coordinator, groups", "{size} groups", _move_leaders, _groups, 20_000, 1_000, nodes=2),
     Job("Loads of a consumer group", "{size} members", _move_leaders, _consumer_members, 2_000, 200, nodes=2),
