@@ -20,6 +20,9 @@ from .store import RecordStore
 
 log = logging.getLogger("ottla.coordination")
 
+# Pieces of taking leave of a shard that are done at once: a millisecond, and all there is in most.
+FAREWELLS_AT_ONCE = 300
+
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
 
@@ -41,6 +44,8 @@ class Coordinator(ABC, Generic[S]):
         self._store = store
         self._deadlines = Deadlines(elapsed_ms, on_earlier)
         self._jobs = Jobs(on_earlier)
+        self._farewells = Jobs(on_earlier)
+        """To what was in shards that have been given up."""
 
     # For each coordinator to say
 
@@ -53,8 +58,10 @@ class Coordinator(ABC, Generic[S]):
         """The shard's tables are complete: start what runs by time."""
 
     @abstractmethod
-    def _unloaded(self, shard: S, error: ErrorCode, now_ms: int) -> None:
-        """An ACTIVE shard is given up: answer what is parked with `error`, clear its deadlines. Write nothing."""
+    def _unloaded(self, shard: S, error: ErrorCode, now_ms: int) -> Job:
+        """An ACTIVE shard is given up: answer what is parked with `error`, clear its deadlines. Write nothing. Deadlines that
+        come due between two pieces have to see that the shard is not ACTIVE any more; another one may be in its place by
+        then."""
 
     # Partitions
 
@@ -104,10 +111,16 @@ class Coordinator(ABC, Generic[S]):
             self._give_up(shard, error, now_ms)
         self.shards = []
         self._jobs.clear()
+        self._farewells.run(never)
 
     def _give_up(self, shard: S, error: ErrorCode, now_ms: int) -> None:
         if shard.state is ShardState.ACTIVE:
-            self._unloaded(shard, error, now_ms)
+            shard.state = ShardState.OFFLINE
+            closing = self._unloaded(shard, error, now_ms)
+            for done, _ in enumerate(closing, 1):
+                if done == FAREWELLS_AT_ONCE:
+                    break
+            self._farewells.start(_farewell(shard, closing))
 
     def _put_empty(self, partition: int, state: ShardState) -> S:
         """Another object in the shard's place, so that whoever is still loading the old one is not listened to."""
@@ -178,9 +191,15 @@ class Coordinator(ABC, Generic[S]):
 
     def next_deadline_ms(self) -> int | None:
         """When `run_due` has something to do, in elapsed time; None while it has not."""
-        return 0 if self._jobs else self._deadlines.next_due_ms()
+        return 0 if self._jobs or self._farewells else self._deadlines.next_due_ms()
 
     def run_due(self, now_ms: int, is_over: IsOver = never) -> None:
         """Do what has come due, and jobs, until it `is_over`; `next_deadline_ms` tells whether something is left."""
         self._deadlines.run_due(now_ms, is_over)
+        self._farewells.run(is_over)
         self._jobs.run(is_over)
+
+
+def _farewell(shard: Shard, closing: Job) -> Job:
+    yield from closing
+    yield from shard.drop()

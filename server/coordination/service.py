@@ -33,6 +33,8 @@ log = logging.getLogger("ottla.coordination")
 
 # Partitions with no more than this to replay are loaded before the broker serves; others meanwhile, in a thread.
 INLINE_LOAD_BYTES = 64 << 10
+# A chunk ends with its segment, and there may be thousands of those with a record each.
+INLINE_LOAD_CHUNKS = 8
 
 # When to try again what could not be loaded for want of memory, descriptors, threads and the like.
 RELOAD_MS = 10_000
@@ -237,8 +239,10 @@ class CoordinatorService(Generic[C]):
         """Load a shard, or leave it to `run` if there is much to load."""
         try:
             shard.next_offset = self._store.start_offset(shard.partition)
+            left_bytes, left_chunks = INLINE_LOAD_BYTES, INLINE_LOAD_CHUNKS
             while len(chunk := self._store.read(shard.partition, shard.next_offset)):
-                if len(chunk) > INLINE_LOAD_BYTES:
+                left_bytes, left_chunks = left_bytes - len(chunk), left_chunks - 1
+                if left_bytes < 0 or left_chunks < 0:
                     self._loads.send_nowait((shard, chunk))
                     return
                 shard.replay(chunk.read())

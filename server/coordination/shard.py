@@ -16,6 +16,7 @@ from enum import Enum
 
 from ...protocol.errors import CorruptRecordError, KafkaError
 from ...protocol.records import Record, RecordBatch, batches
+from .jobs import Job
 
 log = logging.getLogger("ottla.coordination")
 
@@ -51,6 +52,10 @@ class Shard(ABC):
                 self._replay_batch(batch)
                 self.next_offset = batch.next_offset
         self._replayed()
+
+    @abstractmethod
+    def drop(self) -> Job:
+        """Empty the tables of a shard that has been given up: to free all at once takes long."""
 
     @abstractmethod
     def _replay_batch(self, batch: RecordBatch) -> None:

@@ -48,7 +48,12 @@ class Joining(NamedTuple):
 
 
 class ClassicProtocol:
-    """The rules of classic groups over time; the state is all in the groups."""
+    """The rules of classic groups over time; the state is all in the groups.
+
+    Args:
+        is_served: Whether a group is still there. Those that are not are closed one after the other; what comes due in the
+            meantime has no effect.
+    """
 
     def __init__(
         self,
@@ -57,11 +62,13 @@ class ClassicProtocol:
         persist: Persist,
         new_id: Callable[[], str],
         start_job: StartJob,
+        is_served: Callable[[ClassicGroup], bool],
     ) -> None:
         self._settings = settings
         self._deadlines = deadlines
         self._persist = persist
         self._new_id = new_id
+        self._is_served = is_served
         self.rebalancing = Rebalancing(settings, deadlines, persist, start_job)
 
     def new_group(self, group_id: str, partition: int, now_ms: int) -> ClassicGroup:
@@ -70,10 +77,14 @@ class ClassicProtocol:
             group_id,
             now_ms,
             partition=partition,
-            rejoin=Deadline(lambda at_ms: self.rebalancing.rejoin_time_is_over(group, at_ms)),
-            sync_by=Deadline(lambda at_ms: self.rebalancing.sync_time_is_over(group, at_ms)),
+            rejoin=Deadline(lambda at_ms: self._is_due(group, self.rebalancing.rejoin_time_is_over, at_ms)),
+            sync_by=Deadline(lambda at_ms: self._is_due(group, self.rebalancing.sync_time_is_over, at_ms)),
         )
         return group
+
+    def _is_due(self, group: ClassicGroup, act: Callable[[ClassicGroup, int], None], now_ms: int) -> None:
+        if self._is_served(group):
+            act(group, now_ms)
 
     def adopt(self, group: ClassicGroup, member: Member) -> Member:
         """Let the session deadline of a new or loaded member lead here. It is not set yet."""
@@ -89,15 +100,21 @@ class ClassicProtocol:
         if len(group.members) > self._settings.group_max_size and group.can_rebalance:
             self.rebalancing.start(group, now_ms)
 
-    def close(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
-        """End a group that is deleted or no longer ours; parked requests are answered with `error`."""
+    def take_up(self, group: ClassicGroup, now_ms: int) -> None:
+        """`loaded`, at once if the group is small."""
+        self.rebalancing.do(group, self.loaded(group, now_ms))
+
+    def close(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> Job:
+        """End a group that is deleted or no longer ours, a member a piece; parked requests are answered with `error`."""
+        group.enter(GroupState.DEAD, now_ms)
+        self._deadlines.forget(group.rejoin)
+        self._deadlines.forget(group.sync_by)
+        for patience in group.pending.values():
+            self._deadlines.forget(patience)
         for member in tuple(group.members.values()):
             self.rebalancing.remove(group, member, error)
-        for patience in group.pending.values():
-            self._deadlines.clear(patience)
-        self._deadlines.clear(group.rejoin)
-        self._deadlines.clear(group.sync_by)
-        group.enter(GroupState.DEAD, now_ms)
+            self._deadlines.forget(member.session)
+            yield
 
     # JoinGroup
 
@@ -287,7 +304,7 @@ class ClassicProtocol:
         return ErrorCode.NONE
 
     def _session_is_over(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
-        if member.awaits_rebalance:
+        if member.awaits_rebalance or not self._is_served(group):
             return
         log.info("group %s: member %s failed", group.group_id, member.member_id)
         self.rebalancing.remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -298,6 +315,8 @@ class ClassicProtocol:
 
     def _patience_is_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         """Somebody asked for a member id and never used it."""
+        if not self._is_served(group):
+            return
         group.remove(member_id)
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
             self.rebalancing.complete(group, now_ms)

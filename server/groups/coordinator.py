@@ -26,7 +26,7 @@ from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
 from ..coordination.coordinator import Coordinator
-from ..coordination.jobs import Job, Steps, for_each
+from ..coordination.jobs import Job, Steps, for_each, to_the_end
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..internal_topics import OFFSETS_TOPIC
@@ -34,7 +34,7 @@ from .classic import Caller, ClassicProtocol
 from .commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
-from .consumer.migration import Migration
+from .consumer.migration import Migration, Upgrade, is_large
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import tombstones
 from .consumer.requests import check_request
@@ -81,9 +81,12 @@ class GroupCoordinator(Coordinator[Shard]):
             self._persist,
             new_id,
             lambda group, job: self._start_job(self.shards[group.partition], job),
+            self._is_served,
         )
-        migration = Migration(settings, store, topics, self._classic)
-        self._consumer = ConsumerProtocol(settings, store, self._deadlines, topics, migration, new_id, self._start_job)
+        self._migration = migration = Migration(settings, store, topics, self._classic)
+        self._consumer = ConsumerProtocol(
+            settings, store, self._deadlines, topics, migration, new_id, self._start_job, self._farewells.start
+        )
         self._classic_members = ClassicMembers(settings, self._consumer, migration, new_id)
         self._commits = Commits(settings, store, topics, self._classic)
         self._txn_commits = TxnCommits(settings, store, topics, self._classic)
@@ -94,6 +97,7 @@ class GroupCoordinator(Coordinator[Shard]):
     def _activated(self, shard: Shard, now_ms: int) -> None:
         self._consumer.activated(now_ms)
         self._start_job(shard, self._take_up(shard, now_ms))
+        self._settle_offsets(shard)
         self._repeat_expiry(shard)
         self._forget_gone(shard, now_ms)
 
@@ -108,21 +112,44 @@ class GroupCoordinator(Coordinator[Shard]):
         failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session time-out until they are heard of"
         yield from for_each(tuple(shard.groups.values()), take_up, failing)
 
-    def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> None:
-        self._deadlines.clear(shard.expiry)
-        for group in shard.groups.values():
-            self._close(group, error, now_ms)
+    def _unloaded(self, shard: Shard, error: ErrorCode, now_ms: int) -> Job:
+        self._deadlines.forget(shard.expiry)
+        while shard.groups:
+            _, group = shard.groups.popitem()
+            yield from self._closing(group, error, now_ms)
+            yield
+
+    def _is_served(self, group: ClassicGroup) -> bool:
+        """Whether the group is in the tables of a partition that is served."""
+        shard = self.shards[group.partition] if group.partition < len(self.shards) else None
+        return shard is not None and shard.state is ShardState.ACTIVE and shard.groups.get(group.group_id) is group
 
     # Members
 
+    def prepare_upgrade(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Steps[Upgrade | None]:
+        """What `consumer_heartbeat` takes: what a large classic group becomes when the request's member joins it
+        (`Migration.upgrade`), as the group is when the last piece is done. Mostly None, in one piece."""
+        if request.member_epoch:
+            return None
+        check_request(request, caller.version, self._settings.group_consumer_assignors)
+        shard = self.shard_of(request.group_id)
+        group = shard.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup) and is_large(group.members):
+            return (yield from self._migration.upgrade(group))
+        return None
+
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        now_ms: int,
+        upgrade: Upgrade | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """A member of a consumer group joins, stays or leaves (`ConsumerProtocol.heartbeat`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
         shard = self.shard_of(request.group_id)
         _check_stays(shard, request.group_id)
-        return self._consumer.heartbeat(shard, request, caller, now_ms)
+        return self._consumer.heartbeat(shard, request, caller, now_ms, upgrade)
 
     def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
         """Handle a JoinGroup; `reply` is called exactly once, perhaps much later (`ClassicProtocol.join`,
@@ -161,12 +188,12 @@ class GroupCoordinator(Coordinator[Shard]):
                 )
                 return
             new = self._classic.new_group(request.group_id, shard.partition, now_ms)
-            replaced = [] if group is None else tombstones(group.group_id, (), group.regexes)
+            replaced = () if group is None else tombstones(group.group_id, (), group.regexes)
             # Apache Kafka writes the group down even if this first member is then refused.
             made = group_key(new.group_id), group_value(new, {})
             self._store.append(shard.partition, [*(write_record(*change) for change in replaced), made], now_ms)
             if group is not None:
-                self._consumer.close(group)
+                to_the_end(self._consumer.close(group))  # It has no members.
             group = shard.groups[request.group_id] = new
         self._classic.join(group, request, caller, now_ms, reply)
 
@@ -314,6 +341,20 @@ class GroupCoordinator(Coordinator[Shard]):
         """
         if partition < len(self.shards) and (shard := self.shards[partition]).state is ShardState.ACTIVE:
             shard.offsets.end_transaction(producer_id, commit=commit)
+            self._settle_offsets(shard)
+
+    def _settle_offsets(self, shard: Shard) -> None:
+        """Have done what is left to do of transactions that have ended."""
+        if not shard.offsets.is_settled and not shard.is_settling:
+            shard.is_settling = True
+            self._start_job(shard, self._settle_each(shard))
+
+    @staticmethod
+    def _settle_each(shard: Shard) -> Job:
+        while not shard.offsets.is_settled:
+            shard.offsets.settle_some()
+            yield
+        shard.is_settling = False
 
     def delete_offsets(self, group_id: str, places: Sequence[Place], now_ms: int) -> Steps[dict[Place, ErrorCode]]:
         """Delete offsets, some hundred a piece (`Commits.delete`).
@@ -344,8 +385,8 @@ class GroupCoordinator(Coordinator[Shard]):
 
     # Groups as administrators see them
 
-    def describe_group(self, group_id: str, version: int) -> DescribedGroup:
-        """A classic group (`descriptions.describe_classic`)."""
+    def describe_group(self, group_id: str, version: int) -> Steps[DescribedGroup]:
+        """A classic group (`descriptions.describe_classic`), a member a piece."""
         return describe_classic(group_id, self.shard_of(group_id).groups.get(group_id), version)
 
     def describe_consumer_group(self, group_id: str) -> Steps[DescribedConsumerGroup]:
@@ -441,14 +482,14 @@ class GroupCoordinator(Coordinator[Shard]):
         shard.is_forgetting = False
 
     def _drop(self, shard: Shard, group: ClassicGroup | ConsumerGroup, now_ms: int) -> None:
+        """Forget a group without members."""
         del shard.groups[group.group_id]
-        self._close(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
+        to_the_end(self._closing(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms))
 
-    def _close(self, group: ClassicGroup | ConsumerGroup, error: ErrorCode, now_ms: int) -> None:
+    def _closing(self, group: ClassicGroup | ConsumerGroup, error: ErrorCode, now_ms: int) -> Job:
         if isinstance(group, ClassicGroup):
-            self._classic.close(group, error, now_ms)
-        else:
-            self._consumer.close(group)
+            return self._classic.close(group, error, now_ms)
+        return self._consumer.close(group)
 
     def _expire(self, shard: Shard, now_ms: int) -> None:
         """Remove offsets that have passed their time, and groups that are left without members and offsets."""

@@ -28,8 +28,9 @@ _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
 
-def describe_classic(group_id: str, group: Group | None, version: int) -> DescribedGroup:
-    """State and members; their metadata and assignments only while the group is stable.
+def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[DescribedGroup]:
+    """State and members; their metadata and assignments only while the group is stable. All as it is when the first piece
+    is done.
 
     A group that does not exist, or is of another kind, is Dead, from version 6 of DescribeGroups on with
     GROUP_ID_NOT_FOUND.
@@ -43,23 +44,27 @@ def describe_classic(group_id: str, group: Group | None, version: int) -> Descri
             group_state=GroupState.DEAD.value,
         )
     protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
-    return DescribedGroup(
+    rows = [(one, one.member_id, one.metadata(protocol_name), one.assignment) for one in group.members.values()]
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         protocol_type=group.protocol_type or "",
         protocol_data=protocol_name or "",
-        members=tuple(
+    )
+    members = []
+    for member, member_id, metadata, assignment in rows:
+        yield
+        members.append(
             DescribedGroupMember(
-                member_id=member.member_id,
+                member_id=member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                member_metadata=member.metadata(protocol_name),
-                member_assignment=member.assignment,
+                member_metadata=metadata,
+                member_assignment=assignment,
             )
-            for member in group.members.values()
-        ),
-    )
+        )
+    return replace(described, members=tuple(members))
 
 
 def describe_consumer(
@@ -75,6 +80,8 @@ def describe_consumer(
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(group_id, group, "consumer"))
     # Members and targets are values: who holds them has the group as it was.
     members = [(member, group.targets.get(member.member_id, {})) for member in group.members.values()]
+    # Most members name the same topics, thousands perhaps.
+    names: dict[frozenset[str], tuple[str, ...]] = {}
     described = message.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
@@ -85,12 +92,16 @@ def describe_consumer(
     yield
     found = []
     for member, target in members:
-        found.append((yield from _described_member(member, target, topics)))
+        if member.topic_names not in names:
+            names[member.topic_names] = tuple(sorted(member.topic_names))
+        found.append((yield from _described_member(member, names[member.topic_names], target, topics)))
         yield
     return replace(described, members=tuple(found))
 
 
-def _described_member(member: Member, target: Assignment, topics: TopicView) -> Steps[message.Member]:
+def _described_member(
+    member: Member, names: tuple[str, ...], target: Assignment, topics: TopicView
+) -> Steps[message.Member]:
     has = {
         topic_id: member.assigned.get(topic_id, {}).keys() | member.revoking.get(topic_id, {}).keys()
         for topic_id in member.assigned.keys() | member.revoking.keys()
@@ -102,7 +113,7 @@ def _described_member(member: Member, target: Assignment, topics: TopicView) -> 
         member_epoch=member.epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=tuple(sorted(member.topic_names)),
+        subscribed_topic_names=names,
         subscribed_topic_regex=member.topic_regex,
         assignment=(yield from _assignment(has, topics)),
         target_assignment=(yield from _assignment(target, topics)),

@@ -87,7 +87,7 @@ class Member:
         "session",
         "session_timeout_ms",
         "sync_reply",
-        "written_start",
+        "written",
     )
 
     def __init__(
@@ -116,8 +116,8 @@ class Member:
         self.is_new = False
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None
-        self.written_start: bytes | None = None
-        """How the member begins in the group's record (`records.group_value`), once it has been in one."""
+        self.written: tuple[str | None, bytes] | None = None
+        """What the group's record says of it for a protocol, all but its assignment (`records.make_ready`)."""
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Its metadata for that protocol; empty if it does not offer the protocol."""
@@ -248,7 +248,7 @@ class ClassicGroup:
             self.pending_sync.add(member_id)
         self.static_members[member.group_instance_id] = member_id
         member.member_id = member_id
-        member.written_start = None
+        member.written = None
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Take over what a rejoining member says now."""
@@ -257,7 +257,7 @@ class ClassicGroup:
         self._count_supporters(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
-        member.written_start = None
+        member.written = None
 
     def await_join(self, member: Member, reply: JoinReply | None) -> None:
         """Park the member's JoinGroup, or with None take it as no longer parked."""

@@ -24,7 +24,7 @@ from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ..coordination.deadlines import Deadlines
 from ..coordination.jobs import Job, Steps, to_the_end
 from .group import ClassicGroup, GroupState, JoinReply, Member, SyncReply
-from .records import write_start
+from .records import make_ready
 from .settings import MEMBERS_A_PIECE, REJOIN_RETRY_MS, GroupSettings
 
 log = logging.getLogger("ottla.groups")
@@ -45,7 +45,7 @@ class Rebalancing:
         self._persist = persist
         self._start_job = start_job
 
-    def _do(self, group: ClassicGroup, steps: Job) -> None:
+    def do(self, group: ClassicGroup, steps: Job) -> None:
         """At once in a group of few members, else piece by piece."""
         if len(group.members) <= MEMBERS_A_PIECE:
             to_the_end(steps)
@@ -101,7 +101,7 @@ class Rebalancing:
         self._deadlines.clear(group.rejoin)
         if not group.is_completing:
             group.is_completing = True
-            self._do(group, self._complete(group, now_ms))
+            self.do(group, self._complete(group, now_ms))
 
     def _complete(self, group: ClassicGroup, now_ms: int) -> Job:
         try:
@@ -149,8 +149,7 @@ class Rebalancing:
                     reply(_generation(group, member))
                 member.is_new = False
                 self.keep_alive(member)
-                if member.written_start is None:
-                    write_start(member)  # The assignment will be written for all at once.
+                make_ready(member, group.protocol_name)  # The assignment will be written for all at once.
             yield
 
     def _tell_leader(self, group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> Job:
@@ -179,7 +178,7 @@ class Rebalancing:
         group.await_join(member, reply)
         if superseded is not None:
             refuse(superseded, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-        self._do(group, self._tell_leader(group, member, skip_assignment=skip_assignment))
+        self.do(group, self._tell_leader(group, member, skip_assignment=skip_assignment))
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup; `reply` is called exactly once, now or when the leader's assignment is written down.
@@ -243,7 +242,7 @@ class Rebalancing:
             for member in group.members.values()
             if (reply := member.sync_reply) is not None
         ]
-        self._do(group, self._answer_each(parked, group.protocol_type, group.protocol_name, error))
+        self.do(group, self._answer_each(parked, group.protocol_type, group.protocol_name, error))
 
     def _answer_each(
         self,
@@ -270,7 +269,7 @@ class Rebalancing:
 
     def sync_time_is_over(self, group: ClassicGroup, now_ms: int) -> None:
         """Members that learned of the generation and never sent SyncGroup are out."""
-        self._do(group, self._remove_silent(group, group.generation, now_ms))
+        self.do(group, self._remove_silent(group, group.generation, now_ms))
 
     def _remove_silent(self, group: ClassicGroup, generation: int, now_ms: int) -> Job:
         for member_id in tuple(group.pending_sync):

@@ -109,20 +109,26 @@ def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
     # Lengths stand before what they are of: that of no members is the last of this.
     start = write_blob(_GROUP_VALUE_VERSION, _value_codec(GroupMetadataValue, _GROUP_VALUE_VERSION), value)
     parts = [start[: -_LENGTH.size], _LENGTH.pack(len(group.members))]
+    name, pack = group.protocol_name, _LENGTH.pack
     for member in group.members.values():
-        subscription, assignment = member.metadata(group.protocol_name), assignments.get(member.member_id, b"")
-        parts += (
-            member.written_start or write_start(member),
-            _LENGTH.pack(len(subscription)),
-            subscription,
-            _LENGTH.pack(len(assignment)),
-            assignment,
-        )
+        assignment = assignments.get(member.member_id, b"")
+        parts += (_written(member, name), pack(len(assignment)), assignment)
     return b"".join(parts)
 
 
-def write_start(member: Member) -> bytes:
-    """Encode what a member begins with in the group's record, all but subscription and assignment, and keep it."""
+def _written(member: Member, protocol_name: str | None) -> bytes:
+    written = member.written
+    if written is None or written[0] != protocol_name:
+        written = member.written = protocol_name, _write_member(member, protocol_name)
+    return written[1]
+
+
+def make_ready(member: Member, protocol_name: str | None) -> None:
+    """Encode what the group's record will say of a member, all but its assignment, and keep it."""
+    _written(member, protocol_name)
+
+
+def _write_member(member: Member, protocol_name: str | None) -> bytes:
     value = MemberMetadata(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -135,8 +141,8 @@ def write_start(member: Member) -> bytes:
     )
     parts = Parts()
     _MEMBER.write(value, parts)
-    start = member.written_start = bytes(parts.tail[: -2 * _LENGTH.size])
-    return start
+    subscription = member.metadata(protocol_name)
+    return b"".join((parts.tail[: -2 * _LENGTH.size], _LENGTH.pack(len(subscription)), subscription))
 
 
 class OffsetRecord(NamedTuple):

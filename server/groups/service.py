@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -89,8 +90,12 @@ class BrokerTopics:
         topic = self._broker.topics.by_id(topic_id)
         return 0 if topic is None else len(topic.partitions)
 
+    @cached_property
+    def _rack_of(self) -> dict[int, str]:
+        return {node.node_id: node.rack for node in self._broker.nodes if node.rack is not None}
+
     def racks(self, topic_id: bytes) -> list[list[str]]:
-        rack_of = {node.node_id: node.rack for node in self._broker.nodes if node.rack is not None}
+        rack_of = self._rack_of
         topic = self._broker.topics.by_id(topic_id) if rack_of else None
         partitions = () if topic is None else topic.partitions
         return [[rack_of[node_id] for node_id in one.replicas if node_id in rack_of] for one in partitions]

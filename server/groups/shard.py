@@ -17,7 +17,7 @@ from ...protocol.messages.consumer_offsets import GroupMetadataKey, GroupMetadat
 from ...protocol.records import Record, RecordBatch
 from ..coordination import shard as coordination
 from ..coordination.deadlines import Deadline
-from ..coordination.jobs import to_the_end
+from ..coordination.jobs import Job, to_the_end
 from ..internal_topics import OFFSETS_TOPIC
 from .classic import ClassicProtocol
 from .consumer.group import ConsumerGroup
@@ -55,9 +55,15 @@ class Shard(coordination.Shard):
         """Topics that were deleted, and in which groups are still to be searched for offsets."""
         self.is_forgetting = False
         """A job is at that."""
+        self.is_settling = False
+        """A job is at carrying out the ends of transactions."""
         self.groups_going: set[str] = set()
         """Those that are being deleted: nobody joins them."""
         self._commits: list[Record] = []
+
+    def drop(self) -> Job:
+        """The groups go as they are closed."""
+        yield from self.offsets.drop()
 
     def _replay_batch(self, batch: RecordBatch) -> None:
         is_plain = not batch.is_control and not batch.is_transactional

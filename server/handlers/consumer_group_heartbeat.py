@@ -13,6 +13,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..connection import Context
+from ..coordination.service import in_turns
 from ..groups.classic import Caller
 
 
@@ -23,7 +24,8 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupHeartbeatRespon
     try:
         groups.check_consumer_protocol()
         coordinator = await groups.route(ctx.node, body.group_id)
-        answer = coordinator.consumer_heartbeat(body, caller, ctx.broker.clock.now_ms())
+        upgrade = None if body.member_epoch else await in_turns(coordinator.prepare_upgrade(body, caller))
+        answer = coordinator.consumer_heartbeat(body, caller, ctx.broker.clock.now_ms(), upgrade)
         await groups.settle(body.group_id)
         return answer
     except KafkaError as error:

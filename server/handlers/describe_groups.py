@@ -16,6 +16,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ..authorization import group_operations
 from ..connection import Context
+from ..coordination.service import in_turns
 from ..turns import Turn
 
 
@@ -26,7 +27,7 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     for group_id in await turn.once(body.groups):
         if turn.is_over():
             await turn.next()
-        groups.append(await _describe(ctx, group_id, request.version))
+        groups.append(await _describe(ctx, group_id, request.version, turn))
     if body.include_authorized_operations:
         allowed = group_operations()
         groups = await turn.map(
@@ -35,11 +36,11 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-async def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, version: int, turn: Turn) -> DescribedGroup:
     try:
         groups = ctx.broker.groups
         groups.check_coordinates(ctx.node, group_id)
-        described = groups.coordinator.describe_group(group_id, version)
+        described = await in_turns(groups.coordinator.describe_group(group_id, version), turn)
         await groups.settle(group_id)
         return described
     except KafkaError as error:

@@ -17,7 +17,7 @@ from ...protocol.messages.describe_transactions import TransactionState as Descr
 from ...storage.paths import TopicPartition
 from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline
-from ..coordination.jobs import Steps
+from ..coordination.jobs import Job, Steps
 from ..coordination.shard import ShardState
 from ..coordination.store import Producer, RecordStore, WhenFlushed, at_once
 from ..internal_topics import TRANSACTIONS_TOPIC
@@ -79,8 +79,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         if self._expiry.due_ms is None:
             self._repeat_expiry()
 
-    def _unloaded(self, shard: TransactionShard, error: ErrorCode, now_ms: int) -> None:
+    def _unloaded(self, shard: TransactionShard, error: ErrorCode, now_ms: int) -> Job:
         """Nothing is parked, and deadlines look at the shards that are there."""
+        yield from ()
 
     # Producers
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -26,6 +27,7 @@ from ..coordination.shard import ShardState
 from ..coordination.store import Flushed, WhenFlushed
 from ..internal_topics import TRANSACTIONS_TOPIC
 from .metadata import TransactionMetadata, TransactionState, bumps_epoch
+from .records import partitions_by_topic
 from .settings import MARKER_RETRY_MS, MARKERS_A_PIECE, TransactionSettings
 from .shard import TransactionShard
 
@@ -180,15 +182,20 @@ class Endings:
             self._jobs.start(steps)
 
     def _write_markers(self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool) -> Job:
+        if not self._is_served(shard):
+            return
         metadata = shard.transactions[transactional_id]
-        partitions = sorted(metadata.partitions)
+        by_topic = partitions_by_topic(metadata.partitions)
+        left = (TopicPartition(one.topic, index) for one in by_topic for index in one.partition_ids)
         refused: set[TopicPartition] = set()
-        for at in range(0, len(partitions), MARKERS_A_PIECE):
+        some = list(islice(left, MARKERS_A_PIECE))
+        while some:
+            refused.update(one for one in some if not self._mark(shard, metadata, one))
+            some = list(islice(left, MARKERS_A_PIECE))
+            if some:
+                yield
             if not self._is_served(shard):
                 return
-            refused.update(one for one in partitions[at : at + MARKERS_A_PIECE] if not self._mark(shard, metadata, one))
-            if at + MARKERS_A_PIECE < len(partitions):
-                yield
 
         def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
             self._close(shard, transactional_id, frozenset(refused.union(failed)), now_ms)

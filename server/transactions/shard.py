@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ...protocol.records import Record, RecordBatch
+from ..coordination.jobs import Job
 from ..coordination.shard import Shard
 from ..internal_topics import TRANSACTIONS_TOPIC
 from .metadata import CLOSED, TransactionMetadata, TransactionState
@@ -29,6 +30,12 @@ class TransactionShard(Shard):
         """The ids whose transaction is not decided -> when it has taken too long, in elapsed time. Kept by `endings`."""
         self.waiting: set[str] = set()
         """The decided ones whose next step waits for a sync: of the decision, or of markers."""
+
+    def drop(self) -> Job:
+        for table in (self.transactions, self.open, self.time_outs):
+            while table:
+                table.popitem()
+                yield
 
     def put(self, metadata: TransactionMetadata) -> None:
         """Take in what the log says now."""

@@ -152,13 +152,13 @@ def test_the_states_of_a_group_are_listed() -> None:
 def test_each_kind_is_described_by_its_own_api() -> None:
     groups = both_kinds()
     coordinator = groups.coordinator
-    not_classic = coordinator.describe_group("new", 6)
+    not_classic = groups.describe_group("new", 6)
     assert (not_classic.error_code, not_classic.error_message, not_classic.group_state) == (
         E.GROUP_ID_NOT_FOUND,
         "Group new is not a classic group.",
         "Dead",
     )
-    older = coordinator.describe_group("new", 5)
+    older = groups.describe_group("new", 5)
     assert (older.error_code, older.group_state) == (E.NONE, "Dead")
     expected = (E.GROUP_ID_NOT_FOUND, "Group old is not a consumer group.")
     assert raised(lambda: to_the_end(coordinator.describe_consumer_group("old"))) == expected

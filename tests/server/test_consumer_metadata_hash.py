@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ottla.server.groups.consumer.metadata_hash import metadata_hash
+from ottla.server.groups.consumer.metadata_hash import HASHES_KEPT, MetadataHashes, metadata_hash
 from support.calls import calls_of
 
 
@@ -73,3 +73,29 @@ def test_asked_again_it_costs_no_more_for_topics_of_many_partitions() -> None:
         return calls_of(lambda: metadata_hash(topics.names(), topics))
 
     assert again(100) == again(1)
+
+
+def test_who_asks_again_for_the_same_topics_is_told_without_a_look_at_them() -> None:
+    topics = Topics({f"t{number}": (number, [[]]) for number in range(500)})
+    hashes = MetadataHashes(topics)
+    names = frozenset(topics.names())
+    assert hashes.of(names) == metadata_hash(names, topics)
+
+    assert calls_of(lambda: hashes.of(frozenset(topics.names()))) < 10
+
+
+def test_a_change_of_topics_is_seen_by_who_asks_after_it() -> None:
+    by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [[]]), "b": (2, [[]])}
+    topics = Topics(by_name)
+    hashes = MetadataHashes(topics)
+    before = hashes.of(frozenset("ab"))
+    by_name["b"] = 2, [[], []]
+    hashes.topics_changed()
+    assert hashes.of(frozenset("ab")) == metadata_hash("ab", topics) != before
+
+
+def test_hashes_that_are_kept_are_few() -> None:
+    hashes = MetadataHashes(BEFORE)
+    for number in range(10 * HASHES_KEPT):
+        hashes.of(frozenset([str(number)]))
+    assert len(hashes._known) <= HASHES_KEPT

@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.leave_group import MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.coordination.jobs import Job, Jobs, Steps, never, to_the_end
+from ottla.server.groups.classic import Caller
 from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.records import group_value
 from ottla.server.groups.settings import MEMBERS_A_PIECE, PLACES_A_PIECE
+from ottla.server.groups.subscription import write_assignment
 from ottla.server.transactions.listing import Filter
 from ottla.server.transactions.metadata import CLOSED
 from ottla.server.transactions.settings import IDS_A_PIECE, MARKERS_A_PIECE
@@ -28,6 +31,7 @@ from support.calls import calls_of
 from support.consumer_groups import SESSION_MS, ConsumerGroups
 from support.groups import FakeTopics, Groups, MemoryStore, Reply, error_of, subscription
 from support.transactions import SWEEP_MS, Transactions
+from support.txn_commits import commit_in_transaction, end_transaction
 
 E = ErrorCode
 
@@ -240,7 +244,51 @@ def many_topics_are_matched() -> Prepared:
     return groups, enter, lambda: len(groups.table().subscribed_topics) == MANY
 
 
+def many_groups_are_given_up() -> Prepared:
+    groups = Groups(MemoryStore(1), topics=FakeTopics(orders=1))
+    for number in range(MANY):
+        groups.commit({("orders", 0): number}, group=f"g{number}")
+    shard = groups.coordinator.shards[0]
+
+    def give_up() -> None:
+        groups.coordinator.unload(0, ErrorCode.NOT_COORDINATOR, groups.now_ms)
+
+    return groups, give_up, lambda: not shard.groups and not any(shard.offsets.groups())
+
+
+def many_transactional_ids_are_given_up() -> Prepared:
+    transactions = Transactions()
+    for number in range(4 * MANY):
+        transactions.init(f"x{number}")
+    shard = transactions.coordinator.shards[0]
+
+    def give_up() -> None:
+        transactions.coordinator.unload(0, ErrorCode.NOT_COORDINATOR, transactions.now_ms)
+
+    return transactions, give_up, lambda: not shard.transactions
+
+
+def offsets_of_many_groups_in_a_transaction() -> Groups:
+    groups = Groups(MemoryStore(1), topics=FakeTopics(orders=8))
+    for number in range(MANY):
+        commit_in_transaction(groups, {("orders", index): number for index in range(8)}, group=f"g{number}")
+    return groups
+
+
+def a_transaction_ends_that_commits_offsets_of_many_groups() -> Prepared:
+    groups = offsets_of_many_groups_in_a_transaction()
+    shard = groups.coordinator.shards[0]
+
+    def is_done() -> bool:
+        return shard.offsets.is_settled and offset_count(groups) == 8 * MANY
+
+    return groups, lambda: end_transaction(groups, commit=True), is_done
+
+
 MANY_AT_ONCE = [
+    many_groups_are_given_up,
+    many_transactional_ids_are_given_up,
+    a_transaction_ends_that_commits_offsets_of_many_groups,
     a_topic_that_many_groups_committed_is_deleted,
     a_topic_with_many_offsets_is_deleted,
     a_topic_was_deleted_before_the_load,
@@ -273,6 +321,50 @@ def test_what_happens_to_many_happens_in_pieces(prepare: Callable[[], Prepared])
     assert done.most_records <= RECORDS_A_PIECE
     assert done.most_markers <= MARKERS_A_PIECE
     assert done.pieces >= MANY // max(PLACES_A_PIECE, IDS_A_PIECE)
+
+
+def test_what_is_left_to_do_at_the_end_of_a_transaction_is_done_for_who_asks() -> None:
+    groups = offsets_of_many_groups_in_a_transaction()
+
+    end_transaction(groups, commit=True)
+
+    offsets = groups.coordinator.shards[0].offsets
+    assert not offsets.is_settled
+    for number in range(0, MANY, 50):
+        assert set(groups.committed(group=f"g{number}").values()) == {number}
+        assert not offsets.has_unstable(f"g{number}")
+    assert groups.commit({("orders", 0): 5_000}, group="g1") == {}
+    pursue(groups)
+    assert groups.committed(group="g1")["orders", 0] == 5_000
+    assert groups.restarted().committed(group="g1") == groups.committed(group="g1")
+
+
+@pytest.mark.parametrize("becomes", ["nobody's", "another node's"])
+def test_what_comes_due_in_a_group_that_is_given_up_has_no_effect_though_it_was_not_come_to_yet(becomes: str) -> None:
+    groups = ConsumerGroups(MemoryStore(1), orders=1)
+    for number in range(MANY):
+        groups.commit({("orders", 0): number}, group=f"old{number}")
+    groups.join("classic", session_ms=10_000)
+    groups.advance(0)
+    groups.enter("m", group="consumer")
+    waiting = groups.join("classic", session_ms=10_000)
+    # Those that came last are come to first.
+    for number in range(MANY):
+        groups.commit({("orders", 0): number}, group=f"new{number}")
+    if becomes == "nobody's":
+        groups.coordinator.unload(0, ErrorCode.NOT_COORDINATOR, groups.now_ms)
+    else:
+        shard = groups.coordinator.reload(0, ErrorCode.NOT_COORDINATOR, groups.now_ms)
+        shard.replay(groups.store.read(0, 0).read())
+    appends = groups.store.appends
+    assert waiting.is_parked
+
+    pass_time(groups, 3_600_000)
+    pursue(groups)
+
+    assert groups.store.appends == appends
+    assert waiting.answer.error_code == E.NOT_COORDINATOR
+    assert groups.coordinator.next_deadline_ms() is None
 
 
 def test_a_member_that_goes_costs_no_look_at_the_topics_of_the_others() -> None:
@@ -635,13 +727,243 @@ def test_others_have_their_turns_between_any_two_members_of_a_large_group(prepar
     assert done.pieces >= MANY - 1
 
 
+def a_large_stable_group(**settings: int) -> ConsumerGroups:
+    """A classic group in which each member has a partition."""
+    interval = {"group_consumer_assignment_interval_ms": 3_600_000}
+    groups = ConsumerGroups(MemoryStore(1), orders=MANY, settings={**interval, **settings})
+    groups.works_at_once = False
+    wanted = subscription("orders")
+    for number in range(MANY):
+        groups.join(client=f"c{number}", protocols=[("range", wanted)], session_ms=LONG_MS)
+    groups.advance(0)
+    ids = groups.members()
+    assignments = {one: write_assignment(wanted, {"orders": [number]}) for number, one in enumerate(ids)}
+    groups.sync(ids[0], 1, assignments)
+    groups.advance(0)
+    assert groups.state() == "Stable"
+    return groups
+
+
+CALLER = Caller("c", "/host", 1)
+
+
+def a_member_that_comes() -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="new",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=("orders",),
+        topic_partitions=(),
+    )
+
+
+def same_after_a_restart(groups: ConsumerGroups) -> bool:
+    here, there = groups.table(), groups.restarted().table()
+    return (here.members, here.targets, here.epoch) == (there.members, there.targets, there.epoch)
+
+
+def test_a_large_classic_group_becomes_a_consumer_group_in_pieces() -> None:
+    groups = a_large_stable_group()
+    steps = groups.coordinator.prepare_upgrade(a_member_that_comes(), CALLER)
+    pieces = 0
+    upgrade = None
+    try:
+        while True:
+            next(steps)
+            pieces += 1
+    except StopIteration as end:
+        upgrade = end.value
+    assert groups.state() == "Stable"
+    assert pieces >= 6 * MANY
+
+    def come() -> None:
+        groups.coordinator.consumer_heartbeat(a_member_that_comes(), CALLER, groups.now_ms, upgrade)
+
+    appends = groups.store.appends
+    assert calls_of(come) < 10 * MANY
+    assert groups.store.appends == appends + 1
+    done = pursue(groups)
+
+    table = groups.table()
+    assert done.pieces >= 2 * MANY
+    assert len(table.members) == len(table.sessions) == MANY + 1
+    assert [*table.owners.values()] == [*table.members][:MANY]
+    assert same_after_a_restart(groups)
+
+
+def test_a_classic_group_that_changes_while_it_is_made_another_is_looked_at_anew() -> None:
+    groups = a_large_stable_group()
+    gone, stays = groups.members()[7], groups.members()[0]
+    steps = groups.coordinator.prepare_upgrade(a_member_that_comes(), CALLER)
+    for _ in range(5 * MANY):
+        next(steps)
+    assert groups.leave(gone) == [E.NONE]
+
+    upgrade = to_the_end(steps)
+    groups.coordinator.consumer_heartbeat(a_member_that_comes(), CALLER, groups.now_ms, upgrade)
+    pursue(groups)
+
+    assert gone not in groups.table().members
+    assert stays in groups.table().members
+    assert len(groups.table().members) == MANY
+    assert same_after_a_restart(groups)
+
+
+def test_who_joins_a_large_classic_group_that_changes_all_the_time_is_told_to_ask_again() -> None:
+    groups = a_large_stable_group()
+    leaving = iter(groups.members())
+
+    def pursue_steps() -> None:
+        for number, _ in enumerate(groups.coordinator.prepare_upgrade(a_member_that_comes(), CALLER)):
+            if not number % MANY:
+                groups.leave(next(leaving))
+
+    assert error_of(pursue_steps) is E.COORDINATOR_LOAD_IN_PROGRESS
+    # Nor is it made another in one go, where nothing has been made ready.
+    with pytest.raises(KafkaError) as refused:
+        groups.coordinator.consumer_heartbeat(a_member_that_comes(), CALLER, groups.now_ms)
+    assert refused.value.code is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert groups.enter_error("new") is E.NONE
+
+
+def a_large_group_with_a_member_of_the_consumer_protocol(**fields: Any) -> ConsumerGroups:
+    groups = a_large_stable_group()
+    groups.enter("new", **fields)
+    groups.advance(0)
+    assert len(groups.table().members) == MANY + 1
+    return groups
+
+
+def the_last_member_of_the_consumer_protocol_leaves() -> Prepared:
+    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    return groups, lambda: groups.beat("new", -1), lambda: is_classic(groups) and len(groups.members()) == MANY
+
+
+def the_last_member_of_the_consumer_protocol_comes_back_with_the_other() -> Prepared:
+    groups = a_large_group_with_a_member_of_the_consumer_protocol(instance_id="i")
+    groups.beat("new", -2, instance_id="i")
+
+    def come_back() -> None:
+        protocols = [("range", subscription("orders"))]
+        answer = groups.join(instance="i", protocols=protocols, session_ms=LONG_MS, version=5).answer
+        assert not answer.error_code
+
+    return groups, come_back, lambda: is_classic(groups) and len(groups.members()) == MANY + 1
+
+
+def is_classic(groups: ConsumerGroups) -> bool:
+    return isinstance(groups.coordinator.shard_of("g").groups["g"], ClassicGroup)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        the_last_member_of_the_consumer_protocol_leaves,
+        the_last_member_of_the_consumer_protocol_comes_back_with_the_other,
+    ],
+    ids=lambda prepare: prepare.__name__,
+)
+def test_a_large_consumer_group_becomes_a_classic_group_in_pieces(prepare: Callable[[], Prepared]) -> None:
+    groups, happen, is_done = prepare()
+    assert isinstance(groups, ConsumerGroups)
+    happen()
+    assert not is_done()
+
+    done = pursue(groups)
+
+    assert is_done()
+    assert done.pieces >= 5 * MANY
+    assert done.most_appends <= 1
+    again = groups.restarted()
+    assert is_classic(again)
+    assert sorted(again.members()) == sorted(groups.members())
+
+
+def test_a_large_group_that_cannot_be_written_down_as_a_classic_one_stays_as_it_is() -> None:
+    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    groups.beat("new", -1)
+    groups.store.failure = E.NOT_COORDINATOR
+    pursue(groups)
+    groups.store.failure = None
+    assert not is_classic(groups)
+    classic = next(iter(groups.table().members.values()))
+    assert groups.coordinator.heartbeat("g", classic.member_id, None, classic.epoch) is E.REBALANCE_IN_PROGRESS
+
+    groups.leave(classic.member_id)
+    pursue(groups)
+
+    assert is_classic(groups)
+    assert len(groups.members()) == MANY - 1
+
+
+def test_a_large_group_that_changes_while_it_becomes_a_classic_one_is_made_one_with_a_later_join() -> None:
+    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    table = groups.table()
+    leaving = iter(list(table.members))
+    groups.beat("new", -1)
+    pieces = 0
+    while table.is_downgrading:
+        groups.coordinator.run_due(groups.now_ms, lambda: True)
+        pieces += 1
+        if not pieces % MANY:
+            groups.leave(next(leaving))
+    assert groups.table() is table
+
+    groups.join(protocols=[("range", subscription("orders"))], session_ms=LONG_MS)
+    pursue(groups)
+
+    assert is_classic(groups)
+    assert sorted(groups.restarted().members()) == sorted(groups.members())
+
+
+def test_a_large_group_is_not_told_to_join_again_while_it_becomes_a_classic_one() -> None:
+    groups = a_large_stable_group()
+    groups.enter("new")
+    classic = groups.table().members[next(iter(groups.table().members))]
+    groups.beat("new", -1)
+    assert groups.table().epoch > groups.table().assignment_epoch == classic.epoch
+
+    assert groups.coordinator.heartbeat("g", classic.member_id, None, classic.epoch) is E.NONE
+
+
+def test_members_that_go_while_a_large_group_becomes_a_classic_one_are_not_in_it() -> None:
+    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    groups.beat("new", -1)
+    for _ in range(4 * MANY):
+        groups.coordinator.run_due(groups.now_ms, lambda: True)
+    gone = next(iter(groups.table().members))
+    groups.leave(gone)
+
+    pursue(groups)
+
+    assert is_classic(groups)
+    assert gone not in groups.members()
+    assert len(groups.members()) == MANY - 1
+    assert sorted(groups.restarted().members()) == sorted(groups.members())
+
+
+def test_a_large_classic_group_is_described_in_pieces_as_it_was_at_the_first() -> None:
+    groups = a_large_stable_group()
+    ids = groups.members()
+    steps = groups.coordinator.describe_group("g", 6)
+    for _ in range(MANY // 2):
+        next(steps)
+    groups.leave(ids[-1])
+
+    described = to_the_end(steps)
+
+    assert described.group_state == "Stable"
+    assert [one.member_id for one in described.members] == ids
+    assert all(one.member_assignment for one in described.members)
+
+
 def test_a_large_group_is_not_encoded_anew_to_be_written() -> None:
     """It is one record, written in one step for everybody."""
     groups, _ = syncs_of_a_large_group()
     group = groups.coordinator.shard_of("g").groups["g"]
     assert isinstance(group, ClassicGroup)
 
-    assert calls_of(lambda: group_value(group, {})) < 10 * MANY
+    assert calls_of(lambda: group_value(group, {})) < 5 * MANY
 
 
 def test_a_group_that_is_too_large_for_a_record_is_refused_without_making_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.groups import rebalance
-from ottla.server.groups.consumer import targets
+from ottla.server.groups.consumer import migration, targets
 from ottla.server.groups.consumer.group import ConsumerGroup
 from ottla.server.groups.group import ClassicGroup
 from ottla.server.groups.subscription import read_assignment
@@ -565,9 +565,10 @@ def test_no_partition_is_owned_twice_while_members_of_both_protocols_come_and_go
 ) -> None:
     rng = random.Random(seed)
     if is_large:
-        # Assignments are made in pieces, and rebalances run in pieces.
+        # Assignments are made in pieces, rebalances run in pieces, and groups change their protocol in pieces.
         monkeypatch.setattr(targets, "MEMBERS_A_PIECE", 0)
         monkeypatch.setattr(rebalance, "MEMBERS_A_PIECE", 0)
+        monkeypatch.setattr(migration, "MEMBERS_A_PIECE", 0)
     groups = ConsumerGroups(orders=6, settings={"group_consumer_session_timeout_ms": SESSION_MS})
     members: list[ClassicMember | ConsumerMember] = []
 

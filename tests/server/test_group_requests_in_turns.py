@@ -27,6 +27,7 @@ from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescrib
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
@@ -46,6 +47,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -195,6 +197,14 @@ CASES = {
         ),
         1,
     ),
+    "SyncGroup": Case(
+        SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            assignments=tuple(SyncGroupRequestAssignment(member_id=name, assignment=b"x") for name in names() * 4),
+        ),
+        3,
+    ),
     "ListTransactions": Case(ListTransactionsRequest(state_filters=names(), producer_id_filters=MANY_INDEXES), 2),
     "DescribeTransactions": Case(DescribeTransactionsRequest(transactional_ids=names()), 0),
 }
@@ -292,6 +302,35 @@ async def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp
             finally:
                 gc.enable()
     assert {name: count for name, count in left.items() if count >= MANY / 2} == {}
+
+
+async def test_of_many_assignments_a_member_is_given_the_last_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, OsFiles()) as served:
+        await served.broker.groups.ensure_topic()
+        join = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            group_instance_id="i",
+            protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
+        )
+        joined, _ = await handled(served, Case(join, 5))
+        monkeypatch.setattr(turns, "TURN_S", -1.0)
+        given = [*((name, b"x") for name in names() * 4), (joined.member_id, b"first"), (joined.member_id, b"last")]
+        sync = SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id="i",
+            assignments=tuple(SyncGroupRequestAssignment(member_id=one, assignment=blob) for one, blob in given),
+        )
+        answer, passes = await handled(served, Case(sync, 3))
+        assert not answer.error_code
+        assert answer.assignment == b"last"
+        assert passes >= 4 * MANY
 
 
 async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_ready_is_not_committed(

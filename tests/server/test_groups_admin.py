@@ -74,7 +74,7 @@ def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
     groups.sync("i-2", 1)
     groups.sync("a-1", 1, {"a-1": b"mine", "i-2": b"yours"})
 
-    assert groups.coordinator.describe_group("g", 6) == DescribedGroup(
+    assert groups.describe_group("g", 6) == DescribedGroup(
         group_id="g",
         group_state="Stable",
         protocol_type="consumer",
@@ -93,15 +93,15 @@ def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
 def test_metadata_of_an_unstable_group_is_not_described() -> None:
     groups = Groups()
     groups.join(protocols=[("range", b"meta")])
-    described = groups.coordinator.describe_group("g", 6)
+    described = groups.describe_group("g", 6)
     assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
     assert described.members[0].member_metadata == b""
 
 
 def test_a_group_that_does_not_exist_is_dead_and_an_error_from_version_6_on() -> None:
     groups = Groups()
-    assert groups.coordinator.describe_group("g", 5) == DescribedGroup(group_id="g", group_state="Dead")
-    assert groups.coordinator.describe_group("g", 6) == DescribedGroup(
+    assert groups.describe_group("g", 5) == DescribedGroup(group_id="g", group_state="Dead")
+    assert groups.describe_group("g", 6) == DescribedGroup(
         group_id="g", group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message="Group g not found."
     )
 

@@ -73,7 +73,7 @@ def test_an_empty_group_keeps_its_generation_and_its_kind() -> None:
     (member,), generation = groups.stable(1, protocol_type="connect")
     groups.leave(member)
     again = groups.restarted()
-    assert again.coordinator.describe_group("g", 6).protocol_type == "connect"
+    assert again.describe_group("g", 6).protocol_type == "connect"
     reply = again.join()
     again.advance(0)
     assert reply.answer.generation_id == generation + 2
@@ -249,7 +249,7 @@ def test_while_a_partition_is_loading_its_groups_answer_so() -> None:
         lambda: groups.join(),
         lambda: groups.commit({P0: 1}),
         lambda: groups.fetch("orders", 0),
-        lambda: groups.coordinator.describe_group("g", 6),
+        lambda: groups.describe_group("g", 6),
         lambda: groups.list_groups(range(4), (), ()),
         lambda: groups.delete_group("g", 0),
         lambda: groups.leave("m"),

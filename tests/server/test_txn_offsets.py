@@ -18,73 +18,21 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.server.groups.commits import TopicCommit
 from ottla.server.groups.offsets import Place
 from ottla.storage.files import OsFiles
 from ottla.storage.paths import TopicPartition
-from ottla.storage.txn_markers import build_marker
 from support.consumer_groups import ConsumerGroups
 from support.conversation import create_topic
 from support.groups import TOPIC_IDS, Groups, error_of
 from support.raw_client import RawClient
 from support.served import serving
 from support.transactional_client import TransactionalClient
+from support.txn_commits import ALICE, BOB
+from support.txn_commits import commit_in_transaction as commit
+from support.txn_commits import end_transaction as end
 
 P0, P1, BILL = ("orders", 0), ("orders", 1), ("bills", 0)
-ALICE, BOB = 7, 8
-"""Producer ids."""
 WEEK_MS = 7 * 86_400_000
-
-
-def commit(
-    groups: Groups,
-    offsets: dict[Place, int],
-    *,
-    producer: int = ALICE,
-    epoch: int = 0,
-    group: str = "g",
-    member: str = "",
-    generation: int = -1,
-    instance: str | None = None,
-    metadata: str | None = "",
-    version: int = 3,
-) -> dict[Place, ErrorCode]:
-    """TxnOffsetCommit, whose transaction the coordinator knows; returns what was refused."""
-    request = TxnOffsetCommitRequest(
-        transactional_id="x",
-        group_id=group,
-        producer_id=producer,
-        producer_epoch=epoch,
-        generation_id=generation,
-        member_id=member,
-        group_instance_id=instance,
-    )
-    topics = [
-        TopicCommit(
-            topic,
-            groups.topics.id_of(topic) or TOPIC_IDS[topic],
-            [
-                TxnOffsetCommitRequestPartition(
-                    partition_index=index,
-                    committed_offset=offset,
-                    committed_leader_epoch=5,
-                    committed_metadata=metadata,
-                )
-            ],
-        )
-        for (topic, index), offset in offsets.items()
-    ]
-    return groups.commit_in_transaction(request, version, topics, groups.now_ms)
-
-
-def end(groups: Groups, *, commit: bool, producer: int = ALICE, group: str = "g") -> None:
-    """Write the transaction's marker, and tell."""
-    shard = groups.coordinator.partition_for(group)
-    marker = build_marker(
-        producer_id=producer, producer_epoch=0, coordinator_epoch=0, commit=commit, now_ms=groups.now_ms
-    )
-    groups.store.append_batch(shard, marker)
-    groups.coordinator.transaction_ended(shard, producer, commit=commit)
 
 
 def is_unstable(groups: Groups, place: Place, group: str = "g") -> bool:
@@ -368,11 +316,11 @@ async def test_offsets_are_committed_in_every_version(tmp_path: Path, version: i
     def conversation(client: RawClient) -> None:
         create_topic(client, "t")
         producer = begun(client, 2 if version == 5 else 0)
-        for offset, commit in ((1, True), (2, False), (3, True)):
+        for offset, is_committed in ((1, True), (2, False), (3, True)):
             if version < 5:
                 assert producer.add_group("g") == ErrorCode.NONE
             assert wire_commit(producer, ("t", 0, offset), version=version) == [ErrorCode.NONE]
-            producer.end(commit=commit)
+            producer.end(commit=is_committed)
         assert position(client) == (ErrorCode.NONE, 3)
 
     async with serving(tmp_path, OsFiles()) as served:
@@ -385,14 +333,14 @@ async def test_offsets_and_records_of_one_transaction_live_and_die_together(tmp_
         for version in (0, 2):
             producer = begun(client, version)
             group = f"g{version}"
-            for commit in (False, True):
+            for is_committed in (False, True):
                 producer.produce("t", ("k", "v"))
                 if version < 2:
                     assert producer.add_group(group) == ErrorCode.NONE
                 assert wire_commit(producer, ("t", 0, 42), group=group) == [ErrorCode.NONE]
                 assert position(client, group) == (ErrorCode.NONE, -1)
                 assert position(client, group, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
-                producer.end(commit=commit)
+                producer.end(commit=is_committed)
             assert position(client, group) == (ErrorCode.NONE, 42)
 
     async with serving(tmp_path, OsFiles()) as served:

@@ -127,7 +127,7 @@ def test_groups_are_found_beside_any_record_that_makes_no_sense(records: Any) ->
     assert groups.committed(group="whole") == {("orders", 0): 1, ("orders", 1): 2}
     for listed in groups.list_groups([0], (), ()):
         if isinstance(groups.coordinator.shards[0].groups[listed.group_id], ClassicGroup):
-            groups.coordinator.describe_group(listed.group_id, 6)
+            groups.describe_group(listed.group_id, 6)
         else:
             to_the_end(groups.coordinator.describe_consumer_group(listed.group_id))
     groups.advance(86_400_000)

@@ -88,10 +88,15 @@ class ConsumerGroups(Groups):
             topic_partitions=None if owns is None else self.topic_partitions(owns),
             **fields,
         )
-        answer = self.coordinator.consumer_heartbeat(request, Caller(client, "/host", version), self.now_ms)
+        answer = self.heartbeat_of(request, Caller(client, "/host", version))
         if self.works_at_once:
             self.coordinator._jobs.run(never)
         return answer
+
+    def heartbeat_of(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerGroupHeartbeatResponse:
+        """What the handler does, at once."""
+        upgrade = to_the_end(self.coordinator.prepare_upgrade(request, caller))
+        return self.coordinator.consumer_heartbeat(request, caller, self.now_ms, upgrade)
 
     def enter(self, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """The first heartbeat of a member; it subscribes to "orders" unless told otherwise."""
@@ -191,7 +196,7 @@ class ConsumerMember:
             topic_partitions=self._claim(),
         )
         try:
-            answer = groups.coordinator.consumer_heartbeat(request, Caller("c", "/host", 1), groups.now_ms)
+            answer = groups.heartbeat_of(request, Caller("c", "/host", 1))
         except KafkaError as error:
             self._fenced(ErrorCode(error.code))
             return

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ottla.protocol.batch_builder import assign_in_place
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import MemberIdentity
 from ottla.protocol.messages.list_groups import ListedGroup
@@ -389,6 +390,9 @@ class Groups:
     ) -> list[ListedGroup]:
         return to_the_end(self.coordinator.list_groups(partitions, states, types))
 
+    def describe_group(self, group: str, version: int) -> DescribedGroup:
+        return to_the_end(self.coordinator.describe_group(group, version))
+
     def delete_group(self, group: str, now_ms: int) -> None:
         to_the_end(self.coordinator.delete_group(group, now_ms))
 
@@ -407,10 +411,10 @@ class Groups:
         }
 
     def state(self, group: str = "g") -> str:
-        return self.coordinator.describe_group(group, 0).group_state
+        return self.describe_group(group, 0).group_state
 
     def members(self, group: str = "g") -> list[str]:
-        return [member.member_id for member in self.coordinator.describe_group(group, 0).members]
+        return [member.member_id for member in self.describe_group(group, 0).members]
 
     def stable(self, count: int, *, group: str = "g", **arguments: Any) -> tuple[list[str], int]:
         """A stable group of new dynamic members, without initial delay; the assignment of each is its member id.

@@ -21,13 +21,14 @@ from ....protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ....protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...coordination.jobs import to_the_end
 from ..classic import KNOWN_MEMBER_ID_VERSION, Caller
 from ..settings import GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_subscription
 from .group import ConsumerGroup
 from .member import Member, MemberState
 from .membership import taking_over
-from .migration import Migration
+from .migration import Migration, is_large
 from .protocol import ConsumerProtocol
 from .transition import Transition
 
@@ -75,7 +76,7 @@ class ClassicMembers:
             subscription = read_subscription(request.protocols[0].metadata)
         except ProtocolError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"malformed subscription: {error}") from error
-        replaced = group.static_member(instance_id) if is_new else None
+        replaced, must_downgrade = group.static_member(instance_id) if is_new else None, False
         if replaced is not None:
             old = taking_over(replaced, member_id)
         elif instance_id is None or is_new:
@@ -85,7 +86,8 @@ class ClassicMembers:
         new = _with_news(old, request, subscription, caller)
         if replaced is not None and replaced.classic is None:
             staying = [new if one is replaced else one for one in group.members.values()]
-            if self._migration.may_downgrade(group, staying):
+            must_downgrade = self._migration.may_downgrade(group, staying)
+            if must_downgrade and not is_large(staying):
                 return self._join_downgraded(shard, group, replaced, new, now_ms)
         log.info("group %s: member %s joins with the classic protocol", group.group_id, member_id)
         claim = self._migration.by_id(subscription.owned_partitions)
@@ -93,6 +95,9 @@ class ClassicMembers:
         self._protocol.timers.unlimit(group, member_id)
         # It is to send SyncGroup now.
         self._protocol.timers.limit(shard, group, stepped)
+        if must_downgrade or (is_large(group.members) and group.classic_count == len(group.members)):
+            # In the second case it has been tried, and the group did not stay as it was.
+            self._protocol.start_downgrade(shard, group, now_ms)
         return _joined(member_id, stepped.epoch, request.protocols[0].name)
 
     def _join_downgraded(
@@ -103,8 +108,9 @@ class ClassicMembers:
         staying = [
             (new if one is replaced else one, group.targets.get(one.member_id, {})) for one in group.members.values()
         ]
-        classic = self._migration.downgrade(shard, group, staying, now_ms, must_rebalance=not is_current)
-        self._protocol.close(group)
+        made = to_the_end(self._migration.downgrade(group, staying, now_ms))
+        classic = self._migration.install(shard, made, now_ms, must_rebalance=not is_current)
+        self._protocol.take_leave(group, self._protocol.close(group))
         return _joined(new.member_id, classic.generation, classic.protocol_name)
 
     def sync(self, shard: Shard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
@@ -266,7 +272,7 @@ def _classic_member(
 def _must_assign(group: ConsumerGroup) -> bool:
     """There is to be another target assignment, and neither a job nor a member of the consumer protocol, by its heartbeat,
     will bring it."""
-    is_left = group.epoch > group.assignment_epoch and not group.is_assigning
+    is_left = group.epoch > group.assignment_epoch and not group.is_assigning and not group.is_downgrading
     return is_left and group.classic_count == len(group.members)
 
 

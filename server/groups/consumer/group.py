@@ -52,7 +52,8 @@ class ConsumerGroup:
         topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
         assigned_at_ms, resolved_at_ms: When the target assignment was made and the expressions were resolved; None:
             never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and not in the log, which has the wall time.
-        is_resolving, is_assigning: A job is at that.
+        is_resolving, is_assigning, is_downgrading: A job is at that.
+        cannot_downgrade: Its members, as they are, cannot be those of a classic group.
         resolve_again_ms: Not before then, in elapsed time: it has failed.
     """
 
@@ -81,6 +82,8 @@ class ConsumerGroup:
         self.is_resolving = False
         self.resolve_again_ms = 0
         self.is_assigning = False
+        self.is_downgrading = False
+        self.cannot_downgrade = False
         self.assigned_at_ms: int | None = None
         self.resolved_at_ms: int | None = None
         self._subscribed_topics: frozenset[str] | None = None

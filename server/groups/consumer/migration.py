@@ -3,38 +3,65 @@
 Called by `protocol` when a member of the consumer protocol joins a classic group, and when the last of them leaves;
 `group.consumer.migration.policy` says which of the two may happen. Members of the other protocol stay where they are
 (`classic_members`). Groups without members change without this: their records are deleted, and a new group begins.
+
+The change is one batch, and one moment for everybody. In a group of hundreds it is made ready before, in pieces; if the group
+is another one by then, that begins anew.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.consumer_group_log import ClassicMemberMetadata
 from ....protocol.messages.consumer_group_log import ClassicProtocol as SupportedProtocol
-from ....protocol.messages.consumer_protocol import TopicPartition
-from ...coordination.jobs import to_the_end
+from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from ...coordination.jobs import Job, Steps
+from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..classic import ClassicProtocol
 from ..group import ClassicGroup, GroupState
 from ..group import Member as ClassicMember
-from ..records import group_key, group_value, write_record
-from ..settings import GroupSettings
+from ..records import group_key, group_value, make_ready, write_record
+from ..settings import MEMBERS_A_PIECE, GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription, write_assignment
 from .assignment import Assignment
 from .group import ConsumerGroup
 from .member import Member
 from .metadata_hash import metadata_hash
-from .records import tombstones
+from .records import classic_tombstone, tombstones, whole_group
 from .topics import TopicView
 
 if TYPE_CHECKING:
     from ..shard import Shard
 
 log = logging.getLogger("ottla.groups")
+
+
+def is_large(members: Sized) -> bool:
+    """Whether what is done to all of so many is done in pieces."""
+    return len(members) > MEMBERS_A_PIECE
+
+
+# A group that is another one whenever it has been made ready; a client that is told so asks again.
+TRIES = 3
+
+
+class Upgrade(NamedTuple):
+    """A classic group, the consumer group that it is to become, and the records that say so."""
+
+    old: ClassicGroup
+    group: ConsumerGroup
+    records: Records
+
+
+class Downgrade(NamedTuple):
+    """The classic group that a consumer group is to become, and the records that say so."""
+
+    group: ClassicGroup
+    records: Records
 
 
 class Migration:
@@ -48,18 +75,36 @@ class Migration:
         self._topics = topics
         self._classic = classic
 
-    def upgraded(self, old: ClassicGroup) -> ConsumerGroup:
+    def upgrade(self, old: ClassicGroup) -> Steps[Upgrade]:
         """The consumer group that a classic group with members becomes; nothing has changed yet.
 
         Its members are in the epoch that was their generation, with the partitions that their leader gave them.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND: it may not, or cannot, change.
+            KafkaError: GROUP_ID_NOT_FOUND: it may not, or cannot, change. COORDINATOR_LOAD_IN_PROGRESS: it did not stay as
+                it was for long enough. UNKNOWN_SERVER_ERROR: it would be too large for a batch.
         """
+        for _ in range(TRIES):
+            seen = _seen(old)
+            made = yield from self._upgrade(old)
+            if _seen(old) == seen:
+                return made
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {old.group_id} is being rebalanced")
+
+    def _upgrade(self, old: ClassicGroup) -> Steps[Upgrade]:
+        members = tuple(old.members.values())
         try:
             problem = self._upgrade_problem(old)
+            assignments: list[ConsumerProtocolAssignment] = []
+            for member in members:
+                if problem is not None:
+                    break
+                assignments.append(read_assignment(member.assignment))
+                if assignments[-1].user_data:
+                    problem = "an unsupported custom assignor is in use"
+                yield
             if problem is None:
-                return self._upgraded(old)
+                return (yield from self._made_of(old, members, assignments))
         except ProtocolError as error:
             problem = f"the embedded consumer protocol is malformed: {error}"
         message = f"Cannot upgrade classic group {old.group_id} to consumer group because {problem}."
@@ -73,44 +118,41 @@ class Migration:
             return "the group does not use the consumer embedded protocol"
         if len(old.members) > self._settings.group_consumer_max_size:
             return "the group size exceeds the consumer group maximum size"
-        if any(read_assignment(member.assignment).user_data for member in old.members.values()):
-            return "an unsupported custom assignor is in use"
         return None
 
-    def _upgraded(self, old: ClassicGroup) -> ConsumerGroup:
+    def _made_of(
+        self, old: ClassicGroup, members: Sequence[ClassicMember], assignments: Sequence[ConsumerProtocolAssignment]
+    ) -> Steps[Upgrade]:
         new = ConsumerGroup(old.group_id, old.partition)
         new.epoch = new.assignment_epoch = old.generation
         # No protocol is chosen before the first rebalance is over.
         protocol_name = old.protocol_name or old.select_protocol()
-        subscriptions = {one.member_id: read_subscription(one.metadata(protocol_name)) for one in old.members.values()}
-        owners: dict[tuple[bytes, int], str] = {}
-        for member in old.members.values():
-            self._claim(owners, member.member_id, read_assignment(member.assignment).assigned_partitions)
-        targets = _by_member(owners)
-        # In the middle of a rebalance members may still have what they are not given again (KIP-429).
-        for member_id, subscription in subscriptions.items():
-            self._claim(owners, member_id, subscription.owned_partitions)
-        assigned = _by_member(owners)
-        for member in old.members.values():
-            subscription = subscriptions[member.member_id]
-            new.targets[member.member_id] = {
-                topic_id: frozenset(indexes) for topic_id, indexes in targets[member.member_id].items()
-            }
+        taken: set[tuple[bytes, int]] = set()
+        has: list[dict[bytes, dict[int, int]]] = []
+        for member, assignment in zip(members, assignments, strict=True):
+            has.append({})
+            self._claim(taken, has[-1], assignment.assigned_partitions, new.epoch)
+            new.targets[member.member_id] = {topic_id: frozenset(indexes) for topic_id, indexes in has[-1].items()}
+            yield
+        subscriptions = []
+        for member in members:
+            subscriptions.append(read_subscription(member.metadata(protocol_name)))
+            yield
+        for member, subscription, assigned in zip(members, subscriptions, has, strict=True):
+            # In the middle of a rebalance members may still have what they are not given again (KIP-429).
+            self._claim(taken, assigned, subscription.owned_partitions, new.epoch)
             new.put(
                 Member(
                     member.member_id,
-                    epoch=old.generation,
-                    previous_epoch=old.generation,
+                    epoch=new.epoch,
+                    previous_epoch=new.epoch,
                     instance_id=member.group_instance_id,
                     rack_id=subscription.rack_id or None,
                     rebalance_timeout_ms=member.rebalance_timeout_ms,
                     client_id=member.client_id,
                     client_host=member.client_host,
                     topic_names=frozenset(subscription.topics),
-                    assigned={
-                        topic_id: dict.fromkeys(indexes, old.generation)
-                        for topic_id, indexes in assigned[member.member_id].items()
-                    },
+                    assigned=assigned,
                     classic=ClassicMemberMetadata(
                         session_timeout_ms=member.session_timeout_ms,
                         supported_protocols=tuple(
@@ -119,19 +161,37 @@ class Migration:
                     ),
                 )
             )
+            yield
         new.metadata_hash = metadata_hash(new.subscribed_topics, self._topics)
-        log.info("group %s: upgraded to a consumer group in epoch %d", new.group_id, new.epoch)
-        return new
+        max_bytes = self._store.max_batch_bytes(old.partition)
+        written = Records([write_record(*classic_tombstone(old.group_id))])
+        for change in whole_group(new):
+            written.add(*write_record(*change))
+            if written.batch_bytes > max_bytes:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"a consumer group of {len(members)} members takes more than the {max_bytes} bytes of a batch",
+                )
+            yield
+        return Upgrade(old, new, written)
 
-    def _claim(self, owners: dict[tuple[bytes, int], str], member_id: str, topics: Iterable[TopicPartition]) -> None:
+    def _claim(
+        self,
+        taken: set[tuple[bytes, int]],
+        assigned: dict[bytes, dict[int, int]],
+        topics: Iterable[TopicPartition],
+        epoch: int,
+    ) -> None:
         """Give a member those of these partitions that have no owner yet."""
         for topic_id, indexes in self.by_id(topics).items():
             for index in indexes:
-                owners.setdefault((topic_id, index), member_id)
+                if (topic_id, index) not in taken:
+                    taken.add((topic_id, index))
+                    assigned.setdefault(topic_id, {})[index] = epoch
 
-    def close(self, old: ClassicGroup, now_ms: int) -> None:
+    def close(self, old: ClassicGroup, now_ms: int) -> Job:
         """A classic group is a consumer group now; members that wait for an answer find out by joining again."""
-        self._classic.close(old, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+        return self._classic.close(old, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
 
     def may_downgrade(self, old: ConsumerGroup, staying: Collection[Member]) -> bool:
         """Whether the group has to become a classic one when only these members are left."""
@@ -146,23 +206,15 @@ class Migration:
         return True
 
     def downgrade(
-        self,
-        shard: Shard,
-        old: ConsumerGroup,
-        staying: Sequence[tuple[Member, Assignment]],
-        now_ms: int,
-        *,
-        must_rebalance: bool,
-    ) -> ClassicGroup:
-        """Make a stable classic group of some members, in the generation that was the group's epoch.
+        self, old: ConsumerGroup, staying: Sequence[tuple[Member, Assignment]], now_ms: int
+    ) -> Steps[Downgrade]:
+        """A stable classic group of some members, in the generation that was the group's epoch; nothing has changed yet.
 
         Args:
             staying: The members of the new group, all of them classic, and what each should have.
-            must_rebalance: What they should have is out of date.
 
         Raises:
-            KafkaError: The partition cannot be written; nothing has changed. UNKNOWN_SERVER_ERROR: what a member brought
-                along is not of the consumer protocol.
+            KafkaError: UNKNOWN_SERVER_ERROR: what a member brought along is not of the consumer protocol.
         """
         new = self._classic.new_group(old.group_id, old.partition, now_ms)
         new.generation = old.epoch
@@ -183,18 +235,36 @@ class Migration:
                     ),
                 )
             )
+            yield
         new.protocol_name = new.select_protocol()
         new.state = GroupState.STABLE
-        to_the_end(new.read_subscriptions())
-        for member, target in staying:
-            classic_member = new.members[member.member_id]
-            classic_member.assignment = self.assignment(classic_member.metadata(new.protocol_name), target)
-        assignments = {one.member_id: one.assignment for one in new.members.values()}
-        deleted = [write_record(*change) for change in tombstones(old.group_id, old.members, old.regexes)]
-        made = group_key(new.group_id), group_value(new, assignments)
-        self._store.append(shard.partition, [*deleted, made], now_ms)
+        yield from new.read_subscriptions()
+        assignments: dict[str, bytes] = {}
+        for (_, target), classic_member in zip(staying, new.members.values(), strict=True):
+            assignment = self.assignment(classic_member.metadata(new.protocol_name), target)
+            assignments[classic_member.member_id] = classic_member.assignment = assignment
+            make_ready(classic_member, new.protocol_name)
+            yield
+        written = Records()
+        for change in tombstones(old.group_id, tuple(old.members), tuple(old.regexes)):
+            written.add(*write_record(*change))
+            yield
+        written.add(group_key(new.group_id), group_value(new, assignments))
+        return Downgrade(new, written)
+
+    def install(self, shard: Shard, made: Downgrade, now_ms: int, *, must_rebalance: bool) -> ClassicGroup:
+        """Put the classic group in the place of the consumer group that it was made of.
+
+        Args:
+            must_rebalance: What its members have is out of date.
+
+        Raises:
+            KafkaError: The partition cannot be written; nothing has changed.
+        """
+        new = made.group
+        self._store.append(shard.partition, made.records, now_ms)
         shard.groups[new.group_id] = new
-        to_the_end(self._classic.loaded(new, now_ms))
+        self._classic.take_up(new, now_ms)
         if must_rebalance:
             self._classic.rebalancing.start(new, now_ms)
         log.info("group %s: downgraded to a classic group in generation %d", new.group_id, new.generation)
@@ -222,8 +292,10 @@ class Migration:
         return known
 
 
-def _by_member(owners: Mapping[tuple[bytes, int], str]) -> defaultdict[str, dict[bytes, set[int]]]:
-    by_member: defaultdict[str, dict[bytes, set[int]]] = defaultdict(dict)
-    for (topic_id, index), member_id in owners.items():
-        by_member[member_id].setdefault(topic_id, set()).add(index)
-    return by_member
+def _seen(group: ClassicGroup) -> tuple[object, ...]:
+    """What an upgrade is made of."""
+    members = [
+        (one, one.member_id, one.protocols, one.assignment, one.rebalance_timeout_ms, one.session_timeout_ms)
+        for one in group.members.values()
+    ]
+    return group.generation, group.protocol_name, members

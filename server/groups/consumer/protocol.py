@@ -18,6 +18,7 @@ from ....protocol.messages import consumer_group_heartbeat as message
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, to_the_end
+from ...coordination.records import Records
 from ...coordination.store import RecordStore
 from ..classic import Caller
 from ..group import ClassicGroup
@@ -28,8 +29,8 @@ from .assignors import ASSIGNORS
 from .group import ConsumerGroup, ResolvedRegex, subscribed_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, Owned, away
 from .membership import claim_of, consumer_group, identified, member_for, with_news
-from .metadata_hash import metadata_hash
-from .migration import Migration
+from .metadata_hash import MetadataHashes, describe
+from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim
 from .records import Change
 from .regexes import REFRESH_AT_MOST_EVERY_MS, resolve
@@ -60,13 +61,16 @@ class ConsumerProtocol:
         migration: Migration,
         new_id: Callable[[], str],
         start_job: Callable[[Shard, Job], None],
+        start_farewell: Callable[[Job], None],
     ) -> None:
         self._start_job = start_job
+        self._start_farewell = start_farewell
         self.timers = MemberTimers(settings, deadlines, self.remove)
         self._elapsed_ms = deadlines.elapsed_ms
         self._settings = settings
         self._store = store
         self._topics = topics
+        self._hashes = MetadataHashes(topics)
         self._migration = migration
         self._new_id = new_id
         self._topics_version = 0
@@ -102,14 +106,30 @@ class ConsumerProtocol:
                     self.timers.await_revocation(shard, group, member)
             yield
 
-    def close(self, group: ConsumerGroup) -> None:
-        """The group is gone or not ours any more."""
+    def _take_up(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
+        loading = self.loaded(shard, group, now_ms)
+        if is_large(group.members):
+            self._start_job(shard, loading)
+        else:
+            to_the_end(loading)
+
+    def close(self, group: ConsumerGroup) -> Job:
+        """The group is gone or not ours any more; a member a piece."""
         for member_id in tuple(group.sessions):
             self.timers.stop(group, member_id)
+            yield
+
+    def take_leave(self, group: ClassicGroup | ConsumerGroup, closing: Job) -> None:
+        """`close` what has another group in its place now: at once if it is small."""
+        if is_large(group.members):
+            self._start_farewell(closing)
+        else:
+            to_the_end(closing)
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions: the groups concerned find out by the next
         heartbeat of any member."""
+        self._hashes.topics_changed()
         if has_new:
             self._topics_version = max(self._topics_version + 1, now_ms)
         self._changed_topics.extend(names)
@@ -130,22 +150,31 @@ class ConsumerProtocol:
     # Heartbeats
 
     def heartbeat(
-        self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
+        self,
+        shard: Shard,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        now_ms: int,
+        upgrade: Upgrade | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """Let a member join, stay or leave.
 
+        Args:
+            upgrade: Of the classic group that is to become a consumer group with this member; made here if it is small.
+
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+                COORDINATOR_LOAD_IN_PROGRESS (a large classic group, and no upgrade of it),
                 FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, or what writing it down failed with.
                 Nothing has changed then.
         """
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(shard, request, now_ms)
         changes: list[Change] = []
-        group = self._group_for(shard, request, changes)
+        group, used = self._group_for(shard, request, changes, upgrade)
         old, replaced = member_for(group, request, self._new_id)
         new = with_news(old, request, caller)
-        member = self.advance(shard, Transition(group, old, new, replaced, changes), claim_of(request), now_ms)
+        member = self.advance(shard, Transition(group, old, new, replaced, changes), claim_of(request), now_ms, used)
         is_full = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -159,8 +188,13 @@ class ConsumerProtocol:
             assignment=_assignment(member.assigned) if must_tell else None,
         )
 
-    def advance(self, shard: Shard, transition: Transition, claim: Claim, now_ms: int) -> Member:
+    def advance(
+        self, shard: Shard, transition: Transition, claim: Claim, now_ms: int, upgrade: Upgrade | None = None
+    ) -> Member:
         """Take a member's news, and let it do one step towards its target; its session begins anew.
+
+        Args:
+            upgrade: Of the transition's group, if that is not in the tables yet.
 
         Returns:
             The member as it is now.
@@ -170,9 +204,10 @@ class ConsumerProtocol:
         """
         elapsed_ms = self._elapsed_ms()
         self._hear_of_topics(transition.group)
-        transition.run(Surroundings(self._settings, self._topics, self._topics_version, now_ms, elapsed_ms), claim)
+        around = Surroundings(self._settings, self._topics, self._hashes, self._topics_version, now_ms, elapsed_ms)
+        transition.run(around, claim)
         group_id, member = transition.group.group_id, transition.member
-        self.write(shard, group_id, transition.changes, now_ms)
+        self.write(shard, group_id, transition.changes, now_ms, upgrade)
         group = consumer_group(group_id, shard.groups.get(group_id))
         if transition.has_seen_topics:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
@@ -198,22 +233,35 @@ class ConsumerProtocol:
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
-    def _group_for(self, shard: Shard, request: ConsumerGroupHeartbeatRequest, changes: list[Change]) -> ConsumerGroup:
-        """The group; a new one, or one in place of a classic group, for a member that joins."""
+    def _group_for(
+        self,
+        shard: Shard,
+        request: ConsumerGroupHeartbeatRequest,
+        changes: list[Change],
+        upgrade: Upgrade | None,
+    ) -> tuple[ConsumerGroup, Upgrade | None]:
+        """The group; a new one, or one in place of a classic group, for a member that joins, and then the upgrade."""
         group_id = request.group_id
         known = shard.groups.get(group_id)
-        group = known
+        group, used = known, None
         if request.member_epoch == 0 and not isinstance(known, ConsumerGroup):
             group = ConsumerGroup(group_id, shard.partition)
-            if known is not None:
+            # Not `is_empty`: all may have left a rebalance that still waits for others.
+            if known is not None and known.members:
+                used = self._upgrade_of(known, upgrade)
+                group = used.group
+            elif known is not None:
                 changes.append(records.classic_tombstone(group_id))
-                # Not `is_empty`: all may have left a rebalance that still waits for others.
-                if known.members:
-                    group = self._migration.upgraded(known)
-                    changes += records.whole_group(group)
         found = consumer_group(group_id, group)
         self.check_size(found, request.member_id)
-        return found
+        return found, used
+
+    def _upgrade_of(self, group: ClassicGroup, upgrade: Upgrade | None) -> Upgrade:
+        if upgrade is not None and upgrade.old is group:
+            return upgrade
+        if is_large(group.members):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group.group_id} has just changed")
+        return to_the_end(self._migration.upgrade(group))
 
     def _resolve_regexes(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
         """Match the group's regular expressions with all topics; members get what is new at their next heartbeats."""
@@ -225,6 +273,7 @@ class ConsumerProtocol:
                 one = ResolvedRegex(topics, version, now_ms)
                 made[pattern] = one, records.regex(group.group_id, pattern, one)
                 yield
+                yield from describe(topics, self._topics)
         except KafkaError as error:
             self._not_resolved(group, error)
             return
@@ -237,7 +286,7 @@ class ConsumerProtocol:
         resolved = {pattern: one for pattern, (one, _) in in_use.items()}
         changes = [change for _, change in in_use.values()]
         names = subscribed_topics(group.members.values(), {**group.regexes, **resolved}.values())
-        topics_hash = metadata_hash(names, self._topics)
+        topics_hash = self._hashes.of(names)
         is_news = any(
             one.topics != (group.regexes[pattern].topics if pattern in group.regexes else frozenset())
             for pattern, one in resolved.items()
@@ -306,43 +355,95 @@ class ConsumerProtocol:
         # Not all members are looked at for each that goes: thousands may go one after the other.
         is_mixed = classic_left < len(group.members) - len(gone)
         stay = [] if is_mixed else [one for one in group.members.values() if one.member_id not in gone]
-        if self._migration.may_downgrade(group, stay):
+        must_downgrade = self._migration.may_downgrade(group, stay)
+        if must_downgrade and not is_large(stay):
             staying = [(member, group.targets.get(member.member_id, {})) for member in stay]
             try:
-                self._migration.downgrade(shard, group, staying, now_ms, must_rebalance=True)
+                made = to_the_end(self._migration.downgrade(group, staying, now_ms))
+                self._migration.install(shard, made, now_ms, must_rebalance=True)
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                     raise
                 # It cannot be one, or is too large for one record, and never will: who leaves must not stay for that.
                 log.warning("group %s: cannot be downgraded: %s", group.group_id, error)
             else:
-                self.close(group)
+                self.take_leave(group, self.close(group))
                 return
         dropped = sorted(group.regexes_dropped_with(leaving))
         changes = [change for member_id in gone for change in records.member_tombstones(group.group_id, member_id)]
         changes += [records.regex(group.group_id, pattern, None) for pattern in dropped]
         names = group.subscribed_without(leaving)
         is_same = names == group.subscribed_topics
-        topics_hash = group.metadata_hash if is_same else metadata_hash(names, self._topics)
+        topics_hash = group.metadata_hash if is_same else self._hashes.of(names)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         self.write(shard, group.group_id, changes, now_ms)
         for member_id in gone:
             self.timers.stop(group, member_id)
+        if must_downgrade and is_large(stay):
+            group.cannot_downgrade = False
+            self.start_downgrade(shard, group, now_ms)
+
+    def start_downgrade(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> None:
+        """Make a classic group of one of many members, all of them classic, if it may be one; until then they stay as they
+        are."""
+        if self._settings.may_downgrade and not group.is_downgrading and not group.cannot_downgrade:
+            group.is_downgrading = True
+            self._start_job(shard, self._downgrade(shard, group, now_ms))
+
+    def _downgrade(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
+        try:
+            for _ in range(TRIES):
+                if not self._migration.may_downgrade(group, group.members.values()):
+                    return
+                members, epochs = dict(group.members), (group.epoch, group.assignment_epoch)
+                staying = [(member, group.targets.get(member.member_id, {})) for member in members.values()]
+                made = yield from self._migration.downgrade(group, staying, now_ms)
+                if shard.groups.get(group.group_id) is not group:
+                    return
+                if members == group.members and epochs == (group.epoch, group.assignment_epoch):
+                    is_current = group.epoch == group.assignment_epoch
+                    self._migration.install(shard, made, now_ms, must_rebalance=not is_current)
+                    self.take_leave(group, self.close(group))
+                    return
+            log.warning("group %s: not downgraded, as it does not stay as it is", group.group_id)
+        except KafkaError as error:
+            log.warning("group %s: cannot be downgraded: %s", group.group_id, error)
+            group.cannot_downgrade = error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        finally:
+            group.is_downgrading = False
 
     # Records
 
-    def write(self, shard: Shard, group_id: str, changes: Collection[Change], now_ms: int) -> None:
-        """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
-        if not changes:
+    def write(
+        self,
+        shard: Shard,
+        group_id: str,
+        changes: Collection[Change],
+        now_ms: int,
+        upgrade: Upgrade | None = None,
+    ) -> None:
+        """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`.
+
+        Args:
+            upgrade: What is written before them; its group takes its place then. Not to be used again.
+        """
+        if not changes and upgrade is None:
             return
         before = shard.groups.get(group_id)
-        self._store.append(shard.partition, [write_record(*change) for change in changes], now_ms)
+        made = Records() if upgrade is None else upgrade.records
+        for change in changes:
+            made.add(*write_record(*change))
+        self._store.append(shard.partition, made, now_ms)
+        if upgrade is not None:
+            shard.groups[group_id] = upgrade.group
+            log.info("group %s: upgraded to a consumer group in epoch %d", group_id, upgrade.group.epoch)
         for key, value in changes:
             shard.apply(key, value)
         if isinstance(before, ClassicGroup):
-            self._migration.close(before, now_ms)
+            after = consumer_group(group_id, shard.groups.get(group_id))
+            self.take_leave(before, self._migration.close(before, now_ms))
             # Members that were in it have their session times here from now on.
-            to_the_end(self.loaded(shard, consumer_group(group_id, shard.groups.get(group_id)), now_ms))
+            self._take_up(shard, after, now_ms)
 
 
 def _assignment(assigned: Owned) -> message.Assignment:

@@ -23,6 +23,10 @@ Claim: TypeAlias = Mapping[bytes, AbstractSet[int]] | None
 """Topic id -> partitions that a member says it owns; None: it did not say."""
 
 
+_NONE: Mapping[int, int] = {}
+_NOTHING: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """
@@ -97,20 +101,27 @@ def _advance(member: Member, epoch: int, target: Target, claim: Claim) -> Member
     revoking: dict[bytes, Mapping[int, int]] = {}
     must_wait = False
     for topic_id in member.assigned.keys() | target.assignment.keys():
-        has = member.assigned.get(topic_id, {})
-        wanted = target.assignment.get(topic_id, frozenset()) if topic_id in target.subscribed else frozenset()
+        has = member.assigned.get(topic_id, _NONE)
+        wanted = target.assignment.get(topic_id, _NOTHING) if topic_id in target.subscribed else _NOTHING
+        if has.keys() == wanted:  # so it is with most topics of a member that has thousands
+            if has:
+                kept[topic_id] = has
+            continue
         missing = wanted - has.keys()
-        own = member.revoking.get(topic_id, {})
+        own = member.revoking.get(topic_id, _NONE)
         gets = {index: target.epoch for index in missing if index in own or target.is_free(topic_id, index)}
         must_wait = must_wait or len(gets) < len(missing)
-        if keeps := {index: since for index, since in has.items() if index in wanted}:
-            kept[topic_id] = keeps
-        if gives_up := {index: since for index, since in has.items() if index not in wanted}:
-            revoking[topic_id] = gives_up
+        if has:
+            if keeps := {index: since for index, since in has.items() if index in wanted}:
+                kept[topic_id] = keeps
+            if gives_up := {index: since for index, since in has.items() if index not in wanted}:
+                revoking[topic_id] = gives_up
         if gets:
             granted[topic_id] = gets
     if revoking and _owns_any(claim, revoking):
         return _enter(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
-    assigned = kept | {topic_id: {**kept.get(topic_id, {}), **gets} for topic_id, gets in granted.items()}
+    assigned = kept | {
+        topic_id: {**kept[topic_id], **gets} if topic_id in kept else gets for topic_id, gets in granted.items()
+    }
     state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
     return _enter(member, target.epoch, state, assigned, {})

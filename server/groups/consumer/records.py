@@ -6,7 +6,7 @@ when it is read again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....protocol.messages.consumer_group_log import (
@@ -112,11 +112,19 @@ def regex(group_id: str, pattern: str, resolved: ResolvedRegex | None) -> Change
     )
 
 
+def current_tombstone(group_id: str, member_id: str) -> Change:
+    return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
+
+
+def metadata_tombstone(group_id: str, member_id: str) -> Change:
+    return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
+
+
 def member_tombstones(group_id: str, member_id: str) -> list[Change]:
     return [
-        (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        current_tombstone(group_id, member_id),
         target_tombstone(group_id, member_id),
-        (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        metadata_tombstone(group_id, member_id),
     ]
 
 
@@ -131,30 +139,25 @@ def replacement(group: ConsumerGroup, replaced: Member, member: Member) -> list[
     ]
 
 
-def whole_group(group: ConsumerGroup) -> list[Change]:
+def whole_group(group: ConsumerGroup) -> Iterator[Change]:
     """All that there is to know of a group, for one that came into being otherwise than by heartbeats."""
     group_id, members = group.group_id, group.members.values()
-    return [
-        *(member_metadata(group_id, member) for member in members),
-        group_epoch(group_id, group.epoch, group.metadata_hash),
-        *(target(group_id, member.member_id, group.targets.get(member.member_id, {})) for member in members),
-        target_metadata(group_id, group.assignment_epoch, group.assignment_ms),
-        *(current_assignment(group_id, member) for member in members),
-    ]
+    yield from (member_metadata(group_id, member) for member in members)
+    yield group_epoch(group_id, group.epoch, group.metadata_hash)
+    yield from (target(group_id, member.member_id, group.targets.get(member.member_id, {})) for member in members)
+    yield target_metadata(group_id, group.assignment_epoch, group.assignment_ms)
+    yield from (current_assignment(group_id, member) for member in members)
 
 
-def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str]) -> list[Change]:
+def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str]) -> Iterator[Change]:
     """What deletes a group with all its members."""
-    by_member = [member_tombstones(group_id, member_id) for member_id in member_ids]
-    return [
-        *(current for current, _, _ in by_member),
-        *(target for _, target, _ in by_member),
-        (ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(metadata for _, _, metadata in by_member),
-        *(regex(group_id, pattern, None) for pattern in regexes),
-        old_metadata_tombstone(group_id),
-        (ConsumerGroupMetadataKey(group_id=group_id), None),
-    ]
+    yield from (current_tombstone(group_id, member_id) for member_id in member_ids)
+    yield from (target_tombstone(group_id, member_id) for member_id in member_ids)
+    yield ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None
+    yield from (metadata_tombstone(group_id, member_id) for member_id in member_ids)
+    yield from (regex(group_id, pattern, None) for pattern in regexes)
+    yield old_metadata_tombstone(group_id)
+    yield ConsumerGroupMetadataKey(group_id=group_id), None
 
 
 def _topic_partitions(owned: Owned) -> tuple[TopicPartitions, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ....protocol.errors import KafkaError
 from ...coordination.deadlines import Deadline, Deadlines
+from ...coordination.shard import ShardState
 from ..settings import GroupSettings
 from .group import ConsumerGroup
 from .member import Member, MemberState
@@ -67,13 +68,22 @@ class MemberTimers:
 
     def _clear(self, deadlines: dict[str, Deadline], member_id: str) -> None:
         if (deadline := deadlines.pop(member_id, None)) is not None:
-            self._deadlines.clear(deadline)
+            self._deadlines.forget(deadline)
+
+    @staticmethod
+    def _is_served(shard: Shard, group: ConsumerGroup) -> bool:
+        """Whether the group is still there: those that are not are closed one after the other."""
+        return shard.state is ShardState.ACTIVE and shard.groups.get(group.group_id) is group
 
     def _session_is_over(self, shard: Shard, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        if not self._is_served(shard, group):
+            return
         log.info("group %s: member %s failed", group.group_id, member_id)
         self._try_to_remove(shard, group, member_id, group.sessions[member_id], now_ms)
 
     def _wait_is_over(self, shard: Shard, group: ConsumerGroup, member_id: str, epoch: int, now_ms: int) -> None:
+        if not self._is_served(shard, group):
+            return
         wait = group.waits.pop(member_id)
         # A static member may have left for a while since.
         if group.members[member_id].epoch == epoch:

@@ -19,7 +19,7 @@ from . import records, targets
 from .assignors import ASSIGNORS
 from .group import ConsumerGroup, subscribed_topics
 from .member import Member
-from .metadata_hash import metadata_hash
+from .metadata_hash import MetadataHashes
 from .reconciliation import Claim, Target, next_step
 from .records import Change
 from .regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
@@ -34,6 +34,7 @@ class Surroundings(NamedTuple):
 
     settings: GroupSettings
     topics: TopicView
+    hashes: MetadataHashes
     topics_version: int
     now_ms: int
     elapsed_ms: int
@@ -161,8 +162,10 @@ class Transition:
         if is_refreshed and not self._must_bump:
             return
         self.has_seen_topics = True
+        if group.refresh_at_ms is not None and not is_refreshed:
+            self._around.hashes.topics_changed()  # It is time to look whether nobody said so.
         regexes = (one for pattern, one in group.regexes.items() if pattern != self._dropped_regex)
-        topics_hash = metadata_hash(subscribed_topics(self._members().values(), regexes), self._around.topics)
+        topics_hash = self._around.hashes.of(subscribed_topics(self._members().values(), regexes))
         if self._must_bump or topics_hash != group.metadata_hash:
             self._epoch += 1
             self.changes.append(records.group_epoch(group.group_id, self._epoch, topics_hash))
