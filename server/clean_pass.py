@@ -38,7 +38,7 @@ def clean(
     and that takes as long as it is large.
 
     Args:
-        chosen: Has no segments any more after the pass.
+        chosen: Has no segments, and no last records, any more after the pass.
         clock: The broker's, for delete horizons and the removal of old segments.
         now_s: Trio's time, which may be asked in any thread.
         must_stop: Whether the pass is to be given up; asked in this thread and in Trio's.
@@ -84,6 +84,9 @@ def clean(
         raise
     finally:
         chosen.segments.clear()
+        last_records = chosen.last_records
+        while last_records:  # one by one: hundreds of thousands in one go would hold all threads
+            last_records.popitem()
     stats.seconds = now_s() - begun_s
     stats.map_seconds = map_built_s - begun_s
     stats.throttled_seconds = throttled_s

@@ -26,8 +26,9 @@ the rules for these are here.
 """
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from heapq import merge
 
 from ..protocol.batch_builder import seal_batch
 from ..protocol.compression import compress, decompress
@@ -45,6 +46,9 @@ from .transaction_state import TransactionState
 Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
 
 _PRODUCERS_MAX = 256
+
+SORTED_AT_ONCE = 1 << 14
+"""Numbers that one call sorts, during which no other thread runs; it takes a millisecond or two."""
 
 
 @dataclass(slots=True)
@@ -92,7 +96,8 @@ class BatchFilter:
         self._rewritten = memoryview(bytearray())  # one batch, its records not packed yet
         self._producers = array("q", bytes(8 * _PRODUCERS_MAX))
         # These batches may be wanted without their records.
-        pinned = {last.last_data_offset for last in last_records.values() if last.last_data_offset is not None}
+        pinned = [last.last_data_offset for last in last_records.values() if last.last_data_offset is not None]
+        pinned.append(upper_offset - 1)
         self._kernel = output.kernel = RecordFilter(
             bits.dead,
             bits.tombstones,
@@ -104,7 +109,7 @@ class BatchFilter:
             bits.secret,
             now_ms,
             min(now_ms + delete_retention_ms, MAX_LONG),  # "for ever", where the sum is more than a header can say
-            array("q", sorted(pinned | {upper_offset - 1})),
+            array("q", _ascending(pinned)),
             (*output.arrays, self._producers),
         )
 
@@ -258,3 +263,11 @@ class BatchFilter:
             # By offset, not by sequence number: a producer may begin its sequence anew (KAFKA-8335).
             return batch.last_offset == last.last_data_offset
         return batch.is_control and batch.producer_epoch == last.producer_epoch
+
+
+def _ascending(numbers: list[int]) -> Iterable[int]:
+    """The numbers in order; a partition may have hundreds of thousands of producers."""
+    if len(numbers) <= SORTED_AT_ONCE:
+        return sorted(numbers)
+    parts = (numbers[begin : begin + SORTED_AT_ONCE] for begin in range(0, len(numbers), SORTED_AT_ONCE))
+    return merge(*map(sorted, parts))

@@ -10,7 +10,7 @@ comes out is then as of the first one.
 Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -54,8 +54,8 @@ class LogToClean:
     """The segment that holds the first dirty offset counts in both."""
     max_lag_overdue_ms: int
     """How much longer than `max.compaction.lag.ms` the oldest dirty record has waited; 0: not that long."""
-    last_records: Mapping[int, LastRecord] | None = None
-    """Where the log's producers were; see `for_worker`."""
+    last_records: dict[int, LastRecord] | None = None
+    """Where the log's producers were; see `for_worker`. Whoever has run a pass empties this, too."""
 
     @property
     def total_bytes(self) -> int:
@@ -72,7 +72,7 @@ class LogToClean:
             self.max_lag_overdue_ms > 0 or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
         )
 
-    def for_worker(self, last_records: Mapping[int, LastRecord] | None = None) -> "LogToClean":
+    def for_worker(self, last_records: dict[int, LastRecord] | None = None) -> "LogToClean":
         """The same with all that a pass must know of the log's changing state, so that it can run beside appends.
 
         Args:

@@ -44,6 +44,10 @@ def decode(data: bytes) -> list[ProducerState]:
     Raises:
         CorruptSnapshotError: Another version, a wrong CRC, or a size that does not fit the count.
     """
+    return [_decode_entry(*entry) for entry in ENTRY.iter_unpack(_entries(data))]
+
+
+def _entries(data: bytes) -> memoryview:
     if len(data) < _PREFIX.size + _COUNT.size:
         raise CorruptSnapshotError(f"{len(data)} bytes are too few for a producer snapshot")
     version, crc = _PREFIX.unpack_from(data)
@@ -56,7 +60,7 @@ def decode(data: bytes) -> list[ProducerState]:
     entries = body[_COUNT.size :]
     if len(entries) != count * ENTRY.size:
         raise CorruptSnapshotError(f"{count} entries announced in {len(entries)} bytes")
-    return [_decode_entry(*entry) for entry in ENTRY.iter_unpack(entries)]
+    return entries
 
 
 def _decode_entry(
@@ -186,10 +190,11 @@ def remove_undecided(files: Files, directory: str, below: int) -> None:
     for offset in offsets(files, directory):
         if offset < below:
             try:
-                states = decode(_read(files, paths.snapshot_path(directory, offset)))
+                entries = _entries(_read(files, paths.snapshot_path(directory, offset)))
             except CorruptSnapshotError:
                 continue  # nobody will believe it
-            if any(state.current_txn_first_offset is not None for state in states):
+            # Each clean pass asks: no objects are made for it, of each producer in each snapshot.
+            if any(entry[-1] >= 0 for entry in ENTRY.iter_unpack(entries)):
                 _remove(files, directory, offset)
                 removed = True
     if removed:

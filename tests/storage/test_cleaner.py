@@ -12,6 +12,7 @@ import pytest
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import CorruptRecordError
 from ottla.protocol.records import RecordBatch
+from ottla.storage import clean_rules
 from ottla.storage.cleaner import CleaningAbortedError
 from ottla.storage.log import Log
 from support.batches import Pair, batch
@@ -345,6 +346,20 @@ def test_kafka_5490_the_last_batch_of_each_producer_stays_so_that_repetitions_ar
     log = reopen(log, clean=False)
     again = log.append(memoryview(bytearray(sent[0][0])), now_ms=1_000)
     assert (again.duplicate, again.base_offset) == (True, 0)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5, 6])
+def test_of_many_producers_each_last_batch_stays(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clean_rules, "SORTED_AT_ONCE", at_once)
+    log, order = make_log(), [3, 1, 4, 0, 2, 3, 1]
+    for number, producer_id in enumerate(order):
+        sequence = order[:number].count(producer_id)
+        append(log, ("k", str(number)), producer_id=producer_id, base_sequence=sequence)
+    log.roll(1_000)
+    clean(log)
+    last = {producer_id: offset for offset, producer_id in enumerate(order)}
+    assert {each.producer_id: each.base_offset for each in all_batches(log)} == last
+    assert len(all_batches(log)) == len(last)
 
 
 @pytest.mark.scenario(102)

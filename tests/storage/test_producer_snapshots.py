@@ -345,3 +345,15 @@ def test_a_snapshot_of_many_producers_is_soon_made() -> None:
     assert calls_of(lambda: encode(producers)) < 20
     loaded = decode(encode(producers))
     assert calls_of(lambda: encode(loaded)) < 20
+
+
+def test_to_look_for_open_transactions_takes_no_object_a_producer() -> None:
+    files, count = CrashFiles(), 1_000
+    files.make_dir("/d")
+    decided = [ProducerState(each, 0, batches=[BatchMetadata(0, each, 0, 0)]) for each in range(count)]
+    for offset, found in {1: decided, 2: [*decided, ProducerState(count, 0, current_txn_first_offset=0)]}.items():
+        file = files.open(paths.snapshot_path("/d", offset), create=True)
+        file.append(encode(found))
+        file.close()
+    assert calls_of(lambda: producer_snapshots.remove_undecided(files, "/d", 3)) < 3 * count
+    assert producer_snapshots.offsets(files, "/d") == [1]
