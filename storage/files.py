@@ -349,12 +349,14 @@ class OsFile:
         size = self._size
         end = size + len(self._ahead.data)
         self._ahead = None
+        written = 0
         try:
-            self.append(head)
+            while written < len(head):
+                written += os.pwrite(self._descriptor, head[written:], size + written)
         except BaseException:
             self._take_back(size)
             raise
-        self._size = end
+        self._size = end  # in one step: other threads may be reading to the end
 
     def drop_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None

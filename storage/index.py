@@ -106,7 +106,8 @@ class OffsetIndex(SparseIndex):
         """(offset, position) of the last entry at or below `offset`; (base offset, 0) if there is none."""
         if not self._loaded:
             self._load()
-        return self._entry(bisect_right(self._offsets, offset - self.base_offset) - 1)
+        # Of an entry that is being added beside us the value comes last.
+        return self._entry(bisect_right(self._offsets, offset - self.base_offset, 0, len(self._values)) - 1)
 
     def floor_of_position(self, position: int) -> tuple[int, int]:
         """(offset, position) of the last entry at or below byte `position`; (base offset, 0) if there is none."""

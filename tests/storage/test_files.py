@@ -24,6 +24,7 @@ from ottla.storage.files import (
     sync_by,
 )
 from ottla.storage.index import TransactionIndex
+from support.between_lines import between_lines
 from support.crash_files import CrashFiles
 
 FILES = OsFiles()
@@ -148,6 +149,16 @@ def test_an_append_whose_repair_fails_too_is_written_over_by_the_next(
     assert file.read_at(FILE_SIZE_LIMIT - 10, 10) == b""
     file.append(b"z")
     assert file.read_at(FILE_SIZE_LIMIT - 10, 10) == b"z"
+
+
+def test_other_threads_see_a_large_append_as_a_whole_or_not_at_all(path: str) -> None:
+    file = OsFiles().open(path, create=True)
+    file.append(b"before")
+    ahead = file.write_ahead(memoryview(b"head and all the rest"), 4)
+    ahead.write()
+    seen = []
+    between_lines(lambda: file.append_ahead(ahead, b"head"), lambda: seen.append(file.read_at(0, 99)))
+    assert list(dict.fromkeys(seen)) == [b"before", b"beforehead and all the rest"]
 
 
 def test_a_write_in_parts_is_finished(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

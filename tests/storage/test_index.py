@@ -3,6 +3,7 @@ import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from ottla.storage.index import (
     TimeIndex,
     TransactionIndex,
 )
+from support.between_lines import between_lines
 from support.calls import calls_of
 from support.crash_files import CrashFiles
 from support.gated_files import GatedFiles
@@ -275,6 +277,22 @@ def test_a_position_lookup_finds_the_last_entry_at_or_below(position: int, expec
     for number in (2, 4, 8):
         add(index, number)
     assert index.floor_of_position(position) == expected
+
+
+BESIDE: dict[str, tuple[OffsetIndex | TimeIndex, Callable[[Any], object], list[object]]] = {
+    "by offset": (offset_index(), lambda index: index.lookup(BASE + 9), [(BASE + 1, 10), (BASE + 2, 20)]),
+    "by position": (offset_index(), lambda index: index.floor_of_position(99), [(BASE + 1, 10), (BASE + 2, 20)]),
+    "by timestamp": (time_index(), lambda index: index.lookup(9_999), [(5001, BASE + 1), (5002, BASE + 2)]),
+}
+
+
+@pytest.mark.parametrize("look", BESIDE)
+def test_a_lookup_beside_an_append_finds_whole_entries(look: str) -> None:
+    index, lookup, expected = BESIDE[look]
+    add(index, 1)
+    found = []
+    between_lines(lambda: add(index, 2), lambda: found.append(lookup(index)))
+    assert list(dict.fromkeys(found)) == expected
 
 
 def test_the_offset_index_file_has_kafkas_bytes() -> None:

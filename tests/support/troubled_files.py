@@ -68,6 +68,11 @@ class TroubledFile(OsFile):
 
     def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
         assert isinstance(ahead, _Asking)
+        try:
+            self._files.trouble("append", self._path)
+        except OSError:
+            self.drop_ahead()
+            raise
         super().append_ahead(ahead.ahead, head)
 
     def read_at(self, position: int, size_bytes: int) -> bytes:

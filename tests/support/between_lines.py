@@ -1,0 +1,21 @@
+"""What another thread may see of something that is being done: a look at every place where it may have its turn."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+def between_lines(work: Callable[[], object], look: Callable[[], object]) -> None:
+    """Do `work`, and call `look` before each of its lines, and whenever one of its functions returns."""
+
+    def trace(_frame: FrameType, _event: str, _argument: object) -> Any:
+        look()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
