@@ -293,7 +293,7 @@ class Cleaning:
             self._passes.pop(partition, None)
         try:
             await in_thread(Work.CATALOG, data_dir, self.manager.forget, data_dir, partitions)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - they are gone all the same, and their names are to be free
             log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
         finally:
             self.manager.resume(partitions)

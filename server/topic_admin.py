@@ -267,8 +267,8 @@ class TopicAdmin:
     async def _delete_logs(self, partitions: Sequence[TopicPartition], of: Topic | None = None) -> None:
         """Rename the directories once no clean pass works in them.
 
-        No catalog knows them any more, so what the disk refuses is told to the operator only, and the next start puts
-        it aside.
+        No catalog knows them any more, so what the disk or the system refuses is told to the operator only, and the next
+        start puts it aside.
 
         Args:
             of: The topic, if it goes as a whole; it has no partitions any more on return.
@@ -281,7 +281,7 @@ class TopicAdmin:
             # A sync that is under way writes files by their names, which others may be given next.
             await broker.flusher.wait_for(departure.logs)
             await in_thread(Work.CATALOG, broker.catalog.data_dir, departure.carry_out)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - no thread, say; the names are to be free for the cleaner all the same
             log.error("cannot put deleted partitions aside: %s", error)
         finally:
             broker.logs.end_delete(departure, broker.clock.elapsed_ms())

@@ -91,6 +91,22 @@ async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callab
         await check_that_all_are_free(broker, "z", "bad")
 
 
+@EVERY_EXCEPTION
+async def test_a_partition_that_was_deleted_half_way_is_held_by_nobody(
+    tmp_path: Path, error: Callable[[], Exception]
+) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, **QUIET) as served:
+        broker = served.broker
+        await topics(served)
+        files.trouble = trouble(error(), "rename", at="/bad-0")
+        await broker.admin.delete(topic(broker, "bad"))
+        files.trouble = nothing
+        await served.ask(create_topic, "bad", internal_segment_bytes=200)
+        await served.ask(produce, "bad", ("k", "v"))
+        await check_that_all_are_free(broker, *TOPICS)
+
+
 REFUSED_IN_A_PASS = {
     "reading": ("read", ".log"),
     "making the new segment": ("create", ".log.cleaned"),
