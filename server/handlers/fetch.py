@@ -12,7 +12,8 @@ Behaviour
   that is cut off by a limit. Sent are whole batches only.
 - The first partition with data gives its first batch whole even when that exceeds the limits, so a
   consumer always gets on (KIP-74).
-- `read_committed` reads up to the last stable offset and is told the aborted transactions.
+- `read_committed` reads up to the last stable offset and is told the aborted transactions. Where they are very many, an
+  answer holds fewer records, so that nobody's memory fills with their names.
 - Sessions (KIP-227) see `fetch_sessions`; topic ids from version 13 (KIP-516); the current leader
   with NOT_LEADER_OR_FOLLOWER from 12, its address from 16 (KIP-951).
 
@@ -58,8 +59,12 @@ Answer = tuple[FetchItem, PartitionData]
 
 TOPIC_IDS = 13
 READ_COMMITTED = 1
-# Transactions of a partition that take less than a millisecond; a fetch of 50 MB may have to name half a million.
+# Aborted transactions of a partition that take less than a millisecond; 50 MB of records may hold half a million.
 ABORTED_AT_ONCE = 500
+# So they are bounded: a partition with as many gives so much at a time, in which some 4 000 can begin, and with so many in an
+# answer no further partition gives anything. What was open where the fetch begins has to be named, one for a producer at most.
+MANY_ABORTED_BYTES = 256 << 10
+ABORTED_MAX = 5_000
 
 
 class Found(NamedTuple):
@@ -83,6 +88,7 @@ class Look:
     must_answer: bool = False
     missing_count: int = 0
     """Partitions that are not there."""
+    aborted_count: int = 0
     has_waited: bool = False
     """Whether others had their turn meanwhile, as it was long or the disk had to be waited for: there may be more by now."""
     wanted: list[Wanted] = field(default_factory=list)
@@ -174,6 +180,8 @@ async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed:
         if look.answers and turn.is_over():
             await turn.next()
             look.has_waited = True
+        if look.aborted_count >= ABORTED_MAX:
+            left_bytes, look.must_answer = 0, True  # the client is to come again for it, not to wait
         try:
             partition = led_partition(ctx, item.topic, item.partition)
         except NotLeaderError as error:
@@ -201,6 +209,7 @@ async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed:
             more = await turn.map(_told_aborted, more_aborted)
             data = replace(data, aborted_transactions=as_array([*data.aborted_transactions, *more]))
             look.has_waited = True
+        look.aborted_count += len(data.aborted_transactions or ())
         look.answers.append((item, data))
         if wanted is None:
             look.must_answer = True
@@ -271,9 +280,14 @@ def _read(
     aborted: tuple[AbortedTransaction, ...] | None = () if committed else None
     more_aborted = None
     if committed and records:
-        overlapping = log.overlapping_aborted(item.fetch_offset, up_to, records, at_once=at_once)
-        aborted = tuple(map(_told_aborted, islice(overlapping, ABORTED_AT_ONCE)))
-        more_aborted = overlapping if len(aborted) == ABORTED_AT_ONCE else None
+        more_aborted = log.overlapping_aborted(item.fetch_offset, up_to, records, at_once=at_once)
+        aborted = tuple(map(_told_aborted, islice(more_aborted, ABORTED_AT_ONCE)))
+        if len(aborted) == ABORTED_AT_ONCE and records.size_bytes > MANY_ABORTED_BYTES:
+            records = log.fetch(item.fetch_offset, max_bytes=MANY_ABORTED_BYTES, end=end, at_once=at_once).records
+            more_aborted = log.overlapping_aborted(item.fetch_offset, up_to, records, at_once=at_once)
+            aborted = tuple(map(_told_aborted, islice(more_aborted, ABORTED_AT_ONCE)))
+        if len(aborted) < ABORTED_AT_ONCE:
+            more_aborted = None
     data = PartitionData(
         partition_index=item.partition,
         error_code=ErrorCode.NONE,
