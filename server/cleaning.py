@@ -213,26 +213,33 @@ class Cleaning:
 
     async def _delete_old_segments(self, candidate: Log) -> None:
         """Retention of one log that is held for it. What goes wrong there is told, and is that log's affair alone."""
-        clock = self._broker.clock
         try:
-            try:
-                deletion = candidate.begin_deletion(clock.now_ms(), at_once=True)
-            except WouldWaitError as cold:
-                await bring(cold, candidate)
-                deletion = candidate.begin_deletion(clock.now_ms())
-            if deletion is None:
-                return
-            try:
-                await in_thread(Work.HOUSEKEEPING, data_dir_of(candidate), deletion.carry_out)
-            finally:
-                candidate.end_deletion(deletion, clock.elapsed_ms())
-                self._broker.waits.changed(candidate.topic_partition)
+            # Thousands of segments go in several steps, unless somebody wants the log.
+            while await self._delete_some(candidate) and not self.manager.is_aborting(candidate.topic_partition):
+                pass
         except OSError as error:
             log.error("%s", candidate.fail(error).message)
         except KafkaError as error:
             log.error("%s", error.message)
         except Exception:
             log.exception("retention of %s failed", candidate.topic_partition)
+
+    async def _delete_some(self, candidate: Log) -> bool:
+        """Whether there are more to go."""
+        clock = self._broker.clock
+        try:
+            deletion = candidate.begin_deletion(clock.now_ms(), at_once=True)
+        except WouldWaitError as cold:
+            await bring(cold, candidate)
+            deletion = candidate.begin_deletion(clock.now_ms())
+        if deletion is None:
+            return False
+        try:
+            await in_thread(Work.HOUSEKEEPING, data_dir_of(candidate), deletion.carry_out)
+        finally:
+            candidate.end_deletion(deletion, clock.elapsed_ms())
+            self._broker.waits.changed(candidate.topic_partition)
+        return deletion.has_more
 
     def log_reconfigured(self, changed: Log, config: LogConfig) -> None:
         """Give `changed` its new configuration; a pass over a log that is no longer compacted is given up.

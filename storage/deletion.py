@@ -27,13 +27,16 @@ class Deletion:
         snapshots_below: int,
         *,
         one_by_one: bool,
+        has_more: bool = False,
     ) -> None:
         """
         Args:
             segments: In the order in which they go.
             snapshots_below: Producer snapshots below this offset go, too: nothing will be replayed from there.
             one_by_one: Each is to be gone from the disk before the next.
+            has_more: Others may go, too, with the next deletion.
         """
+        self.has_more = has_more
         self.renamed: list[LogSegment] = []
         """Those that are out of the way: of the others at least the log file still has its name."""
         self._files = files
@@ -55,6 +58,8 @@ class Deletion:
         for segment in self._segments:
             segment.load_indexes()
         self.rename()
+        if self.has_more:
+            self._files.sync_dir(self._directory)  # these are gone before those of the next step
         for offset in producer_snapshots.offsets(self._files, self._directory):
             if offset < self._snapshots_below:
                 self._files.remove(paths.snapshot_path(self._directory, offset))

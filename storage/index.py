@@ -207,6 +207,11 @@ class TransactionIndex(IndexFile):
         super().__init__(files, path, base_offset)
         self._clear()
 
+    @property
+    def is_known_empty(self) -> bool:
+        """Whether there is no transaction, as far as that is told without reading the file."""
+        return self._loaded and not self._data
+
     def append(self, txn: AbortedTxn) -> None:
         """Add a transaction whose marker was just appended to the segment.
 

@@ -18,7 +18,8 @@ The drawing of a log's offsets stands in `log_reader`.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from ..protocol.batch_builder import assign_in_place
@@ -36,7 +37,7 @@ from .log_reader import FoundOffset, LogReader
 from .paths import TopicPartition
 from .producers import ProducerStates
 from .replay import load_producers, update_producers
-from .retention import deletable_segments
+from .retention import SEGMENTS_AT_ONCE, deletable_segments
 from .segment import LogSegment
 from .swap import discard, is_begun, swap_files
 from .validation import AppendOrigin, CheckedBatch, assign, check_batch
@@ -116,8 +117,8 @@ class Log(LogReader):
         )
         self.last_flush_ms = 0
         """When it was flushed or, at first, opened; in elapsed time."""
-        self.pending_deletions: list[tuple[int, list[str]]] = []
-        """(due at, paths) of files renamed to `.deleted`; in elapsed time."""
+        self.pending_deletions: list[tuple[int, Iterable[str]]] = []
+        """(due at, paths, to be taken once) of files renamed to `.deleted`; in elapsed time."""
         self._rng = rng
         self._large: _LargeAppend | None = None
         """The append of a large batch that was begun."""
@@ -450,18 +451,22 @@ class Log(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the next call goes on where this one ended.
         """
-        deletion = self.begin_deletion(now_ms)
-        if deletion is None:
-            return 0
-        with self._working():
-            try:
-                deletion.carry_out()
-            finally:
-                self.end_deletion(deletion, elapsed_ms)
-        return len(deletion.renamed)
+        deleted = 0
+        while (deletion := self.begin_deletion(now_ms)) is not None:
+            with self._working():
+                try:
+                    deletion.carry_out()
+                finally:
+                    self.end_deletion(deletion, elapsed_ms)
+            deleted += len(deletion.renamed)
+            if not deletion.has_more:
+                break
+        return deleted
 
     def begin_deletion(self, now_ms: int, *, at_once: bool = False) -> Deletion | None:
-        """The first step of `delete_old_segments`: the log starts behind what is to go. None if nothing is.
+        """A first step of `delete_old_segments`: the log starts behind what is to go. None if nothing is.
+
+        If more is to go than one step takes, the deletion says so: another one may follow at once.
 
         The caller runs `carry_out` in any thread, and then, whatever became of that, calls `end_deletion`. Reads and appends
         may come in between, but neither another deletion nor a swap.
@@ -471,7 +476,8 @@ class Log(LogReader):
             WouldWaitError: Only if `at_once`: others wait for this thread, and a segment's age has to be read.
         """
         with self._working():
-            deletable = deletable_segments(self, now_ms, at_once=at_once)
+            deletable = deletable_segments(self, now_ms, at_once=at_once, at_most=SEGMENTS_AT_ONCE)
+            has_more = len(deletable) == SEGMENTS_AT_ONCE
             if not deletable:
                 return None
             if len(deletable) == len(self.segments):
@@ -481,17 +487,18 @@ class Log(LogReader):
                     if is_disk_failure(error) or len(deletable) == 1:
                         raise
                     deletable.pop()
+                    has_more = False
             staying = self.segments.higher(deletable[-1].base_offset)
             assert staying is not None
             self.log_start_offset = max(self.log_start_offset, staying.base_offset)
-            return self._deletion_of(deletable, staying.base_offset)
+            return self._deletion_of(deletable, staying.base_offset, has_more=has_more)
 
     def end_deletion(self, deletion: Deletion, elapsed_ms: int) -> None:
         """Take out of the list what `deletion` has renamed; what the disk refused stays, and goes with the next one."""
         # Not before: a power loss may bring the segments back until then, and their epochs are to come with them.
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.segments.remove(deletion.renamed)
-        self._delete_later([path for segment in deletion.renamed for path in segment.file_paths()], elapsed_ms)
+        self._delete_later(deletion.renamed, (), elapsed_ms)
 
     def truncate_to(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
         """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
@@ -553,10 +560,16 @@ class Log(LogReader):
             self.log_end_offset = self.high_watermark = self.log_start_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
 
-    def _deletion_of(self, segments: Sequence[LogSegment], snapshots_below: int) -> Deletion:
+    def _deletion_of(self, segments: Sequence[LogSegment], snapshots_below: int, *, has_more: bool = False) -> Deletion:
         one_by_one = self.config.is_compact and len(segments) > 1
         return Deletion(
-            self.files, self.directory, self.leader_epochs, tuple(segments), snapshots_below, one_by_one=one_by_one
+            self.files,
+            self.directory,
+            self.leader_epochs,
+            tuple(segments),
+            snapshots_below,
+            one_by_one=one_by_one,
+            has_more=has_more,
         )
 
     def _delete_segments(self, segments: Sequence[LogSegment], elapsed_ms: int) -> None:
@@ -570,16 +583,25 @@ class Log(LogReader):
         finally:
             self.end_deletion(deletion, elapsed_ms)
 
-    def _delete_later(self, paths_deleted: list[str], elapsed_ms: int) -> None:
-        if paths_deleted:
-            self.pending_deletions.append((elapsed_ms + self.config.file_delete_delay_ms, paths_deleted))
+    def _delete_later(
+        self, segments: Sequence[LogSegment], with_snapshots: Sequence[LogSegment], elapsed_ms: int
+    ) -> None:
+        """Have the files of renamed segments removed, and the snapshots at the bases of some of them."""
+        if segments:
+            # Of a pass over thousands of small segments each path is made when its time comes.
+            files = _deleted_files(
+                self.directory,
+                [segment.base_offset for segment in segments],
+                [segment.base_offset for segment in with_snapshots],
+            )
+            self.pending_deletions.append((elapsed_ms + self.config.file_delete_delay_ms, files))
 
-    def take_due_files(self, elapsed_ms: int) -> list[str]:
+    def take_due_files(self, elapsed_ms: int) -> Iterator[str]:
         """The paths of `.deleted` files whose `file.delete.delay.ms` is over. The caller removes them, in any thread."""
-        due = [path for due_ms, deleted in self.pending_deletions if due_ms <= elapsed_ms for path in deleted]
+        due = [deleted for due_ms, deleted in self.pending_deletions if due_ms <= elapsed_ms]
         if due:
             self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > elapsed_ms]
-        return due
+        return chain.from_iterable(due)
 
     def delete_at(self, due_ms: int, path: str) -> None:
         """Have a `.deleted` file removed at `due_ms` of elapsed time: it could not be."""
@@ -627,13 +649,8 @@ class Log(LogReader):
             self._give_up_swap(error)
             raise
         new_bases = {segment.base_offset for segment in new_segments}
-        deleted = [path for segment in old_segments for path in segment.file_paths()]
-        deleted += [
-            paths.snapshot_path(self.directory, segment.base_offset, paths.DELETED)
-            for segment in old_segments
-            if segment.base_offset not in new_bases
-        ]
-        self._delete_later(deleted, elapsed_ms)
+        merged_away = [segment for segment in old_segments if segment.base_offset not in new_bases]
+        self._delete_later(old_segments, merged_away, elapsed_ms)
 
     def replace_segments(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
@@ -668,3 +685,12 @@ class Log(LogReader):
         """Give the file handles back; reading is over. For the end of the broker, after `close` or instead of it."""
         for segment in self.segments:
             segment.log_file.close()
+
+
+def _deleted_files(directory: str, segments: Sequence[int], snapshots: Sequence[int]) -> Iterator[str]:
+    """The paths of files that have the suffix `.deleted`, by base offsets."""
+    for base_offset in segments:
+        for kind in paths.SEGMENT_KINDS:
+            yield paths.segment_path(directory, base_offset, kind, paths.DELETED)
+    for base_offset in snapshots:
+        yield paths.snapshot_path(directory, base_offset, paths.DELETED)

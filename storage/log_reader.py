@@ -328,9 +328,12 @@ class LogReader:
             parts: list[Iterator[AbortedTxn]] = []
             # A marker comes after the data that it decides, maybe in a later segment.
             for segment in self.segments.between(from_offset, self.log_end_offset):
-                if at_once and not segment.txn_index.is_loaded:
-                    raise WouldWaitError(segment.txn_index.sanity_check)
-                found, is_complete = segment.txn_index.collect_aborted(from_offset, up_to)
+                index = segment.txn_index
+                if index.is_known_empty:  # mostly all of them, and of thousands each is to cost next to nothing
+                    continue
+                if at_once and not index.is_loaded:
+                    raise WouldWaitError(index.sanity_check)
+                found, is_complete = index.collect_aborted(from_offset, up_to)
                 parts.append(found)
                 if is_complete:
                     break

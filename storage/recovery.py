@@ -240,12 +240,12 @@ class _Loader:
     def _open_segments(self, names: Sequence[str]) -> list[LogSegment]:
         """Segments for all log files, in order; index files without one are removed."""
         found = [file for name in names if (file := paths.parse_segment_name(name)) and not file.suffix]
-        bases = sorted(file.base_offset for file in found if file.kind == paths.LOG)
+        bases = {file.base_offset for file in found if file.kind == paths.LOG}
         for file in found:
             if file.kind not in (paths.LOG, paths.SNAPSHOT) and file.base_offset not in bases:
                 self.note(f"{paths.segment_file_name(*file)} belongs to no segment and is removed")
                 self.files.remove(paths.segment_path(self.directory, *file))
-        return [self._open_segment(base) for base in bases]
+        return [self._open_segment(base) for base in sorted(bases)]
 
     def _open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
         return LogSegment.open(self.files, self.directory, base_offset, self.config, self.now_ms, suffix)
@@ -296,11 +296,11 @@ class _Loader:
         slot = next(at for at, segment in enumerate(segments) if segment.base_offset == from_base)
         self._load_producers_up_to(segments[slot], segments)
         replay = Replay(self.producers)
-        for segment in segments[slot:]:
+        for at, segment in enumerate(segments[slot:], slot + 1):
             self.producers.end_offset = segment.base_offset
             if segment.base_offset > segments[0].base_offset:
                 producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
-            later = [other for other in segments if other.base_offset > segment.base_offset]
+            later = segments[at:]
 
             def delete_later(later: list[LogSegment] = later) -> None:
                 self._delete(later)

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from .log import Log
 
 
-def deletable_segments(log: Log, now_ms: int, *, at_once: bool = False) -> list[LogSegment]:
+SEGMENTS_AT_ONCE = 500
+"""So many segments go in one step at most: to choose them, and to let go of them, takes a few milliseconds."""
+
+
+def deletable_segments(log: Log, now_ms: int, *, at_once: bool = False, at_most: int | None = None) -> list[LogSegment]:
     """The oldest segments that may go, in order; possibly all of them (then the log must roll first).
 
     Every policy lets go what lies wholly below the log start offset; `delete` adds size, then age:
@@ -33,6 +37,7 @@ def deletable_segments(log: Log, now_ms: int, *, at_once: bool = False) -> list[
 
     Args:
         at_once: Do not wait for the disk.
+        at_most: The first so many are enough.
 
     Raises:
         WouldWaitError: Only if `at_once`: a segment's age has to be read.
@@ -40,8 +45,9 @@ def deletable_segments(log: Log, now_ms: int, *, at_once: bool = False) -> list[
     Source: cleaner-independent part of Kafka's UnifiedLog.deleteOldSegments; KIP-107 for the log start offset.
     """
     remaining: Sequence[LogSegment] = tuple(log.segments)
-    size_bytes = sum(segment.size_bytes for segment in remaining)
     config = log.config
+    counts_bytes = config.is_delete and config.retention_bytes >= 0
+    size_bytes = log.size_bytes if counts_bytes else 0
     deletable: list[LogSegment] = []
 
     def take_while(condition: Callable[[LogSegment, LogSegment | None], bool]) -> None:
@@ -51,17 +57,20 @@ def deletable_segments(log: Log, now_ms: int, *, at_once: bool = False) -> list[
             assert segment is not None
             upper_bound = log.log_end_offset if following is None else following.base_offset
             empty_active = following is None and segment.size_bytes == 0
+            if len(deletable) == at_most:
+                break
             if empty_active or upper_bound > log.high_watermark or not condition(segment, following):
                 break
             deletable.append(segment)
-            size_bytes -= segment.size_bytes
+            if counts_bytes:
+                size_bytes -= segment.size_bytes
             taken += 1
         remaining = remaining[taken:]
 
     log_start_offset = log.log_start_offset
     take_while(lambda _, following: following is not None and following.base_offset <= log_start_offset)
     if config.is_delete:
-        if config.retention_bytes >= 0:
+        if counts_bytes:
             take_while(lambda segment, _: size_bytes - segment.size_bytes >= config.retention_bytes)
         if config.retention_ms >= 0:
 

@@ -84,7 +84,12 @@ class SegmentList:
 
     def exchange(self, new: Iterable[LogSegment], old: Iterable[LogSegment]) -> None:
         """Take `old` out and put `new` in, in one step for every reader."""
+        # A roll comes here with nothing to take out, in the midst of an append, and there may be twenty thousand segments.
         leaving = {id(segment) for segment in old}
-        kept = {segment.base_offset: segment for segment in self._segments if id(segment) not in leaving}
-        kept.update((segment.base_offset, segment) for segment in new)
-        self._segments = tuple(sorted(kept.values(), key=_base_offset))
+        segments = self._segments
+        kept = [segment for segment in segments if id(segment) not in leaving] if leaving else list(segments)
+        for segment in new:
+            at = bisect_left(kept, segment.base_offset, key=_base_offset)
+            end = at + (at < len(kept) and kept[at].base_offset == segment.base_offset)
+            kept[at:end] = [segment]
+        self._segments = tuple(kept)

@@ -18,6 +18,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.server.clock import wall_time_ms
 from ottla.server.config_resources import ResourceType
+from ottla.storage import log as log_module
 from support.admin import delete, delete_records, topic_names
 from support.conversation import address, create_topic, fetch, list_offset, produce, records_of
 from support.housekeeping import eventually, files, retain, segment_names
@@ -85,6 +86,18 @@ def test_segments_whose_records_are_too_old_go(
     assert produce(client, "t", ("k", "v")).base_offset == 6
     broker.advance_clock(MINUTE_MS)
     assert eventually(broker, lambda: files(tmp_path / "t-0") == segment_names([6]))
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_many_segments_go_in_several_steps_of_one_round(
+    broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", 2)
+    create_topic(client, "t", cleanup_policy=policy, retention_ms=HOUR_MS, **SEGMENT)
+    fill(client, "t", 5, age_ms=2 * HOUR_MS)
+    fill(client, "t", 1, first=5)
+    retain(broker)
+    assert (offsets(client, "t"), list_offset(client, "t", EARLIEST)) == ([5], (ErrorCode.NONE, 5))
 
 
 def test_a_young_record_keeps_its_segment_and_all_after_it(broker: ottla.Broker, client: RawClient) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.records import batches
+from ottla.storage import log as log_module
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.manager import LogManager
@@ -202,6 +203,36 @@ def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
         assert found[-3:] == BEFORE[-3:] and set(found) <= set(BEFORE)
         check_sound(log)
     print(f"retention, {'ordered' if ordered else 'unordered'}", states, "disks")
+
+
+@BOTH_MODELS
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_retention_in_several_steps_leaves_no_transaction_without_its_end(
+    at_once: int, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", at_once)
+    files = CrashFiles()
+    log = make_log(files, index_interval_bytes=0)
+    append(log, ("a", "0"), producer_id=1, transactional=True, roll=True)
+    append_marker(log, ABORT, 1)
+    log.roll(0)
+    append(log, ("c", "2"), roll=True)
+    append(log, ("d", "3"))
+    log.flush(0)
+    files.sync_all()
+
+    def retain(files: CrashFiles) -> None:
+        log = make_log(files, recovery_point=4, index_interval_bytes=0)
+        log.advance_log_start(3)
+        assert log.delete_old_segments(0, 0) == 3
+
+    states = 0
+    for left in power_losses(retain, files, ordered=ordered):
+        states += 1
+        log = make_log(left, recovery_point=4, index_interval_bytes=0)
+        assert log.last_stable_offset == log.log_end_offset == 4
+        check_sound(log)
+    print(f"retention in steps of {at_once}, {'ordered' if ordered else 'unordered'}", states, "disks")
 
 
 @BOTH_MODELS

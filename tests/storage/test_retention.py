@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ottla.storage import log as log_module
 from ottla.storage.log import Log
 from ottla.storage.retention import deletable_segments
 from support.batches import batch
@@ -66,6 +67,25 @@ def test_what_retention_takes(config: dict[str, Any], log_start_offset: int, now
     assert [segment.base_offset for segment in deletable_segments(log, now_ms)] == list(range(deleted))
     assert log.delete_old_segments(now_ms, now_ms) == deleted
     assert bases(log) == list(range(deleted, 10)) or bases(log) == [10]
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 9, 10, 11])
+@pytest.mark.parametrize("policy", [DELETE, BOTH])
+def test_many_segments_go_in_several_steps(
+    at_once: int, policy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", at_once)
+    log = filled(retention_ms=50, retention_bytes=8 * ONE_BYTES, cleanup_policy=policy)
+    log.advance_log_start(1)
+    first = log.begin_deletion(OLD_MS + 51)
+    assert first is not None and first.has_more == (at_once <= 10)
+    first.carry_out()
+    log.end_deletion(first, 0)
+    assert len(first.renamed) == min(at_once, 10)
+    assert log.delete_old_segments(OLD_MS + 51, 0) == max(0, 10 - at_once)
+    assert (log.log_start_offset, log.log_end_offset, bases(log)) == (10, 10, [10])
+    log.delete_due_files(10**9)
+    assert not [name for name in log.files.list(log.directory) if name.endswith(".deleted")]
 
 
 def test_the_first_young_segment_ends_the_deletion() -> None:

@@ -168,7 +168,7 @@ PATIENCE = dict.fromkeys(
 )
 
 BROKER_TIMERS = {
-    "segments after retention": BrokerTimer("cleaning.py _delete_old_segments", MINUTE_MS, retained_segments),
+    "segments after retention": BrokerTimer("cleaning.py _delete_some", MINUTE_MS, retained_segments),
     "segments after a clean pass": BrokerTimer("clean_pass.py clean", MINUTE_MS, compacted_segments, BACK_OFF),
     "deleted topic": BrokerTimer("topic_admin.py _delete_logs", MINUTE_MS, deleted_topic),
     "flush.ms of a new log": BrokerTimer("topic_admin.py _create_logs", MINUTE_MS, flush_ms),
