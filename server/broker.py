@@ -49,7 +49,7 @@ from .producer_ids import ProducerIds
 from .request_memory import RequestMemory
 from .searches import Searches
 from .topic_admin import TopicAdmin
-from .topics import NO_LEADER, Partition, Topic, Topics
+from .topics import NO_LEADER, Partition, Topic, Topics, unknown_topic
 from .turns import Turn
 from .unsent_answers import UnsentAnswers
 from .waits import Waits
@@ -369,7 +369,7 @@ class Broker:
         """The overrides of a topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION, also in the moment in which it goes."""
         entry = self.catalog.topics.get(name)
         if entry is None or self.topics.get(name) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            raise unknown_topic(name)
         return entry.configs
 
     def topic_log_config(self, name: str) -> LogConfig:
@@ -377,21 +377,21 @@ class Broker:
         entry = self.catalog.topics.get(name)
         return self.config.topic_config(entry.configs if entry else {})
 
-    async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the overrides of a topic; they hold from the next append, retention run or clean pass on.
+    async def alter_topic_configs(self, wished: Mapping[Topic, Mapping[str, str]]) -> set[Topic]:
+        """Replace the overrides of topics; they hold from the next append, retention run or clean pass on.
 
-        `configs` has been checked.
+        `wished` has been checked. Returns those of the topics that were deleted meanwhile, and perhaps made anew.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION: it was deleted meanwhile, and perhaps made anew.
-                Nothing has changed.
+            KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
         """
-        topic = self.topics.get(name)
         async with self.admin.lock:
-            if topic is None or self.topics.get(name) is not topic:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-            await on_disk(Work.CATALOG, self.catalog.data_dir, self.catalog.set_topic_configs, name, configs)
-        await self._reconfigure_logs([topic])
+            present = {topic: configs for topic, configs in wished.items() if self.topics.get(topic.name) is topic}
+            texts = {topic.name: configs for topic, configs in present.items()}
+            if texts:
+                await on_disk(Work.CATALOG, self.catalog.data_dir, self.catalog.set_topic_configs, texts)
+        await self._reconfigure_logs(present)
+        return wished.keys() - present.keys()
 
     async def alter_broker_configs(self, node: str, configs: Mapping[str, str]) -> None:
         """Replace the dynamic configs of node id `node` or of the cluster default (""); holds at once."""

@@ -1,14 +1,16 @@
 """Python's collector of cycles, where the process is the broker's own: when it may look at old objects, and at which.
 
 A full collection looks at every object that there is, with all threads held: a quarter of a second for a million. There is
-next to nothing for it to find here: what exceptions leave, mostly. So Python does none of its own accord; one is done when memory
-has grown or shrunk by much, and now and then. What stays for long, which is mostly partitions, is kept out of it.
+next to nothing for it to find here: what exceptions leave, mostly. So Python does none of its own accord. One is due when memory
+has grown or shrunk by much, and now and then; where there is much to look at, it waits for a second in which clients ask for
+next to nothing, for hours if need be. What stays for long, which is mostly partitions, is kept out of it.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from sys import getallocatedblocks
@@ -16,6 +18,7 @@ from sys import getallocatedblocks
 import trio
 
 from .freeing import give_back
+from .turns import passes
 
 log = logging.getLogger("ottla.collector")
 
@@ -26,6 +29,13 @@ LOOK_S = 5.0
 CHANGED_BLOCKS = 500_000
 """Of Python's memory since the last collection, some forty megabytes; and by a quarter, as Python itself has it."""
 NOW_AND_THEN_S = 600.0
+LITTLE_BLOCKS = 100_000
+"""Of Python's memory beside what is kept out: so many are looked at in less than ten milliseconds, at any time."""
+QUIET_S, QUIET_PASSES = 1.0, 20
+"""Nobody is kept waiting by what is done when the scheduler has had no more to do than this: housekeeping, and clients that
+poll."""
+AT_LAST_S = 6 * 3_600.0
+"""Where it never gets quiet, a collection comes after so long all the same: or what only it finds would grow for ever."""
 
 
 class Collector:
@@ -36,21 +46,23 @@ class Collector:
         """Whether the process has no other use of it: while `run` runs."""
         self._put_off = 0
         self._partitions_made = 0
+        self._kept_blocks = 0
 
     async def run(self) -> None:
         """Decide when old objects are looked at, until cancelled. For who owns the process."""
         thresholds = gc.get_threshold()
         gc.set_threshold(*thresholds[:2], NEVER)
         self.is_ours = True
-        known_blocks, done_s = getallocatedblocks(), trio.current_time()
+        collected, trimmed = _Since(), _Since()
         try:
             while True:
                 await trio.sleep(LOOK_S)
-                blocks, now_s = getallocatedblocks(), trio.current_time()
                 # Where much has gone, something of it may be left that only a collection finds.
-                is_other = abs(blocks - known_blocks) > max(CHANGED_BLOCKS, known_blocks // 4)
-                if not self._put_off and (is_other or now_s - done_s >= NOW_AND_THEN_S):
+                if collected.is_due() and not self._put_off and await self._may_collect(collected):
                     gc.collect()
+                    collected = _Since()
+                    trimmed.make_due()
+                if trimmed.is_due() and not self._put_off:
                     try:
                         await trio.to_thread.run_sync(give_back)
                     except (
@@ -59,10 +71,22 @@ class Collector:
                         MemoryError,
                     ) as error:  # no thread can be had, say: the broker goes on
                         log.warning("memory could not be given back to the system: %s", error)
-                    known_blocks, done_s = getallocatedblocks(), now_s
+                    trimmed = _Since()
         finally:
             self.is_ours = False
             gc.set_threshold(*thresholds)
+
+    async def _may_collect(self, collected: _Since) -> bool:
+        if getallocatedblocks() - self._kept_blocks <= LITTLE_BLOCKS or collected.age_s() >= AT_LAST_S:
+            return True
+        before = passes()
+        await trio.sleep(QUIET_S)
+        return passes() - before <= QUIET_PASSES and not self._put_off
+
+    def keep(self) -> None:
+        """What there is by now stays: no collection need look at it."""
+        gc.freeze()
+        self._kept_blocks = getallocatedblocks()
 
     def put_off(self) -> None:
         """Old objects are left alone until `go_on` has been called as often: much is made that goes soon."""
@@ -87,4 +111,23 @@ class Collector:
         if self.is_ours and self._partitions_made >= PARTITIONS_KEPT_AT_ONCE:
             self._partitions_made = 0
             gc.collect(1)
-            gc.freeze()
+            self.keep()
+
+
+class _Since:
+    """How much memory was taken at a moment, and when that was."""
+
+    def __init__(self) -> None:
+        self._blocks = getallocatedblocks()
+        self._at_s = trio.current_time()
+
+    def age_s(self) -> float:
+        return trio.current_time() - self._at_s
+
+    def make_due(self) -> None:
+        self._at_s = -math.inf
+
+    def is_due(self) -> bool:
+        """Whether much has changed since, or much time has passed."""
+        changed = abs(getallocatedblocks() - self._blocks)
+        return changed > max(CHANGED_BLOCKS, self._blocks // 4) or self.age_s() >= NOW_AND_THEN_S

@@ -151,10 +151,12 @@ class Connection:
             key = request.api.key
             if frames.held_bytes and key != PRODUCE_KEY:
                 frames.let_go()
-            try:
-                handle = handlers[key]
-            except KeyError:
-                raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
+            handle = handlers.get(key)
+            if handle is None:
+                try:
+                    handle = await handlers.loaded(key)
+                except KeyError:
+                    raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
             places = answer_places.get(key)
             if places is not None:
                 if self._place is None:

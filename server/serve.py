@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import resource
 import signal
@@ -21,6 +20,7 @@ from ..storage.files import DirectoryLockedError, OsFiles
 from ..storage.kernel import COMPILED
 from ..storage.manager import DataDirectoryError
 from .broker import run_broker
+from .collector import Collector
 from .config import StaticConfig
 from .disk import Arguments
 from .handlers import Handlers, load
@@ -184,26 +184,26 @@ async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopS
         # A process of its own has a collector of its own.
         nursery.start_soon(broker.collector.run)
         nursery.start_soon(obey, broker)
-        nursery.start_soon(warm_up)
+        nursery.start_soon(warm_up, broker.collector)
         await stop.wait()
         nursery.cancel_scope.cancel()
 
 
-async def warm_up() -> None:
+async def warm_up(collector: Collector) -> None:
     """Load coordinators and APIs before somebody needs one: else every client would wait, for up to a tenth of a second.
 
     What the start has made stays, and so do modules: no collection need look at them again.
 
     If that is not possible now, for want of descriptors or memory, the first one who needs it tries again.
     """
-    gc.freeze()
+    collector.keep()
     await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start come first
     for whose in ("group", "transaction"):
         await _load_ahead(f"{whose} coordinator", f"first {whose}", import_module, f".{whose}s.service", __package__)
     for key in sorted(Handlers.keys_served()):
         if not await _load_ahead("other APIs", "first requests", load, key):
             break
-    gc.freeze()
+    collector.keep()
 
 
 async def _load_ahead(what: str, of: str, loading: Callable[[*Arguments], object], *arguments: *Arguments) -> bool:

@@ -130,5 +130,10 @@ class Topics:
         return topic.partitions[index]
 
 
+def unknown_topic(name: str) -> KafkaError:
+    """That there is no topic of this name; to be raised, or to stand in an answer."""
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
 def _flat(name: str) -> str:
     return name.replace(".", "_")

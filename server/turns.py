@@ -29,7 +29,7 @@ Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
 
-TURN_S = 0.005
+TURN_S = 0.003
 PASS_S = 0.005
 LATE_TURN_PART = 0.1
 """Of a whole turn, for one that begins in a pass that is over: enough for most requests."""
@@ -136,21 +136,35 @@ class _Passes(trio.abc.Instrument):
 
     def __init__(self) -> None:
         self.end_s = perf_counter() + PASS_S
+        self.count = 0
 
     def after_io_wait(self, timeout: float) -> None:
         self.end_s = perf_counter() + PASS_S
+        self.count += 1
+
+
+def passes() -> int:
+    """How many passes the scheduler has begun since somebody first asked for a turn."""
+    return _passes().count
 
 
 def _pass_end_s() -> float:
     try:
         return _PASSES.get().end_s
     except LookupError:
-        passes = _Passes()
-        trio.lowlevel.add_instrument(passes)
-        _PASSES.set(passes)
-        return passes.end_s
+        return _passes().end_s
     except RuntimeError:  # outside of Trio
         return perf_counter() + PASS_S
+
+
+def _passes() -> _Passes:
+    try:
+        return _PASSES.get()
+    except LookupError:
+        made = _Passes()
+        trio.lowlevel.add_instrument(made)
+        _PASSES.set(made)
+        return made
 
 
 _PASSES: trio.lowlevel.RunVar[_Passes] = trio.lowlevel.RunVar("passes of the scheduler")

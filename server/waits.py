@@ -8,7 +8,7 @@ stay open leave the last stable offset where it is, so whoever reads committed r
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from typing import NamedTuple, Self
 
 import trio
@@ -17,11 +17,9 @@ from ..storage.log_offset_metadata import LogOffsetMetadata
 from ..storage.log_reader import LogReader
 from ..storage.paths import TopicPartition
 from .turns import Turn
+from .waking import Waking
 
 NEVER = 1 << 62
-AWAKE_MAX = 50
-"""Fetches that are woken and have not gone on. Of a thousand that one append completes each wakes another as it goes on: to go
-on takes a tenth of a millisecond, and in one pass of the scheduler all others would wait for all of them."""
 
 
 class Wanted(NamedTuple):
@@ -150,30 +148,6 @@ class Waiter:
             await self._event.wait()
             return True
         return False
-
-
-class Waking:
-    """Who of all fetches is woken, and who has to wait for that."""
-
-    def __init__(self) -> None:
-        self._awake: set[Waiter] = set()
-        self._next: OrderedDict[Waiter, None] = OrderedDict()
-
-    def wake(self, waiter: Waiter) -> None:
-        """Now, or as soon as others have gone on. May be called again."""
-        if len(self._awake) < AWAKE_MAX:
-            self._awake.add(waiter)
-            waiter.wake_now()
-        elif waiter not in self._awake:
-            self._next[waiter] = None
-
-    def left(self, waiter: Waiter) -> None:
-        """It goes on, or has given up."""
-        self._next.pop(waiter, None)
-        if waiter in self._awake:
-            self._awake.remove(waiter)
-            if self._next:
-                self.wake(self._next.popitem(last=False)[0])
 
 
 class Parked:

@@ -184,11 +184,21 @@ class Catalog:
     def add_partitions(self, name: str, partitions: Iterable[PartitionEntry]) -> None:
         """Append partitions to a topic. KeyError for an unknown one."""
         added = tuple(partitions)
-        self._change_topic(name, lambda topic: {"partitions": topic.partitions + added})
 
-    def set_topic_configs(self, name: str, configs: Configs) -> None:
-        """Replace all overrides of a topic. KeyError for an unknown one."""
-        self._change_topic(name, lambda topic: {"configs": dict(configs)})
+        def changed(state: CatalogState) -> dict[str, Any]:
+            topic = state.topics[name]
+            return {"topics": {**state.topics, name: dataclasses.replace(topic, partitions=topic.partitions + added)}}
+
+        self._change(changed)
+
+    def set_topic_configs(self, configs: Mapping[str, Configs]) -> None:
+        """Replace all overrides of these topics, in one write. KeyError for an unknown one; none has changed then."""
+
+        def changed(state: CatalogState) -> dict[str, Any]:
+            entries = {name: dataclasses.replace(state.topics[name], configs=dict(of)) for name, of in configs.items()}
+            return {"topics": {**state.topics, **entries}}
+
+        self._change(changed)
 
     def set_broker_configs(self, node: str, configs: Configs) -> None:
         """Replace all dynamic configs of a node, or of CLUSTER_DEFAULT; none leave no trace."""
@@ -240,13 +250,6 @@ class Catalog:
         """Hand out no producer id below `up_to` any more; no write if that is so."""
         if self._state.next_producer_id < up_to:
             self._change(lambda state: {"next_producer_id": max(state.next_producer_id, up_to)})
-
-    def _change_topic(self, name: str, change: Callable[[TopicEntry], dict[str, Any]]) -> None:
-        def changed(state: CatalogState) -> dict[str, Any]:
-            topic = state.topics[name]
-            return {"topics": {**state.topics, name: dataclasses.replace(topic, **change(topic))}}
-
-        self._change(changed)
 
     def _change(self, change: Callable[[CatalogState], dict[str, Any]]) -> CatalogState:
         """Write, then show, the state with the fields that `change` makes of the present one."""

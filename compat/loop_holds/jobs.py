@@ -363,7 +363,10 @@ def _consumer_members(at: At) -> None:
 
 
 def _classic_members(at: At) -> None:
-    """Static members of one group, each on a connection of its own, as an answer to JoinGroup comes when all have joined."""
+    """Static members of one group, each on a connection of its own, as an answer to JoinGroup comes when all have joined.
+
+    Not all in one moment: each request of two thousand waits for those that came before it.
+    """
     find(at.client, "members")
     senders = [at.kept.enter_context(Sender(at.process.bootstrap)) for _ in range(at.size)]
     for number, sender in enumerate(senders):
@@ -377,6 +380,8 @@ def _classic_members(at: At) -> None:
             protocols=protocols,
         )
         sender.send(encoded(asked, 5))
+        if number % 50 == 0:
+            time.sleep(0.05)
     at.settle()
 
 
@@ -730,6 +735,15 @@ JOBS = (
         99_000,
     ),
     Job("A clean pass", "{size} MB", _clean, _compacted, 100, 10, overrides={"log.cleaner.backoff.ms": "100"}),
+    Job(
+        "Clean passes of many logs, one thread",
+        "{size} logs of 5 segments",
+        _clean,
+        _many_compacted,
+        500,
+        50,
+        overrides={"log.cleaner.backoff.ms": "100"},
+    ),
     Job(
         "Clean passes of many logs",
         "{size} logs of 5 segments, 8 threads",

@@ -19,6 +19,7 @@ from ..connection import PEER_CHECK_MS
 from ..disk import Work, in_thread
 from ..topics import NO_LEADER
 from ..turns import Turn
+from ..waking import Waking
 from .coordinator import Coordinator
 from .jobs import Steps
 from .log_store import LogStore
@@ -54,31 +55,39 @@ class Client(Protocol):
 class Parked(Generic[Answer]):
     """The answer of a request that the coordinator may keep waiting: call it with the answer, once; `wait` for it."""
 
-    __slots__ = ("_answer", "_event")
+    __slots__ = ("_answer", "_event", "_waking")
 
-    def __init__(self) -> None:
+    def __init__(self, waking: Waking) -> None:
+        self._waking = waking
         self._answer: Answer | None = None
         self._event: trio.Event | None = None
 
     def __call__(self, answer: Answer) -> None:
         self._answer = answer
         if self._event is not None:
+            self._waking.wake(self)
+
+    def wake_now(self) -> None:
+        """Only `Waking` calls it."""
+        if self._event is not None:
             self._event.set()
 
     async def wait(self, client: Client) -> Answer:
         """The answer, once it is there. Raises what `client.check_peer` does, if the client leaves before.
 
-        The end of a rebalance answers all members of a group in one pass of the scheduler: those for whom it gets too long
-        go on in later ones.
+        The end of a rebalance answers all members of a group at once; they go on a few at a time.
         """
-        self._event = trio.Event()
-        while self._answer is None:
-            with trio.move_on_after(PEER_CHECK_MS / 1000):
-                await self._event.wait()
-            if self._answer is None:
-                client.check_peer()
-        if Turn.is_pass_over():
-            await Turn().next()
+        if self._answer is None:
+            self._event = trio.Event()
+            try:
+                while not self._event.is_set():
+                    with trio.move_on_after(PEER_CHECK_MS / 1000):
+                        await self._event.wait()
+                    if self._answer is None:
+                        client.check_peer()
+            finally:
+                self._waking.left(self)
+        assert self._answer is not None
         return self._answer
 
 
@@ -117,6 +126,8 @@ class CoordinatorService(Generic[C]):
         self._broker = broker
         self._topic = topic
         self._store = LogStore(broker, topic, base_sequence=base_sequence)
+        self.waking = Waking()
+        """Of the requests that it keeps waiting."""
         self._sleep = trio.CancelScope()
         self._is_closed = False
         self._to_reload: set[int] = set()

@@ -2,16 +2,19 @@
 
 Each API has a file here, named like its messages file, with one function
 `async def handle(ctx: Context, request: Request) -> Response | None` (None sends nothing). A handler and its
-messages load when the API is first spoken, so a broker starts without making thirty APIs' classes; `serve` has them loaded
-in a thread soon after.
+messages load when the API is first spoken, in a thread, so a broker starts without making thirty APIs' classes; `serve` has
+them loaded soon after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeAlias
+
+import trio
 
 from ...protocol.apis import APIS, Api, snake_case
 from ...protocol.connection import Request
@@ -70,6 +73,11 @@ SERVED = frozenset(
 class Handlers(dict[int, Handler]):
     """The handlers loaded so far; a missing key loads its handler, or is a KeyError for an API not in SERVED."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._loading = trio.Lock()
+        """A thousand connections may begin with the same API."""
+
     def __missing__(self, key: int) -> Handler:
         api = APIS[key]
         if api.name not in SERVED:
@@ -77,6 +85,18 @@ class Handlers(dict[int, Handler]):
         handler: Handler = _module(api).handle
         self[key] = handler
         return handler
+
+    async def loaded(self, key: int) -> Handler:
+        """`self[key]`, loaded in a thread if it has to be: the first request of groups would keep others for a tenth of a second.
+
+        Raises:
+            KeyError: The API is not in SERVED.
+        """
+        async with self._loading:
+            if key not in self and APIS[key].name in SERVED:
+                with suppress(RuntimeError):  # no thread can be had
+                    await trio.to_thread.run_sync(load, key)
+        return self[key]
 
     @staticmethod
     def keys_served() -> frozenset[int]:

@@ -13,7 +13,7 @@ Differs from Apache Kafka
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...protocol.connection import Request
@@ -28,6 +28,7 @@ from ..config import ConfigSource, Texts, warnings_of
 from ..config_changes import Change, alter_broker, alter_topic
 from ..config_resources import ResourceType
 from ..connection import Context
+from ..topics import Topic, unknown_topic
 from ..turns import Turn
 from .describe_configs import check_is_this_node
 
@@ -56,6 +57,11 @@ class Outcome(NamedTuple):
 
 CHANGES_MAX = 10_000
 """Apache Kafka's controller writes no more records for one request."""
+
+RESOURCES_AT_A_TIME = 1_000
+"""Their topics share one write of the catalog. Others who want to change configs wait until it is done."""
+
+Refusal = tuple[ErrorCode, str | None]
 
 Sought = TypeVar("Sought", AlterConfigsResource, "AlterableResource")
 
@@ -88,7 +94,7 @@ def _wish(resource: AlterConfigsResource) -> Wish:
 
 async def alter(
     ctx: Context,
-    resources: Iterable[Sought],
+    resources: Sequence[Sought],
     wish_of: Callable[[Sought], Wish],
     *,
     validate_only: bool,
@@ -104,34 +110,59 @@ async def alter(
         key = resource.resource_type, resource.resource_name
         stands[key] = stands.get(key, 0) + 1
         changes_left -= len(resource.configs)
-    outcomes = []
-    for resource in resources:
-        if turn.is_over():
-            await turn.next()
-        code, message = ErrorCode.NONE, None
-        kind, name = resource.resource_type, resource.resource_name
-        try:
-            if changes_left < 0:
-                raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION,
-                    f"{CHANGES_MAX - changes_left} configs in one request; at most {CHANGES_MAX} are allowed.",
-                )
-            if stands[kind, name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            async with ctx.broker.config_lock:  # from reading the present configs to writing the new ones
-                await _alter_one(ctx, wish_of(resource), turn, validate_only=validate_only, replace=replace)
-        except KafkaError as error:
-            code, message = error.code, error.message
-        outcomes.append(Outcome(kind, name, code, message))
+    outcomes: list[Outcome] = []
+    for first in range(0, len(resources), RESOURCES_AT_A_TIME):
+        some = resources[first : first + RESOURCES_AT_A_TIME]
+        refused: dict[tuple[int, str], Refusal] = {}
+        changed: dict[Topic, Mapping[str, str]] = {}
+        async with ctx.broker.config_lock:  # from reading the present configs to writing the new ones
+            for resource in some:
+                if turn.is_over():
+                    await turn.next()
+                key = resource.resource_type, resource.resource_name
+                try:
+                    if changes_left < 0:
+                        raise KafkaError(
+                            ErrorCode.POLICY_VIOLATION,
+                            f"{CHANGES_MAX - changes_left} configs in one request; at most {CHANGES_MAX} are allowed.",
+                        )
+                    if stands[key] > 1:
+                        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                    changed |= await _alter_one(
+                        ctx, wish_of(resource), turn, validate_only=validate_only, replace=replace
+                    )
+                except KafkaError as error:
+                    refused[key] = error.code, error.message  # the error itself would name this frame, a cycle
+            refused |= await _write(ctx, changed)
+        for resource in some:
+            if turn.is_over():
+                await turn.next()
+            key = resource.resource_type, resource.resource_name
+            outcomes.append(Outcome(*key, *refused.get(key, (ErrorCode.NONE, None))))
     return outcomes
 
 
-async def _alter_one(ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool) -> None:
+async def _write(ctx: Context, changed: Mapping[Topic, Mapping[str, str]]) -> dict[tuple[int, str], Refusal]:
+    """Give topics their new overrides, all in one write of the catalog; returns which did not get them, and why."""
+    try:
+        gone = await ctx.broker.alter_topic_configs(changed) if changed else set()
+    except KafkaError as error:
+        return {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic in changed}
+    unknown = {topic: unknown_topic(topic.name) for topic in gone}
+    return {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic, error in unknown.items()}
+
+
+async def _alter_one(
+    ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool
+) -> dict[Topic, Mapping[str, str]]:
+    """Change a broker's configs, or check those of a topic and return what they will be, if that is anything new."""
     match wish.kind:
         case ResourceType.TOPIC:
-            await _alter_topic(ctx, wish, validate_only=validate_only, replace=replace)
+            topic, present, configs = _changed_topic(ctx, wish, replace=replace)
+            return {} if validate_only or configs == present else {topic: configs}
         case ResourceType.BROKER:
             await _alter_broker(ctx, wish, turn, validate_only=validate_only, replace=replace)
+            return {}
         case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             kind = ResourceType(wish.kind).name
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ottla does not offer configs of resource type {kind}")
@@ -139,15 +170,17 @@ async def _alter_one(ctx: Context, wish: Wish, turn: Turn, *, validate_only: boo
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {wish.kind}")
 
 
-async def _alter_topic(ctx: Context, wish: Wish, *, validate_only: bool, replace: bool) -> None:
+def _changed_topic(ctx: Context, wish: Wish, *, replace: bool) -> tuple[Topic, Mapping[str, str], Mapping[str, str]]:
+    """The topic, its overrides, and what they are to be."""
     broker = ctx.broker
     if not wish.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     broker.admin.check_name(wish.name)
+    topic = broker.topics.get(wish.name)
+    if topic is None:
+        raise unknown_topic(wish.name)
     present = broker.topic_configs(wish.name)
-    configs = alter_topic(broker.config, {} if replace else present, wish.changes)
-    if not validate_only and configs != present:
-        await broker.alter_topic_configs(wish.name, configs)
+    return topic, present, alter_topic(broker.config, {} if replace else present, wish.changes)
 
 
 async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool) -> None:

@@ -13,20 +13,21 @@ Differs from Apache Kafka
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..connection import Context
-from ..coordination.service import CoordinatorService
+from ..groups.service import GroupService
+from ..transactions.service import TransactionService
 from ..turns import Turn
 
 if TYPE_CHECKING:
     from ..broker import Broker
 
 # Key type -> the broker's coordinator of keys of that type.
-COORDINATORS: dict[int, Callable[[Broker], CoordinatorService[Any]]] = {
+COORDINATORS: dict[int, Callable[[Broker], GroupService | TransactionService]] = {
     0: lambda broker: broker.groups,
     1: lambda broker: broker.transactions,
 }

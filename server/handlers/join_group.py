@@ -27,7 +27,7 @@ async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
         body = replace(body, rebalance_timeout_ms=body.session_timeout_ms)
     caller = Caller(request.client_id or "", f"/{ctx.client_host}", request.version)
     groups = ctx.broker.groups
-    answer: Parked[JoinGroupResponse] = Parked()
+    answer: Parked[JoinGroupResponse] = Parked(groups.waking)
     try:
         coordinator = await groups.route(ctx.node, body.group_id)
         coordinator.join(body, caller, ctx.broker.clock.now_ms(), answer)

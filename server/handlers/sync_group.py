@@ -26,8 +26,8 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     body: SyncGroupRequest = request.body
     if request.version >= _FIRST_VERSION_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    answer: Parked[SyncGroupResponse] = Parked()
     groups = ctx.broker.groups
+    answer: Parked[SyncGroupResponse] = Parked(groups.waking)
     try:
         coordinator = await groups.route(ctx.node, body.group_id)
         if len(body.assignments) > ASSIGNMENTS_AT_ONCE:

@@ -239,7 +239,7 @@ def remove_log(life: Staged, files: CrashFiles) -> None:
 def set_policy(life: Staged, files: CrashFiles) -> None:
     catalog = Catalog.load(files, DATA_DIR)
     assert catalog is not None
-    catalog.set_topic_configs(TP.topic, {"cleanup.policy": "delete"})
+    catalog.set_topic_configs({TP.topic: {"cleanup.policy": "delete"}})
 
 
 def damage_stage(name: str) -> Callable[[Staged, CrashFiles], None]:

@@ -17,6 +17,7 @@ import trio
 
 from ottla.protocol.errors import KafkaError
 from ottla.storage.catalog import CatalogState
+from support.admin import set_topic_configs
 from support.crash_files import CrashFiles
 from support.stored_broker import StoredBroker, Values
 
@@ -37,7 +38,7 @@ CHANGES: dict[str, Callable[[StoredBroker], None]] = {
     "create": lambda broker: broker.create("new", 2),
     "delete": lambda broker: broker.delete("t"),
     "grow": grow,
-    "configs of a topic": lambda broker: trio.run(broker.broker.alter_topic_configs, "t", {"retention.ms": "5"}),
+    "configs of a topic": lambda broker: trio.run(set_topic_configs, broker.broker, "t", {"retention.ms": "5"}),
     "configs of the broker": lambda broker: trio.run(broker.broker.alter_broker_configs, "", {"log.retention.ms": "5"}),
     "producer ids": producer_id,
 }

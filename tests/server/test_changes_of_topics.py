@@ -33,6 +33,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 from ottla.server.broker import Broker
 from ottla.server.groups.classic import Caller
 from ottla.storage.files import OsFiles
+from support.admin import set_topic_configs
 from support.conversation import create_topic, fetch, list_offset, produce, records_of
 from support.raw_client import RawClient
 from support.served import Served, serving
@@ -165,7 +166,7 @@ async def grow(broker: Broker) -> None:
 
 
 async def alter(broker: Broker) -> None:
-    await broker.alter_topic_configs("t", {"max.message.bytes": "12345"})
+    await set_topic_configs(broker, "t", {"max.message.bytes": "12345"})
 
 
 Facts = dict[str, tuple[int, str]]
@@ -293,3 +294,22 @@ async def test_a_change_is_seen_when_it_is_written_and_not_before(tmp_path: Path
         steps += 1
     assert steps >= 5
     assert await live(tmp_path / "let on", name, 0, refuse=False)
+
+
+async def test_a_topic_deleted_before_its_configs_are_written_is_named_and_the_others_have_theirs(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, OsFiles()) as served:
+        broker = served.broker
+        for name in ("gone", "again", "stays"):
+            await broker.admin.create(broker.admin.plan(name, num_partitions=1))
+        topics = {name: topic for name in ("gone", "again", "stays") if (topic := broker.topics.get(name))}
+        await broker.admin.delete(topics["gone"])
+        await broker.admin.delete(topics["again"])
+        await broker.admin.create(broker.admin.plan("again", num_partitions=1))
+        refused = await broker.alter_topic_configs({topic: {"retention.ms": "5"} for topic in topics.values()})
+        assert refused == {topics["gone"], topics["again"]}
+        assert {name: broker.catalog.topic_configs(name) for name in ("again", "stays")} == {
+            "again": {},
+            "stays": {"retention.ms": "5"},
+        }

@@ -22,7 +22,7 @@ from ottla.storage import cleaner_manager
 from ottla.storage.checkpoints import OffsetCheckpoint
 from ottla.storage.files import OsFile, OsFiles
 from ottla.storage.paths import TopicPartition
-from support.admin import delete_records
+from support.admin import delete_records, set_topic_configs
 from support.choosing import filthiest
 from support.conversation import create_topic, list_offset, produce
 from support.gated_files import GatedFiles
@@ -54,7 +54,7 @@ async def fill(served: Served, topic: str = "t", batches: int = BATCHES, **confi
 
 async def set_topic(broker: Broker, **configs: Any) -> None:
     texts = {name.replace("_", "."): str(value) for name, value in {**SMALL, **configs}.items()}
-    await broker.alter_topic_configs("t", texts)
+    await set_topic_configs(broker, "t", texts)
 
 
 async def set_broker(broker: Broker, **configs: Any) -> None:
@@ -124,7 +124,7 @@ async def test_a_pass_that_is_given_up_does_not_make_the_next_log_wait(tmp_path:
         await files.reached()
         (given_up,) = [tp for tp, found in broker.cleaner_status().items() if found.eligibility.state == "in progress"]
         (other,) = {"t", "u"} - {given_up.topic}
-        await broker.alter_topic_configs(given_up.topic, {"cleanup.policy": "delete", "internal.segment.bytes": "1000"})
+        await set_topic_configs(broker, given_up.topic, {"cleanup.policy": "delete", "internal.segment.bytes": "1000"})
         files.let_on()
         await until(lambda: is_clean(broker, other))
         assert status(broker, given_up).passes == 0

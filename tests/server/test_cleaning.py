@@ -11,6 +11,7 @@ import trio
 
 from ottla.server.broker import Broker
 from ottla.storage.paths import TopicPartition
+from support.admin import set_topic_configs
 from support.conversation import create_topic, fetch, produce, records_of
 from support.gated_files import GatedFiles
 from support.served import Served, serving
@@ -34,7 +35,7 @@ async def in_a_pass(tmp_path: Path) -> AsyncIterator[tuple[Served, GatedFiles]]:
 
 
 async def set_policy(broker: Broker, policy: str) -> None:
-    await broker.alter_topic_configs("t", {"cleanup.policy": policy, "internal.segment.bytes": "1000"})
+    await set_topic_configs(broker, "t", {"cleanup.policy": policy, "internal.segment.bytes": "1000"})
 
 
 async def until_free(broker: Broker) -> None:

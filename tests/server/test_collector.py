@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import pytest
 import trio
 import trio.testing
 
 from ottla.server import collector
-from ottla.server.collector import CHANGED_BLOCKS, LOOK_S, NOW_AND_THEN_S, Collector
+from ottla.server.collector import (
+    CHANGED_BLOCKS,
+    LITTLE_BLOCKS,
+    LOOK_S,
+    NOW_AND_THEN_S,
+    QUIET_PASSES,
+    QUIET_S,
+    Collector,
+)
 from support.old_garbage import OldGarbage
+
+
+@pytest.fixture(autouse=True)
+def threads_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock that jumps would not wait for them."""
+
+    async def run_at_once(function: Callable[[], None]) -> None:
+        function()
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", run_at_once)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minutes instead of hours: clients that never rest make every second of them long."""
+    monkeypatch.setattr(collector, "NOW_AND_THEN_S", 20.0)
+    monkeypatch.setattr(collector, "AT_LAST_S", 120.0)
 
 
 class Blocks:
@@ -69,6 +95,67 @@ async def test_old_garbage_goes_after_ten_minutes_unless_it_is_put_off(autojump_
             await trio.sleep(NOW_AND_THEN_S + 2 * LOOK_S)
             assert garbage.is_there()
         await trio.sleep(2 * LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+async def ask_and_ask(every_s: float) -> None:
+    """Clients that keep the broker busy."""
+    while True:
+        await trio.sleep(every_s)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_much_is_looked_at_when_nobody_waits_for_it(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbage, clients = OldGarbage(), trio.CancelScope()
+    Blocks(monkeypatch, 2 * LITTLE_BLOCKS)
+
+    async def ask() -> None:
+        with clients:
+            await ask_and_ask(QUIET_S / QUIET_PASSES / 2)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        nursery.start_soon(Collector().run)
+        await trio.sleep(collector.NOW_AND_THEN_S + 4 * LOOK_S)
+        assert garbage.is_there()
+        clients.cancel()
+        await trio.sleep(2 * LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("kept_blocks", [0, 10 * LITTLE_BLOCKS])
+async def test_little_beside_what_is_kept_is_looked_at_whoever_asks(
+    kept_blocks: int, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks, of_broker = Blocks(monkeypatch, kept_blocks), Collector()
+    of_broker.keep()
+    garbage = OldGarbage()
+    blocks.taken += LITTLE_BLOCKS
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
+        nursery.start_soon(of_broker.run)
+        await trio.sleep(collector.NOW_AND_THEN_S + LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbage = OldGarbage()
+    Blocks(monkeypatch, 2 * LITTLE_BLOCKS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
+        nursery.start_soon(Collector().run)
+        await trio.sleep(collector.AT_LAST_S - 2 * LOOK_S)
+        assert garbage.is_there()
+        await trio.sleep(4 * LOOK_S)
         assert not garbage.is_there()
         nursery.cancel_scope.cancel()
 

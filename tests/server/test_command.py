@@ -159,12 +159,13 @@ LOADED_AHEAD = """
 import builtins, sys, trio
 from trio.testing import MockClock
 from ottla.server.handlers import Handlers
+from ottla.server.collector import Collector
 from ottla.server.serve import warm_up
 from ottla.protocol.apis import APIS
 from ottla.protocol.wire import codec
 wanted = ["ottla.server.groups.coordinator", "ottla.server.transactions.coordinator"]
 print([name for name in wanted if name in sys.modules])
-trio.run(warm_up, clock=MockClock(autojump_threshold=0))
+trio.run(warm_up, Collector(), clock=MockClock(autojump_threshold=0))
 print([name for name in wanted if name not in sys.modules])
 known = len(sys.modules)
 builtins.compile = lambda source, name, mode: print(name)
@@ -194,7 +195,7 @@ def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
         "        if name.startswith('ottla.server.groups'): raise OSError(errno.EMFILE, 'Too many open files')\n"
         "sys.meta_path.insert(0, NoDescriptors())\n"
         "logging.basicConfig()\n"
-        "trio.run(serve.warm_up, clock=MockClock(autojump_threshold=0))"
+        "trio.run(serve.warm_up, serve.Collector(), clock=MockClock(autojump_threshold=0))"
     )
     assert done.returncode == 0 and "Traceback" not in done.stderr
     assert "ahead of the first group: [Errno 24] Too many open files" in done.stderr
@@ -203,7 +204,7 @@ def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
 def test_an_error_after_the_start_is_no_failed_start(tmp_path: Path) -> None:
     done = run_python(
         "import sys; from ottla.server import serve; from ottla.server.cli import main\n"
-        "async def fail(): raise OSError('no reason at all')\n"
+        "async def fail(collector): raise OSError('no reason at all')\n"
         "serve.warm_up = fail\n"
         f"sys.exit(main(['serve', '--data', {str(tmp_path)!r}, '--listener', '127.0.0.1:0']))"
     )

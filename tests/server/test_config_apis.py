@@ -109,6 +109,33 @@ def test_alter_configs_unsets_what_it_does_not_name(client: RawClient) -> None:
     assert (shown["max.connections"].value, shown["log.retention.ms"].value) == ("98", None)
 
 
+def test_each_topic_of_a_request_gets_its_own_answer(client: RawClient) -> None:
+    names = [f"t{number}" for number in range(3)]
+    for name in names:
+        create_topic(client, name)
+    wishes = {"t0": "5", "missing": "6", "t1": "-7", "t2": "8", "": "9"}
+    response = client.ask(
+        IncrementalAlterConfigsRequest(
+            resources=tuple(
+                incremental_alter_configs.AlterConfigsResource(
+                    resource_type=TOPIC,
+                    resource_name=name,
+                    configs=(incremental_alter_configs.AlterableConfig(name="retention.ms", value=value),),
+                )
+                for name, value in wishes.items()
+            )
+        )
+    )
+    assert [(each.resource_name, each.error_code) for each in response.responses] == [
+        ("t0", ErrorCode.NONE),
+        ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t1", ErrorCode.INVALID_CONFIG),
+        ("t2", ErrorCode.NONE),
+        ("", ErrorCode.INVALID_REQUEST),
+    ]
+    assert [describe(client, TOPIC, name)["retention.ms"].value for name in names] == ["5", "604800000", "8"]
+
+
 def test_configs_are_still_there_after_a_restart(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")

@@ -61,7 +61,7 @@ class StayingClient:
 
 async def join(service: GroupService, broker: GroupBroker, **fields: Any) -> JoinGroupResponse:
     coordinator = await service.route(cast(Any, broker.node), fields.get("group", "g"))
-    answer: Parked[JoinGroupResponse] = Parked()
+    answer: Parked[JoinGroupResponse] = Parked(service.waking)
     coordinator.join(join_request(**fields), Caller("c", "/host", 3), broker.clock.now_ms(), answer)
     return await answer.wait(StayingClient())
 
@@ -117,7 +117,7 @@ async def test_an_earlier_deadline_wakes_the_sleeper(autojump_clock: AutojumpClo
         await trio.sleep(1)
         coordinator = service.coordinator
         before = coordinator.next_deadline_ms()
-        answer: Parked[JoinGroupResponse] = Parked()
+        answer: Parked[JoinGroupResponse] = Parked(service.waking)
         coordinator.join(join_request("h"), Caller("c", "/host", 3), broker.clock.now_ms(), answer)
         after = coordinator.next_deadline_ms()
         assert before is not None and after is not None

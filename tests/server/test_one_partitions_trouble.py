@@ -17,6 +17,7 @@ from ottla.server.topics import Topic
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
 from ottla.storage.paths import TopicPartition
+from support.admin import set_topic_configs
 from support.conversation import create_topic, produce
 from support.served import Served, serving
 from support.troubled_files import TroubledFiles, nothing, trouble
@@ -141,7 +142,7 @@ async def test_a_pass_that_fails_lets_the_others_be_cleaned(
         await topics(served, cleanup_policy="compact", min_cleanable_dirty_ratio=1, index_interval_bytes=0)
         files.trouble = in_the_pass
         for name in reversed(TOPICS):
-            await broker.alter_topic_configs(name, {**never, "min.cleanable.dirty.ratio": "0"})
+            await set_topic_configs(broker, name, {**never, "min.cleanable.dirty.ratio": "0"})
         others = [TopicPartition(name, 0) for name in ("a", "z")]
         await until(lambda: bool(met) and all(broker.cleaner_status()[each].passes for each in others))
         assert [log_of(broker, name).failure for name in TOPICS] == [None] * 3
@@ -189,7 +190,7 @@ async def test_a_flush_that_fails_keeps_no_other_log_from_its_own(
         await topics(served)
         files.trouble = trouble(error(), "sync", "open", at="/bad-0/")
         for name in TOPICS:
-            await broker.alter_topic_configs(name, {"flush.ms": "1", "internal.segment.bytes": "200"})
+            await set_topic_configs(broker, name, {"flush.ms": "1", "internal.segment.bytes": "200"})
         broker.clock.advance(1_000)
         await broker.housekeeping.tick()
         assert [log_of(broker, name).recovery_point == RECORDS for name in TOPICS] == [True, False, True]

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.server import turns
 from ottla.server.connection import Context
 from ottla.server.coordination.service import Parked
+from ottla.server.waking import Waking
 from ottla.storage.files import OsFiles
 from support.batches import batch
 from support.conversation import create_topic
@@ -28,13 +29,15 @@ class Patient:
         pass
 
 
-@pytest.mark.parametrize(("is_pass_long", "most_a_pass"), [(False, MANY), (True, 2)])
-async def test_of_many_that_are_answered_at_once_few_go_on_in_a_pass_that_is_over(
-    is_pass_long: bool, most_a_pass: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("awake_max", [1, 7, MANY])
+async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
+    awake_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ottla.server.waking.AWAKE_MAX", awake_max)
     passes = 0
     seen: list[tuple[int, int]] = []
-    parked: list[Parked[int]] = [Parked() for _ in range(MANY)]
+    waking = Waking()
+    parked: list[Parked[int]] = [Parked(waking) for _ in range(MANY)]
 
     async def wait(one: Parked[int]) -> None:
         answer = await one.wait(Patient())
@@ -47,7 +50,6 @@ async def test_of_many_that_are_answered_at_once_few_go_on_in_a_pass_that_is_ove
                 await trio.lowlevel.checkpoint()
                 passes += 1
 
-    monkeypatch.setattr(turns.Turn, "is_pass_over", staticmethod(lambda: is_pass_long))
     scope = trio.CancelScope()
     async with trio.open_nursery() as everybody:
         everybody.start_soon(count, scope)
@@ -60,14 +62,49 @@ async def test_of_many_that_are_answered_at_once_few_go_on_in_a_pass_that_is_ove
                 one(number)
         scope.cancel()
     assert sorted(answer for _, answer in seen) == list(range(MANY))
-    assert max(sum(at == number for at, _ in seen) for number in range(passes + 1)) <= most_a_pass
+    # The one that counts may have its turn before or after them.
+    assert max(sum(at == number for at, _ in seen) for number in range(passes + 1)) <= 2 * awake_max
+
+
+async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is awake and one in line are cancelled in the moment in which all are answered."""
+    monkeypatch.setattr("ottla.server.waking.AWAKE_MAX", 2)
+    waking, seen = Waking(), []
+    parked: list[Parked[int]] = [Parked(waking) for _ in range(5)]
+    scopes = [trio.CancelScope() for _ in parked]
+
+    async def wait(one: Parked[int], scope: trio.CancelScope) -> None:
+        with scope:
+            seen.append(await one.wait(Patient()))
+
+    async with trio.open_nursery() as nursery:
+        for one, scope in zip(parked, scopes, strict=True):
+            nursery.start_soon(wait, one, scope)
+        await trio.testing.wait_all_tasks_blocked()
+        for scope in (scopes[0], scopes[3]):
+            scope.cancel()
+        for number, one in enumerate(parked):
+            one(number)
+    assert {1, 2, 4} <= set(seen)
+    late: Parked[int] = Parked(waking)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, late, trio.CancelScope())
+        await trio.testing.wait_all_tasks_blocked()
+        late(7)
+    assert 7 in seen
+
+
+async def test_an_answer_that_is_there_is_not_waited_for() -> None:
+    answered: Parked[int] = Parked(Waking())
+    answered(3)
+    assert await answered.wait(Patient()) == 3
 
 
 @pytest.mark.parametrize("awake_max", [1, 7, MANY])
 async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
     awake_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.server.waits.AWAKE_MAX", awake_max)
+    monkeypatch.setattr("ottla.server.waking.AWAKE_MAX", awake_max)
     wanted = (FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20),)
     body = FetchRequest(max_wait_ms=20_000, min_bytes=1, topics=(FetchTopic(topic="t", partitions=wanted),))
     passes, looks = 0, []

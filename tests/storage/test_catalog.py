@@ -3,6 +3,7 @@
 import errno
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ def test_every_change_is_on_disk_when_the_call_returns() -> None:
     new = TopicEntry("new", bytes([9] * 16), (PartitionEntry((0,), 0),))
     catalog.put_topics([new])
     catalog.add_partitions("new", [PartitionEntry((1,), 1)])
-    catalog.set_topic_configs("new", {"retention.ms": "5"})
+    catalog.set_topic_configs({"new": {"retention.ms": "5"}})
     catalog.set_broker_configs("2", {"max.connections": "7"})
     catalog.set_broker_configs("1", {})
     catalog.set_features({})
@@ -193,13 +194,33 @@ def test_a_change_that_cannot_be_taken_back_for_whatever_reason_is_told() -> Non
     assert catalog.state == EXAMPLE
 
 
-@pytest.mark.parametrize("call", ["set_topic_configs", "add_partitions"])
-def test_an_unknown_topic_is_a_key_error_and_writes_nothing(call: str) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda catalog: catalog.set_topic_configs({"orders": {"retention.ms": "5"}, "missing": {}}),
+        lambda catalog: catalog.add_partitions("missing", []),
+    ],
+)
+def test_an_unknown_topic_is_a_key_error_and_writes_nothing(call: Callable[[Catalog], None]) -> None:
     files, catalog = made()
     before = len(files.operations)
     with pytest.raises(KeyError):
-        getattr(catalog, call)("missing", {})
+        call(catalog)
     assert len(files.operations) == before
+    assert catalog.state == EXAMPLE
+
+
+def test_the_configs_of_many_topics_are_one_write() -> None:
+    files, catalog = made()
+    before = len(files.operations)
+    catalog.set_topic_configs({"a": {"retention.ms": "5"}})
+    one = len(files.operations) - before
+    catalog.set_topic_configs({"a": {"retention.ms": "6"}, "orders": {"retention.ms": "7"}})
+    assert len(files.operations) - before == 2 * one
+    assert [reloaded(files).topics[name].configs for name in ("a", "orders")] == [
+        {"retention.ms": "6"},
+        {"retention.ms": "7"},
+    ]
 
 
 def test_changes_from_many_threads_are_all_kept(tmp_path: object) -> None:

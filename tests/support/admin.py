@@ -19,6 +19,7 @@ from ottla.protocol.messages.create_topics import (
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.broker import Broker
 from ottla.server.client import Client
 
 
@@ -103,3 +104,10 @@ def delete_records(client: Client, topic: str, offset: int, partition: int = 0, 
     request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(row,)),), timeout_ms=5000)
     answer = client.ask(request, version).topics[0].partitions[0]
     return answer.error_code, answer.low_watermark
+
+
+async def set_topic_configs(broker: Broker, name: str, configs: Mapping[str, str]) -> None:
+    """Replace the overrides of a topic that there is."""
+    topic = broker.topics.get(name)
+    assert topic is not None, name
+    assert not await broker.alter_topic_configs({topic: configs}), name
