@@ -1,5 +1,6 @@
 """The catalog file: what it says comes back, a crash leaves the old or the new one, damage is told and left alone."""
 
+import dataclasses
 import errno
 import json
 import threading
@@ -16,9 +17,11 @@ from ottla.storage.catalog import (
     CatalogError,
     CatalogState,
     PartitionEntry,
+    Texts,
     TopicEntry,
     decode,
     encode,
+    encode_in_pieces,
     encode_in_pieces,
 )
 from ottla.storage.files import OsFiles
@@ -208,6 +211,18 @@ def test_an_unknown_topic_is_a_key_error_and_writes_nothing(call: Callable[[Cata
         call(catalog)
     assert len(files.operations) == before
     assert catalog.state == EXAMPLE
+
+
+@given(st.lists(states(), min_size=2, max_size=4))
+def test_texts_that_are_kept_say_what_the_state_says(changes: list[CatalogState]) -> None:
+    texts: Texts = {}
+    before: CatalogState | None = None
+    for change in changes:
+        # Some topics stay as they are, as the objects that they were.
+        kept = {} if before is None else {name: before.topics[name] for name in sorted(before.topics)[::2]}
+        before = dataclasses.replace(change, topics={**change.topics, **kept})
+        assert b"".join(encode_in_pieces(before, texts)) == encode(before)
+        assert texts.keys() == before.topics.keys()
 
 
 def test_the_configs_of_many_topics_are_one_write() -> None:
