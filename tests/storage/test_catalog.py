@@ -22,7 +22,6 @@ from ottla.storage.catalog import (
     decode,
     encode,
     encode_in_pieces,
-    encode_in_pieces,
 )
 from ottla.storage.files import OsFiles
 from support.crash_files import CrashFiles, power_losses
