@@ -64,7 +64,7 @@ class Parked(Generic[Answer]):
 
     def __call__(self, answer: Answer) -> None:
         self._answer = answer
-        if self._event is not None:
+        if self._event is not None:  # else nobody waits yet, or any more
             self._waking.wake(self)
 
     def wake_now(self) -> None:
@@ -78,14 +78,15 @@ class Parked(Generic[Answer]):
         The end of a rebalance answers all members of a group at once; they go on a few at a time.
         """
         if self._answer is None:
-            self._event = trio.Event()
+            event = self._event = trio.Event()
             try:
-                while not self._event.is_set():
+                while not event.is_set():
                     with trio.move_on_after(PEER_CHECK_MS / 1000):
-                        await self._event.wait()
+                        await event.wait()
                     if self._answer is None:
                         client.check_peer()
             finally:
+                self._event = None  # The answer may come when nobody is here who would leave his place.
                 self._waking.left(self)
         assert self._answer is not None
         return self._answer

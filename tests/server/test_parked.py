@@ -13,6 +13,7 @@ from ottla.protocol.connection import Request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.server.connection import Context
 from ottla.server.coordination.service import Parked
+from ottla.server.transport import PeerGoneError
 from ottla.server.waking import Waking
 from ottla.storage.files import OsFiles
 from support.batches import batch
@@ -92,6 +93,31 @@ async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         await trio.testing.wait_all_tasks_blocked()
         late(7)
     assert 7 in seen
+
+
+class Gone:
+    """A client that has left."""
+
+    def check_peer(self) -> None:
+        raise PeerGoneError("gone")
+
+
+async def test_answers_to_clients_that_have_left_keep_no_places(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.server.waking.AWAKE_MAX", 2)
+    waking = Waking()
+    for number in range(5):
+        parked: Parked[int] = Parked(waking)
+        with pytest.raises(PeerGoneError):
+            await parked.wait(Gone())
+        parked(number)  # the rebalance ends all the same
+    stays: Parked[int] = Parked(waking)
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stays.wait, Patient())
+            await trio.testing.wait_all_tasks_blocked()
+            stays(7)
 
 
 async def test_an_answer_that_is_there_is_not_waited_for() -> None:
