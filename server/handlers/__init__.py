@@ -70,6 +70,10 @@ SERVED = frozenset(
 )
 
 
+_LOADED: set[int] = set()
+"""The keys of APIs whose modules are there, for all brokers of the process: one that is just being imported would be waited for."""
+
+
 class Handlers(dict[int, Handler]):
     """The handlers loaded so far; a missing key loads its handler, or is a KeyError for an API not in SERVED."""
 
@@ -92,8 +96,9 @@ class Handlers(dict[int, Handler]):
         Raises:
             KeyError: The API is not in SERVED.
         """
+        api = APIS[key]
         async with self._loading:
-            if key not in self and APIS[key].name in SERVED:
+            if api.name in SERVED and key not in _LOADED:
                 with suppress(RuntimeError):  # no thread can be had
                     await trio.to_thread.run_sync(load, key)
         return self[key]
@@ -114,4 +119,6 @@ def load(key: int) -> None:
 
 
 def _module(api: Api) -> ModuleType:
-    return import_module(f".{snake_case(api.name)}", __package__)
+    module = import_module(f".{snake_case(api.name)}", __package__)
+    _LOADED.add(api.key)
+    return module
