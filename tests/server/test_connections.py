@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import struct
+import threading
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +21,11 @@ import ottla
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import encode_request
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.schema import fields_of
+from ottla.server import handlers
 from ottla.server.connection import PRODUCE_KEY, Connection
 from ottla.server.frames import INITIAL_BUFFER_BYTES, FrameReader
 from ottla.server.request_memory import STANDS_STILL_S, RequestMemory
@@ -316,3 +319,26 @@ def test_a_connection_that_we_closed_has_no_peer() -> None:
 
         trio.run(close)
         assert transport.is_closed_by_peer()
+
+
+def test_nobody_waits_while_an_api_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request of groups has their coordinator imported; another client asks meanwhile, for what is there."""
+    loading, may_go_on = threading.Event(), threading.Event()
+
+    def load(_: int) -> None:
+        loading.set()
+        assert may_go_on.wait(10)
+
+    with (
+        ottla.Broker(str(tmp_path)) as broker,
+        RawClient(*address(broker)) as first,
+        RawClient(*address(broker)) as other,
+    ):
+        other.ask(MetadataRequest(topics=()), 12)
+        monkeypatch.setattr(handlers, "load", load)
+        monkeypatch.setattr(handlers, "_LOADED", set())
+        first.send(FindCoordinatorRequest(coordinator_keys=("g",)), 4)
+        assert loading.wait(10)
+        other.ask(MetadataRequest(topics=()), 12)
+        may_go_on.set()
+        assert first.receive().coordinators[0].error_code == ErrorCode.NONE
