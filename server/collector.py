@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from sys import getallocatedblocks
@@ -53,16 +52,19 @@ class Collector:
         thresholds = gc.get_threshold()
         gc.set_threshold(*thresholds[:2], NEVER)
         self.is_ours = True
-        collected, trimmed = _Since(), _Since()
+        changed, collected, is_due = _Since(), _Since(), False
         try:
             while True:
                 await trio.sleep(LOOK_S)
+                if self._put_off:
+                    continue
+                must_trim = changed.is_due()
                 # Where much has gone, something of it may be left that only a collection finds.
-                if collected.is_due() and not self._put_off and await self._may_collect(collected):
+                is_due = is_due or must_trim
+                if is_due and await self._may_collect(collected):
                     gc.collect()
-                    collected = _Since()
-                    trimmed.make_due()
-                if trimmed.is_due() and not self._put_off:
+                    collected, is_due, must_trim = _Since(), False, True
+                if must_trim:
                     try:
                         await trio.to_thread.run_sync(give_back)
                     except (
@@ -71,7 +73,7 @@ class Collector:
                         MemoryError,
                     ) as error:  # no thread can be had, say: the broker goes on
                         log.warning("memory could not be given back to the system: %s", error)
-                    trimmed = _Since()
+                    changed = _Since()
         finally:
             self.is_ours = False
             gc.set_threshold(*thresholds)
@@ -123,9 +125,6 @@ class _Since:
 
     def age_s(self) -> float:
         return trio.current_time() - self._at_s
-
-    def make_due(self) -> None:
-        self._at_s = -math.inf
 
     def is_due(self) -> bool:
         """Whether much has changed since, or much time has passed."""

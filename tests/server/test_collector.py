@@ -145,6 +145,25 @@ async def test_little_beside_what_is_kept_is_looked_at_whoever_asks(
 
 
 @pytest.mark.usefixtures("soon")
+async def test_what_came_and_went_between_two_collections_is_looked_for(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "NOW_AND_THEN_S", 10_000.0)
+    garbage, blocks = OldGarbage(), Blocks(monkeypatch, LITTLE_BLOCKS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
+        nursery.start_soon(Collector().run)
+        await trio.testing.wait_all_tasks_blocked()
+        blocks.taken += 2 * CHANGED_BLOCKS
+        await trio.sleep(2 * LOOK_S)
+        assert garbage.is_there()
+        blocks.taken -= 2 * CHANGED_BLOCKS
+        await trio.sleep(2 * LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("soon")
 async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
