@@ -12,6 +12,16 @@ class Allowed(NamedTuple):
 
 
 EXCEPTIONS: dict[str, Allowed] = {
+    "2 000 connections that come and go": Allowed(
+        100.0,
+        "their ends are 1 000 events and more that come between two looks at the sockets, and Trio takes up all of them in one pass, 20"
+        " to 40 µs each: two thousand clients who do something in one moment wait for one another",
+    ),
+    "200 connections with large Metadata": Allowed(
+        60.0,
+        "mostly 13 ms, in one of three rounds 40; no pass of the scheduler takes more than 11 ms of CPU, so the rest is waiting for the"
+        " interpreter's lock, which the workers that read and write for 200 have half a millisecond at a time",
+    ),
     "A member of a consumer group is given many topics": Allowed(
         80.0,
         "what it has is one record, written and applied in the turn of its heartbeat: 7 µs a topic; in the next step it would be"
