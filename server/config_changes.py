@@ -18,7 +18,7 @@ from .config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_opti
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
 """Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
 
-CONFIGS_MAX = 500
+CONFIGS_MAX = 400
 """Of one resource. A broker takes names that nobody knows, keeps them, and looks at all of them with each change."""
 
 CONFIG_CHARS_MAX = 64 << 10

@@ -685,7 +685,7 @@ JOBS = (
     Job("First produce to many partitions", "{size} in a request", _produce_to_all, _create_many, 1_000, 200),
     Job("First produce to each of many partitions", "{size} requests", _produce_to_each, _create_many, 1_000, 200),
     Job("Configs of many topics", "{size} topics in a request", _configure_all, _create_topics, 2_000, 200),
-    Job("Configs of a broker that has many", "{size} of them", _describe_broker, _configure_broker, 490, 490),
+    Job("Configs of a broker that has many", "{size} of them", _describe_broker, _configure_broker, 390, 390),
     Job("Retention of many logs", "{size} logs", _retain, _many_with_records, 2_000, 200, needs_clock=True),
     Job(
         "Retention of many segments",
