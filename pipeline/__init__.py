@@ -11,9 +11,9 @@ do without them.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .source import malformed as malformed
-    from .source import read as read
-    from .source import register as register
+    from .source.source import malformed as malformed
+    from .source.source import read as read
+    from .source.source import register as register
 
 _MODULES = {"malformed": "source", "read": "source", "register": "source"}
 

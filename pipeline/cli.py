@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        from . import cli_runs
+        from .run import cli_runs
 
         return cli_runs.run(options)
     except ImportError as error:

@@ -18,14 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from ..storage.offset_map import SECRET_BYTES
-from . import commands
-from .engine import IN_PROCESS, Engine
-from .findings import VerifyReport
-from .job_plans import Job, Say
-from .job_plans import status as status_of
-from .job_results import RESULT_DDL, PartitionResult
-from .snapshot import SnapshotResult
+from ..storage.filter.offset_map import SECRET_BYTES
+from .run import commands
+from .run.engine import IN_PROCESS, Engine
+from .run.job_plans import Job, Say
+from .run.job_plans import status as status_of
+from .run.job_results import RESULT_DDL, PartitionResult
+from .snapshot.snapshot import SnapshotResult
+from .verify.findings import VerifyReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

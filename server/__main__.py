@@ -1,6 +1,6 @@
 """`python -m ottla.server` is the command `ottla`."""
 
-from .cli import main
+from .commands.cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

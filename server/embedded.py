@@ -18,13 +18,13 @@ from typing import Any, Self, TypeVar
 import trio
 import trio.from_thread
 
-from ..storage.files import OsFiles
-from ..storage.paths import TopicPartition
-from . import broker as server
-from .cleaner_status import CleanerStatus
-from .clock import Clock
-from .opening import static_config_with_stored_id
-from .properties import Properties
+from ..storage.disk.files import OsFiles
+from ..storage.disk.paths import TopicPartition
+from .broker import broker as server
+from .cleaning.status import CleanerStatus
+from .cluster.opening import static_config_with_stored_id
+from .config.properties import Properties
+from .runtime.clock import Clock
 
 T = TypeVar("T")
 
@@ -158,15 +158,15 @@ class Broker:
         self._call(self.inner.clock.advance, by_ms)
 
     def stop_node(self, node_id: int) -> None:
-        """Stop one node, as `ottla.server.broker.Broker.stop_node`; the others serve on."""
+        """Stop one node, as `ottla.server.broker.broker.Broker.stop_node`; the others serve on."""
         self.run(self.inner.stop_node, node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Start a stopped node again, as `ottla.server.broker.Broker.start_node`."""
+        """Start a stopped node again, as `ottla.server.broker.broker.Broker.start_node`."""
         self.run(self.inner.start_node, node_id)
 
     def metrics(self) -> dict[str, int | float]:
-        """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `ottla.server.metrics`."""
+        """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `ottla.server.broker.metrics`."""
         return self._call(self.inner.metrics)
 
     def cleaner_status(self) -> dict[TopicPartition, CleanerStatus]:

@@ -53,7 +53,7 @@ def test_type_checkers_see_every_floor_through_a_link() -> None:
 
 def test_the_console_commands_are_those_of_the_server_and_the_pipeline() -> None:
     assert PROJECT["project"]["scripts"] == {
-        "ottla": "ottla.server.cli:main",
+        "ottla": "ottla.server.commands.cli:main",
         "ottla-spark": "ottla.pipeline.cli:main",
     }
     done = subprocess.run(

@@ -9,14 +9,14 @@ from pathlib import Path
 from random import Random
 
 from ottla.protocol.batch_builder import RecordParts, build_batch
-from ottla.storage.cleaner import Cleaner
-from ottla.storage.config import LogConfig
-from ottla.storage.dirtiness import measure
-from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.paths import TopicPartition
-from ottla.storage.recovery import load_log
-from ottla.storage.validation import AppendOrigin
+from ottla.storage.cleaning.cleaner import Cleaner
+from ottla.storage.cleaning.dirtiness import measure
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from ottla.storage.logs.recovery import load_log
+from ottla.storage.produce.validation import AppendOrigin
+from ottla.storage.topics.config import LogConfig
 
 from ..support.clients import CODECS
 

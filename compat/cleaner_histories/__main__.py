@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from support.cleaner_history import random_history, what_differs
+from support.cleaner.cleaner_history import random_history, what_differs
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 

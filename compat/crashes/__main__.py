@@ -12,9 +12,9 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from support.crash_lives import LIVES
-from support.crash_search import Counts
-from support.failing_passes import FAILING
+from support.disk.crash_search import Counts
+from support.lives.crash_lives import LIVES
+from support.lives.failing_passes import FAILING
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 

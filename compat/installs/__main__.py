@@ -90,9 +90,9 @@ class Kills(Ground):
 
     def served(self) -> Values:
         """What a consumer of a server on the directory ends with; its cleaner is off, for it would do the same."""
-        from support.compacting import last_values
-        from support.raw_client import RawClient
-        from support.serve_process import ServeProcess
+        from support.broker.compacting import last_values
+        from support.broker.raw_client import RawClient
+        from support.broker.serve_process import ServeProcess
 
         off = ("--override", "log.cleaner.enable=false")
         with ServeProcess("--data", self.data, "--listener", "127.0.0.1:0", *off) as server:

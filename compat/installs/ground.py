@@ -48,15 +48,15 @@ class Ground:
     def prepare(self) -> Values:
         """Fill a broker's topic, stop it, plan and compact. Returns what a consumer ends with."""
         import ottla
-        from ottla.pipeline.local import compact_locally
-        from ottla.pipeline.plan import make_plan
-        from ottla.pipeline.staging import save_plan
-        from ottla.pipeline.store import ReadingFiles, Store
-        from ottla.storage.files import OsFiles
-        from ottla.storage.paths import TopicPartition
-        from support.compacting import create_compacted, last_values
-        from support.conversation import produce
-        from support.raw_client import RawClient
+        from ottla.pipeline.compaction.local import compact_locally
+        from ottla.pipeline.compaction.plan import make_plan
+        from ottla.pipeline.compaction.staging import save_plan
+        from ottla.pipeline.stores.store import ReadingFiles, Store
+        from ottla.storage.disk.files import OsFiles
+        from ottla.storage.disk.paths import TopicPartition
+        from support.broker.compacting import create_compacted, last_values
+        from support.broker.conversation import produce
+        from support.broker.raw_client import RawClient
 
         with ottla.Broker(str(self.data)) as broker:
             host, _, port = broker.bootstrap.rpartition(":")

@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 
-from ottla.pipeline.install import install
-from ottla.pipeline.staging import load_plan
-from ottla.storage.files import OsFile, OsFiles
+from ottla.pipeline.compaction.staging import load_plan
+from ottla.pipeline.install.install import install
+from ottla.storage.disk.files import OsFile, OsFiles
 
 
 class KillingFiles(OsFiles):

@@ -75,8 +75,8 @@ class Between:
         create_topic(
             self.bootstrap, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="1", segment_bytes="1048576"
         )
-        from support.conversation import produce
-        from support.raw_client import RawClient
+        from support.broker.conversation import produce
+        from support.broker.raw_client import RawClient
 
         self.configure(internal_segment_bytes="4000")
         host, _, port = self.bootstrap.rpartition(":")

@@ -118,9 +118,9 @@ def kill_servers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
 
 def install_here(ground: Ground, server: Served) -> PipelineError | None:
     """Install from this process; the error, if it did not come to its end."""
-    from ottla.pipeline.install_online import install_online
-    from ottla.pipeline.staging import load_plan
-    from ottla.storage.files import OsFiles
+    from ottla.pipeline.compaction.staging import load_plan
+    from ottla.pipeline.install.install_online import install_online
+    from ottla.storage.disk.files import OsFiles
 
     try:
         install_online(load_plan(OsFiles(), str(ground.staging)), server.admin, OsFiles(), now_ms=NOW_MS)

@@ -38,7 +38,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.server.client import Client
+from ottla.server.commands.client import Client
 
 from ..support.batches import make_batches
 from ..support.clocked_ottla import ClockedOttla

@@ -31,7 +31,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.server.client import api_of
+from ottla.server.commands.client import api_of
 
 from ..support.holds import Hold, Pinger
 from ..support.process import BrokerProcess

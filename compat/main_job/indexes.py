@@ -5,10 +5,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from ottla.storage.config import LogConfig
-from ottla.storage.files import OsFiles
-from ottla.storage.paths import parse_partition_dir
-from ottla.storage.recovery import load_log
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import parse_partition_dir
+from ottla.storage.logs.recovery import load_log
+from ottla.storage.topics.config import LogConfig
 
 INDEX_SUFFIXES = (".index", ".timeindex")
 

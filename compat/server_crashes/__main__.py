@@ -7,7 +7,7 @@ import logging
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-from support.server_crashes import ERRNOS, Refusals, power_losses, refusals
+from support.lives.server_crashes import ERRNOS, Refusals, power_losses, refusals
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 

@@ -36,7 +36,7 @@ def java_for_spark(environment: dict[str, str] | None = None) -> str:
     if find_spec("pyspark") is None:
         raise NotRunError("PySpark: pip install 'ottla[spark]'")
     from ottla.pipeline.errors import UsageError
-    from ottla.pipeline.java import java_home
+    from ottla.pipeline.run.java import java_home
 
     try:
         return str(java_home(dict(os.environ) if environment is None else environment))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import psutil
 
-from ottla.storage.paths import TopicPartition
+from ottla.storage.disk.paths import TopicPartition
 
 from ..support.batches import RECORDS_A_BATCH, make_batches
 from ..support.big_log import write_big_log

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla.storage.paths import TopicPartition
+from ottla.storage.disk.paths import TopicPartition
 
 from ..support.batches import RECORDS_A_BATCH, make_batches
 from ..support.big_log import write_big_log
@@ -93,12 +93,12 @@ class LogUnderTest:
 
     def cleaned_by_the_server(self, work: Path) -> Digests:
         """What the server's own pass makes of a copy, with the plan's clock and a map that does not fill."""
-        from ottla.pipeline.staging import load_plan
-        from ottla.pipeline.store import Store
-        from ottla.storage.cleaner import Cleaner
-        from ottla.storage.dirtiness import measure
-        from ottla.storage.files import OsFiles
-        from ottla.storage.recovery import load_log
+        from ottla.pipeline.compaction.staging import load_plan
+        from ottla.pipeline.stores.store import Store
+        from ottla.storage.cleaning.cleaner import Cleaner
+        from ottla.storage.cleaning.dirtiness import measure
+        from ottla.storage.disk.files import OsFiles
+        from ottla.storage.logs.recovery import load_log
 
         plan = load_plan(OsFiles(), str(self.staging))
         shutil.copytree(self.data, work)
@@ -134,9 +134,9 @@ class LogUnderTest:
 
     def newest(self) -> dict[bytes, bytes]:
         """The model: the same by a plain walk over the batches on disk, none of the pipeline's code."""
-        from ottla.storage.config import LogConfig
-        from ottla.storage.files import OsFiles
-        from ottla.storage.segment import LogSegment
+        from ottla.storage.disk.files import OsFiles
+        from ottla.storage.segment.segment import LogSegment
+        from ottla.storage.topics.config import LogConfig
 
         values: dict[bytes, bytes] = {}
         for path in sorted(self.partition.glob("*.log")):

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ottla.pipeline.errors import UsageError
-from ottla.pipeline.java import java_home
+from ottla.pipeline.run.java import java_home
 
 from ..support.apache_kafka import cache_dir, fetches
 from ..support.suite import NotRunError

@@ -21,7 +21,7 @@ CONFIGS = {
 @contextmanager
 def spark_session(jars: list[Path], work: Path) -> Iterator["SparkSession"]:
     """A session with these jars; its files are below `work`."""
-    from ottla.pipeline.session import builder
+    from ottla.pipeline.run.session import builder
 
     made = builder("ottla-compat", master="local[2]").config("spark.jars", ",".join(str(jar) for jar in jars))
     made = made.config("spark.sql.warehouse.dir", str(work / "warehouse")).config("spark.local.dir", str(work))

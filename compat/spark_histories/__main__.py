@@ -51,8 +51,8 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def histories(suite: Suite, seed: str, count: int) -> None:
-    from support.cleaner_history import what_differs
-    from support.verified_pair import VerifiedPair
+    from support.cleaner.cleaner_history import what_differs
+    from support.cleaner.verified_pair import VerifiedPair
 
     suite.note(f"seed {seed!r}")
     names = [f"{seed} {number}" for number in range(count)]
@@ -77,8 +77,8 @@ def histories(suite: Suite, seed: str, count: int) -> None:
 
 def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
     """The names of the histories that fail, and what was met in the others."""
-    from support.cleaner_history import random_history
-    from support.verified_pair import VerifiedPair
+    from support.cleaner.cleaner_history import random_history
+    from support.cleaner.verified_pair import VerifiedPair
 
     failed: list[str] = []
     met: Counter[str] = Counter()
@@ -92,7 +92,7 @@ def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
 
 def damage(suite: Suite) -> None:
     """Every kind of damage that is planted in a small log is found, and named with its place."""
-    from support.damaged_log import CASES, found_as_expected
+    from support.lives.damaged_log import CASES, found_as_expected
 
     wrong = {case.what: found for case in CASES if (found := found_as_expected(case))}
     suite.check(f"verify finds {len(CASES)} kinds of planted damage, and names their places", not wrong, wrong or "")
@@ -100,15 +100,15 @@ def damage(suite: Suite) -> None:
 
 def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
     """Compact a large log by Spark, have the server clean it in place, and compare the files; verify and snapshot both."""
-    from ottla.pipeline.audit_scope import scope_against, scope_alone, scope_of_plan
-    from ottla.pipeline.compact import compact
-    from ottla.pipeline.plan import make_plan
-    from ottla.pipeline.session import session
-    from ottla.pipeline.snapshot_job import snapshot
-    from ottla.pipeline.staging import save_plan
-    from ottla.pipeline.store import ReadingFiles, Store
-    from ottla.pipeline.verify import verify_on
-    from ottla.storage.files import OsFiles
+    from ottla.pipeline.compaction.compact import compact
+    from ottla.pipeline.compaction.plan import make_plan
+    from ottla.pipeline.compaction.staging import save_plan
+    from ottla.pipeline.run.session import session
+    from ottla.pipeline.snapshot.snapshot_job import snapshot
+    from ottla.pipeline.stores.store import ReadingFiles, Store
+    from ottla.pipeline.verify.audit_scope import scope_against, scope_alone, scope_of_plan
+    from ottla.pipeline.verify.verify import verify_on
+    from ottla.storage.disk.files import OsFiles
 
     from ..support.big_log import linked_copy
     from .big_log import TP, BigLog
@@ -178,7 +178,7 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
 
 def compare_files(suite: Suite, plan: Any) -> None:
     """What is staged, and what the server has made in place."""
-    from ottla.pipeline.rewrite import MANIFEST_FILE, group_directory
+    from ottla.pipeline.compaction.rewrite import MANIFEST_FILE, group_directory
 
     made = {
         path: f"{path.name} of group {plan.group_base(group)}"
@@ -196,12 +196,12 @@ def compare_files(suite: Suite, plan: Any) -> None:
 
 def clean_in_place(store: Any, secret: bytes) -> float:
     """The server's pass, with a map that does not fill, and its checkpoint; returns its seconds."""
-    from ottla.storage import paths
-    from ottla.storage.checkpoints import OffsetCheckpoint
-    from ottla.storage.cleaner import Cleaner
-    from ottla.storage.dirtiness import measure
-    from ottla.storage.files import OsFiles
-    from ottla.storage.recovery import load_log
+    from ottla.storage.cleaning.cleaner import Cleaner
+    from ottla.storage.cleaning.dirtiness import measure
+    from ottla.storage.disk import paths
+    from ottla.storage.disk.checkpoints import OffsetCheckpoint
+    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.logs.recovery import load_log
 
     from .big_log import TP
 

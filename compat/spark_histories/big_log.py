@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from ottla.storage.paths import TopicPartition
+from ottla.storage.disk.paths import TopicPartition
 
 from ..support.batches import RECORDS_A_BATCH, make_batches
 from ..support.big_log import write_big_log

@@ -42,7 +42,7 @@ def body(suite: Suite, options: Options) -> None:
     if importlib.util.find_spec("pyspark") is None:
         raise NotRunError("PySpark: pip install 'ottla[spark]'")
     from ottla.pipeline.errors import UsageError
-    from ottla.pipeline.java import java_home
+    from ottla.pipeline.run.java import java_home
 
     try:
         java_home()
@@ -133,11 +133,11 @@ def outcome(report: dict[str, Any]) -> tuple[bool, int]:
 
 def judge_server(suite: Suite, what: str, data_dir: Path, copy: Path, keys: int, segment_bytes: int) -> None:
     """A pass of the server's own comes only so far, unless there are fewer keys than fit."""
-    from ottla.storage.cleaner import Cleaner
-    from ottla.storage.config import LogConfig
-    from ottla.storage.dirtiness import measure
-    from ottla.storage.files import OsFiles
-    from ottla.storage.recovery import load_log
+    from ottla.storage.cleaning.cleaner import Cleaner
+    from ottla.storage.cleaning.dirtiness import measure
+    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.logs.recovery import load_log
+    from ottla.storage.topics.config import LogConfig
 
     from ..support.big_log import linked_copy
     from .keys_log import TP

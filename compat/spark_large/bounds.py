@@ -1,7 +1,9 @@
 """What the pipeline's modules say that a Python worker needs, as numbers."""
 
-from ottla.pipeline import exchange, key_audit, snapshot, verify
-from ottla.pipeline.read_options import MAX_PARTITION_BYTES_DEFAULT
+from ottla.pipeline.compaction import exchange
+from ottla.pipeline.snapshot import snapshot
+from ottla.pipeline.source.read_options import MAX_PARTITION_BYTES_DEFAULT
+from ottla.pipeline.verify import key_audit, verify
 
 MIB = 1 << 20
 BASE_BYTES = 170 * MIB

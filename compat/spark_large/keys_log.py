@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ottla.protocol.batch_builder import seal_batch
 from ottla.protocol.varints import append_varint
-from ottla.storage.paths import TopicPartition
+from ottla.storage.disk.paths import TopicPartition
 
 from ..support.big_log import write_big_log
 

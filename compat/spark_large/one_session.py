@@ -51,8 +51,8 @@ class OneSession:
 
 def main(heap: str) -> None:
     from ottla.pipeline.cli import main as ottla_spark
-    from ottla.pipeline.session import builder
-    from ottla.pipeline.source import register
+    from ottla.pipeline.run.session import builder
+    from ottla.pipeline.source.source import register
 
     spark = builder("spark_large", master="local[2]").config("spark.driver.memory", heap).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

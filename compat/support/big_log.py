@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla.storage import clean_stop
-from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
-from ottla.storage.config import LogConfig
-from ottla.storage.files import OsFiles
-from ottla.storage.paths import TopicPartition
-from ottla.storage.segment import LogSegment
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs import clean_stop
+from ottla.storage.segment.segment import LogSegment
+from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.topics.config import LogConfig
 
 
 def write_big_log(

@@ -30,9 +30,9 @@ def main(path: str, checkout: str, *arguments: str) -> int:
         take_from(checkout, os.path.dirname(path))
     import trio
 
-    from ottla.server import cli, serve
-    from ottla.server.broker import run_broker
-    from ottla.server.clock import Clock
+    from ottla.server.broker.broker import run_broker
+    from ottla.server.commands import cli, serve
+    from ottla.server.runtime.clock import Clock
 
     clock = Clock()
     listening = socket.socket(socket.AF_UNIX)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from table import KeyedTable
 
 from ottla.pipeline import register
-from ottla.pipeline.session import builder
+from ottla.pipeline.run.session import builder
 
 JARS = Path(os.environ.get("CONNECTOR_JARS", Path(__file__).resolve().parents[2] / "build" / "example-jars"))
 COLUMNS = "city STRING, orders BIGINT, changed_ms BIGINT"

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.files import FileSlice
-from ...storage.paths import TopicPartition
+from ...storage.disk.files import FileSlice
+from ...storage.disk.paths import TopicPartition
 from .records import Records
 from .store import Pair, Producer
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker.broker import Broker
 
 logger = logging.getLogger("ottla.coordination")
 

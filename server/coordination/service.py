@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.paths import TopicPartition
-from ..connection import PEER_CHECK_MS
-from ..disk import Work, in_thread
-from ..topics import NO_LEADER
-from ..turns import Turn
-from ..waking import Waking
+from ...storage.disk.paths import TopicPartition
+from ..network.connection import PEER_CHECK_MS
+from ..partitions.topics import NO_LEADER
+from ..runtime.disk import Work, in_thread
+from ..runtime.turns import Turn
+from ..runtime.waking import Waking
 from .coordinator import Coordinator
 from .jobs import Steps
 from .log_store import LogStore
@@ -27,8 +27,8 @@ from .shard import Shard, ShardState
 from .store import Chunk, RecordStore
 
 if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..nodes import Node
+    from ..broker.broker import Broker
+    from ..cluster.nodes import Node
 
 log = logging.getLogger("ottla.coordination")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...storage.paths import TopicPartition
+from ...storage.disk.paths import TopicPartition
 
 if TYPE_CHECKING:
     from .records import Records

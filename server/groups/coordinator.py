@@ -29,24 +29,24 @@ from ..coordination.coordinator import Coordinator
 from ..coordination.jobs import Job, Steps, for_each, to_the_end
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
-from ..internal_topics import OFFSETS_TOPIC
-from .classic import Caller, ClassicProtocol
-from .commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
+from ..partitions.internal_topics import OFFSETS_TOPIC
+from .assigning.topics import TopicView
+from .classic.group import ClassicGroup, JoinReply, SyncReply, size_of
+from .classic.protocol import Caller, ClassicProtocol
+from .classic.rebalance import refuse
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.migration import Migration, Upgrade, is_large
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import tombstones
 from .consumer.requests import check_request
-from .consumer.topics import TopicView
 from .descriptions import describe_classic, describe_consumer, list_groups
-from .group import ClassicGroup, JoinReply, SyncReply, size_of
-from .offsets import Place, TopicId
-from .rebalance import refuse
+from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
+from .offsets.offsets import Place, TopicId
+from .offsets.txn_commits import TxnCommits
 from .records import LEAST_MEMBER_BYTES, group_key, group_value, write_record
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
 from .shard import Shard
-from .txn_commits import TxnCommits
 
 log = logging.getLogger("ottla.groups")
 

@@ -29,7 +29,7 @@ from ..coordination.blobs import NUMBER, read_message, read_number, write_blob
 from ..coordination.store import Pair
 
 if TYPE_CHECKING:
-    from .group import ClassicGroup, Member
+    from .classic.group import ClassicGroup, Member
 
 _OFFSET_KEY_TYPES = (0, 1)
 OFFSET_KEY_START = NUMBER.pack(1)

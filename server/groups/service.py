@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..coordination.service import CoordinatorService
-from ..internal_topics import OFFSETS_TOPIC
+from ..partitions.internal_topics import OFFSETS_TOPIC
 from .coordinator import GroupCoordinator
 from .settings import GroupSettings
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker.broker import Broker
 
 
 class GroupService(CoordinatorService[GroupCoordinator]):

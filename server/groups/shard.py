@@ -18,12 +18,12 @@ from ...protocol.records import Record, RecordBatch
 from ..coordination import shard as coordination
 from ..coordination.deadlines import Deadline
 from ..coordination.jobs import Job, to_the_end
-from ..internal_topics import OFFSETS_TOPIC
-from .classic import ClassicProtocol
+from ..partitions.internal_topics import OFFSETS_TOPIC
+from .classic.group import ClassicGroup, GroupState, Member
+from .classic.protocol import ClassicProtocol
 from .consumer.group import ConsumerGroup
 from .consumer.replay import apply
-from .group import ClassicGroup, GroupState, Member
-from .offsets import Offsets, TopicId
+from .offsets.offsets import Offsets, TopicId
 from .records import OFFSET_KEY_START, CommittedOffset, ConsumerGroupRecord, GroupRecord, OffsetRecord, read_record
 
 log = logging.getLogger("ottla.groups")

@@ -10,10 +10,10 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from ...storage.paths import TopicPartition
-from ..connection import Context
+from ...storage.disk.paths import TopicPartition
 from ..coordination.store import Producer
-from ..internal_topics import OFFSETS_TOPIC
+from ..network.connection import Context
+from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..transactions.fencing import code_for
 
 _FIRST_VERSION_WITH_FENCED = 2

@@ -24,13 +24,13 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from ...storage.paths import TopicPartition
-from ..connection import Context
+from ...storage.disk.paths import TopicPartition
 from ..coordination.store import Producer
-from ..internal_topics import INTERNAL_TOPICS
+from ..network.connection import Context
+from ..partitions.internal_topics import INTERNAL_TOPICS
+from ..runtime.turns import Turn
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
-from ..turns import Turn
 
 _FIRST_VERSION_WITH_FENCED = 2
 _FIRST_VERSION_OF_BROKERS = 4

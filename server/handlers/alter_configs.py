@@ -24,12 +24,12 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from ..config import ConfigSource, Texts, warnings_of
-from ..config_changes import Change, alter_broker, alter_topic
-from ..config_resources import ResourceType
-from ..connection import Context
-from ..topics import Topic, unknown_topic
-from ..turns import Turn
+from ..config.broker_config import ConfigSource, Texts, warnings_of
+from ..config.changes import Change, alter_broker, alter_topic
+from ..config.resources import ResourceType
+from ..network.connection import Context
+from ..partitions.topics import Topic, unknown_topic
+from ..runtime.turns import Turn
 from .describe_configs import check_is_this_node
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from ...protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from ...storage.paths import TopicPartition
-from ..connection import Context
-from ..reasons import Reasons
-from ..reassignment import Plan, cancelled, change, onto
-from ..turns import Turn
+from ...storage.disk.paths import TopicPartition
+from ..cluster.reassignment import Plan, cancelled, change, onto
+from ..network.connection import Context
+from ..partitions.reasons import Reasons
+from ..runtime.turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsResponse:

@@ -17,10 +17,10 @@ from ...protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from ..authorization import group_operations
-from ..connection import Context
 from ..coordination.service import in_turns
-from ..turns import Turn
+from ..network.connection import Context
+from ..runtime.turns import Turn
+from .authorized_operations import group_operations
 
 
 async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeResponse:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from ..connection import Context
 from ..coordination.service import in_turns
-from ..groups.classic import Caller
+from ..groups.classic.protocol import Caller
+from ..network.connection import Context
 
 
 async def handle(ctx: Context, request: Request) -> ConsumerGroupHeartbeatResponse:

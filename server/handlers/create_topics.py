@@ -19,9 +19,9 @@ from ...protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ..connection import Context
-from ..topic_admin import PARTITIONS_MAX
-from ..turns import Turn
+from ..cluster.topic_admin import PARTITIONS_MAX
+from ..network.connection import Context
+from ..runtime.turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:

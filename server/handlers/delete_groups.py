@@ -10,9 +10,9 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ..connection import Context
 from ..coordination.service import in_turns
-from ..turns import Turn
+from ..network.connection import Context
+from ..runtime.turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:

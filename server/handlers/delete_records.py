@@ -24,13 +24,13 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ...protocol.wire import as_array
-from ...storage.cleaner_checkpoints import data_dir_of
-from ...storage.log import Log
-from ...storage.paths import TopicPartition
-from ..connection import Context
-from ..disk import Work, on_disk
-from ..routing import led_partition
-from ..turns import Turn
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.log import Log
+from ..network.connection import Context
+from ..runtime.disk import Work, on_disk
+from ..runtime.turns import Turn
+from .routing import led_partition
 
 HIGH_WATERMARK = -1
 

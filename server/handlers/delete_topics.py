@@ -21,9 +21,9 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ...protocol.wire import ZERO_UUID
-from ..connection import Context
-from ..topics import Topic
-from ..turns import Turn
+from ..network.connection import Context
+from ..partitions.topics import Topic
+from ..runtime.turns import Turn
 
 # Older clients do not know the code TOPIC_DELETION_DISABLED.
 DELETION_DISABLED_SINCE = 3

@@ -13,9 +13,9 @@ from ...protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ..authorization import NOT_ASKED, cluster_operations
-from ..connection import Context
-from ..routing import endpoints
+from ..network.connection import Context
+from .authorized_operations import NOT_ASKED, cluster_operations
+from .routing import endpoints
 
 BROKERS = 1
 CONTROLLERS = 2

@@ -27,8 +27,8 @@ from ...protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ..config import BrokerConfig, ConfigSource, Texts
-from ..config_resources import (
+from ..config.broker_config import BrokerConfig, ConfigSource, Texts
+from ..config.resources import (
     ConfigEntry,
     ResourceType,
     describe_broker,
@@ -37,8 +37,8 @@ from ..config_resources import (
     describe_group,
     describe_topic,
 )
-from ..connection import Context
-from ..turns import Turn
+from ..network.connection import Context
+from ..runtime.turns import Turn
 
 _ROOT_LOGGER = ConfigEntry("root", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER, False, False, 0, "", ())
 

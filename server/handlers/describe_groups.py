@@ -14,10 +14,10 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from ..authorization import group_operations
-from ..connection import Context
 from ..coordination.service import in_turns
-from ..turns import Turn
+from ..network.connection import Context
+from ..runtime.turns import Turn
+from .authorized_operations import group_operations
 
 
 async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:

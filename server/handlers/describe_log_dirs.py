@@ -21,14 +21,14 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from ...storage.cleaner_checkpoints import data_dir_of
-from ...storage.steps import Steps
-from ..cleaner_status import CleanerStatus
-from ..connection import Context
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.disk.steps import Steps
+from ..cleaning.status import CleanerStatus
 from ..coordination.service import in_turns
-from ..disk import Work, in_thread, on_disk
-from ..topics import Partition, Topic
-from ..turns import Turn
+from ..network.connection import Context
+from ..partitions.topics import Partition, Topic
+from ..runtime.disk import Work, in_thread, on_disk
+from ..runtime.turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:

@@ -18,11 +18,11 @@ from ...protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from ...storage.producer_state import ProducerState as RememberedProducer
-from ..connection import Context
-from ..reasons import Reasons
-from ..routing import replica_of
-from ..turns import Turn
+from ...storage.produce.producer_state import ProducerState as RememberedProducer
+from ..network.connection import Context
+from ..partitions.reasons import Reasons
+from ..runtime.turns import Turn
+from .routing import replica_of
 
 
 async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:

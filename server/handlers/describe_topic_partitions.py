@@ -23,12 +23,12 @@ from ...protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ...protocol.wire import ZERO_UUID
-from ..authorization import topic_operations
-from ..connection import Context
-from ..internal_topics import INTERNAL_TOPICS
-from ..routing import offline_replicas
-from ..topics import Partition
-from ..turns import Turn
+from ..network.connection import Context
+from ..partitions.internal_topics import INTERNAL_TOPICS
+from ..partitions.topics import Partition
+from ..runtime.turns import Turn
+from .authorized_operations import topic_operations
+from .routing import offline_replicas
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:

@@ -15,9 +15,9 @@ from ...protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from ..connection import Context
+from ..network.connection import Context
+from ..runtime.turns import Turn
 from ..transactions.coordinator import check_id
-from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse:

@@ -19,11 +19,11 @@ from ...protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from ...storage.paths import TopicPartition
-from ..connection import Context
-from ..reasons import Reasons
-from ..reassignment import Plan, change, preferred, unclean
-from ..turns import Turn
+from ...storage.disk.paths import TopicPartition
+from ..cluster.reassignment import Plan, change, preferred, unclean
+from ..network.connection import Context
+from ..partitions.reasons import Reasons
+from ..runtime.turns import Turn
 
 ELECTIONS = {0: preferred, 1: unclean}
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ..connection import Context
 from ..coordination.store import Producer
+from ..network.connection import Context
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 

@@ -44,16 +44,16 @@ from ...protocol.messages.fetch import (
     PartitionData,
 )
 from ...protocol.wire import as_array
-from ...storage.files import WouldWaitError
-from ...storage.index import AbortedTxn
-from ...storage.log_reader import LogReader
-from ..cold_reads import TRIES_MAX, bring
-from ..connection import PEER_CHECK_MS, Context
-from ..fetch_sessions import NO_SESSION, FetchItem, FetchSession, FetchSessions, TopicKey
-from ..routing import NotLeaderError, endpoints, led_partition
-from ..topics import Partition
-from ..turns import Turn
-from ..waits import Waiter, Wanted
+from ...storage.disk.files import WouldWaitError
+from ...storage.logs.log_reader import LogReader
+from ...storage.segment.index import AbortedTxn
+from ..network.connection import PEER_CHECK_MS, Context
+from ..partitions.cold_reads import TRIES_MAX, bring
+from ..partitions.fetch_sessions import NO_SESSION, FetchItem, FetchSession, FetchSessions, TopicKey
+from ..partitions.topics import Partition
+from ..partitions.waits import Waiter, Wanted
+from ..runtime.turns import Turn
+from .routing import NotLeaderError, endpoints, led_partition
 
 Answer = tuple[FetchItem, PartitionData]
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ..connection import Context
 from ..groups.service import GroupService
+from ..network.connection import Context
+from ..runtime.turns import Turn
 from ..transactions.service import TransactionService
-from ..turns import Turn
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker.broker import Broker
 
 # Key type -> the broker's coordinator of keys of that type.
 COORDINATORS: dict[int, Callable[[Broker], GroupService | TransactionService]] = {

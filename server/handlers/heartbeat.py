@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ..connection import Context
+from ..network.connection import Context
 
 
 async def handle(ctx: Context, request: Request) -> HeartbeatResponse:

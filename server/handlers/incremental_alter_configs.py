@@ -13,9 +13,9 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ..config_changes import Change
-from ..connection import Context
-from ..turns import Turn
+from ..config.changes import Change
+from ..network.connection import Context
+from ..runtime.turns import Turn
 from .alter_configs import Wish, alter
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ..connection import Context
 from ..coordination.store import Producer
+from ..network.connection import Context
 from ..transactions.fencing import code_for
 
 _FIRST_VERSION_WITH_FENCED = 4

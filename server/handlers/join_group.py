@@ -13,9 +13,9 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from ..connection import Context
 from ..coordination.service import Parked
-from ..groups.classic import Caller
+from ..groups.classic.protocol import Caller
+from ..network.connection import Context
 
 # Up to this version the protocol name cannot be null.
 _LAST_VERSION_WITH_NAME = 6

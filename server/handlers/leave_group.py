@@ -10,8 +10,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ..connection import Context
 from ..coordination.service import in_turns
+from ..network.connection import Context
 
 _FIRST_BATCHED_VERSION = 3
 

@@ -16,9 +16,9 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ..config_resources import ResourceType
-from ..connection import Context
-from ..turns import Turn
+from ..config.resources import ResourceType
+from ..network.connection import Context
+from ..runtime.turns import Turn
 
 ALL_TYPES = 1
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ..connection import Context
 from ..coordination.service import in_turns
+from ..network.connection import Context
 
 
 async def handle(ctx: Context, request: Request) -> ListGroupsResponse:

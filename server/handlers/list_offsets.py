@@ -25,12 +25,12 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ...protocol.wire import as_array
-from ...storage.log import Log
-from ..connection import Context
-from ..routing import led_partition
-from ..searches import Search
-from ..topics import Partition
-from ..turns import Turn
+from ...storage.logs.log import Log
+from ..network.connection import Context
+from ..partitions.searches import Search
+from ..partitions.topics import Partition
+from ..runtime.turns import Turn
+from .routing import led_partition
 
 READ_COMMITTED = 1
 NO_TIMESTAMP = -1

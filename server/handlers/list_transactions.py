@@ -11,10 +11,10 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-from ..connection import Context
 from ..coordination.service import in_turns
+from ..network.connection import Context
+from ..runtime.turns import Turn
 from ..transactions.listing import Filter, is_unknown
-from ..turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:

@@ -27,13 +27,13 @@ from ...protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ...protocol.wire import ZERO_UUID
-from ..authorization import NOT_ASKED, cluster_operations, topic_operations
-from ..connection import Context
-from ..internal_topics import INTERNAL_TOPICS
-from ..routing import endpoints, offline_replicas
-from ..topic_admin import PARTITIONS_MAX
-from ..topics import NO_LEADER, Partition, Topic
-from ..turns import Turn
+from ..cluster.topic_admin import PARTITIONS_MAX
+from ..network.connection import Context
+from ..partitions.internal_topics import INTERNAL_TOPICS
+from ..partitions.topics import NO_LEADER, Partition, Topic
+from ..runtime.turns import Turn
+from .authorized_operations import NOT_ASKED, cluster_operations, topic_operations
+from .routing import endpoints, offline_replicas
 
 FIRST_VERSION_WITH_IDS = 10
 # These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.

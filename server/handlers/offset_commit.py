@@ -17,12 +17,12 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from ..connection import Context
 from ..coordination.service import in_turns
-from ..groups.commits import Prepared, TopicCommit
 from ..groups.coordinator import GroupCoordinator
-from ..groups.offsets import Place
-from ..topics import Topic
+from ..groups.offsets.commits import Prepared, TopicCommit
+from ..groups.offsets.offsets import Place
+from ..network.connection import Context
+from ..partitions.topics import Topic
 
 _FIRST_VERSION_WITH_IDS = 10
 

@@ -16,10 +16,10 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ..connection import Context
 from ..coordination.service import in_turns
-from ..groups.offsets import Place
-from ..turns import Turn
+from ..groups.offsets.offsets import Place
+from ..network.connection import Context
+from ..runtime.turns import Turn
 
 
 async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:

@@ -31,10 +31,10 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.wire import ZERO_UUID
-from ..connection import Context
 from ..coordination.service import in_turns
-from ..groups.commits import Fetched
-from ..turns import Turn
+from ..groups.offsets.commits import Fetched
+from ..network.connection import Context
+from ..runtime.turns import Turn
 
 _FIRST_VERSION_WITH_ERROR = 2
 _FIRST_BATCHED_VERSION = 8

@@ -18,9 +18,9 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ..connection import Context
-from ..routing import led_partition
-from ..turns import Turn
+from ..network.connection import Context
+from ..runtime.turns import Turn
+from .routing import led_partition
 
 
 async def handle(ctx: Context, request: Request) -> OffsetForLeaderEpochResponse:

@@ -35,16 +35,16 @@ from ...protocol.messages.produce import (
 )
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
 from ...protocol.wire import as_array
-from ...storage.files import WouldWaitError
-from ...storage.log import LargeWriteError, Log
-from ...storage.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
-from ..connection import Context
-from ..large_appends import append_later
-from ..reasons import Reasons
-from ..routing import NotLeaderError, endpoints, led_partition
+from ...storage.disk.files import WouldWaitError
+from ...storage.logs.log import LargeWriteError, Log
+from ...storage.produce.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
+from ..network.connection import Context
+from ..partitions.large_appends import append_later
+from ..partitions.reasons import Reasons
+from ..runtime.turns import Turn
 from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, transactional_writes
-from ..turns import Turn
+from .routing import NotLeaderError, endpoints, led_partition
 
 # From this version on topics are named by id.
 TOPIC_IDS = 13

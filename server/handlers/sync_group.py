@@ -13,9 +13,9 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from ..connection import Context
 from ..coordination.service import Parked
-from ..turns import Turn
+from ..network.connection import Context
+from ..runtime.turns import Turn
 
 _FIRST_VERSION_WITH_PROTOCOL = 5
 # More are looked at in turns.

@@ -19,14 +19,14 @@ from ...protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from ...storage.paths import TopicPartition
-from ..connection import Context
+from ...storage.disk.paths import TopicPartition
 from ..coordination.store import Producer
-from ..groups.commits import TopicCommit
-from ..groups.offsets import Place
-from ..internal_topics import OFFSETS_TOPIC
+from ..groups.offsets.commits import TopicCommit
+from ..groups.offsets.offsets import Place
+from ..network.connection import Context
+from ..partitions.internal_topics import OFFSETS_TOPIC
+from ..runtime.turns import Turn
 from ..transactions.verification import Verification, ability_of
-from ..turns import Turn
 from .offset_commit import prepared_in_turns
 
 # First versions whose clients stand COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the

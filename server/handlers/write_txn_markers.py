@@ -19,11 +19,11 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ...storage.log import Log
-from ..connection import Context
-from ..routing import led_partition
+from ...storage.logs.log import Log
+from ..network.connection import Context
+from ..runtime.turns import Turn
 from ..transactions.markers import write_marker
-from ..turns import Turn
+from .routing import led_partition
 
 Results = dict[str, dict[int, ErrorCode]]
 """By topic and partition."""

@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
-from ...storage.paths import TopicPartition
+from ...storage.disk.paths import TopicPartition
 from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline
 from ..coordination.jobs import Job, Steps
 from ..coordination.shard import ShardState
 from ..coordination.store import Producer, RecordStore, WhenFlushed, at_once
-from ..internal_topics import TRANSACTIONS_TOPIC
+from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .decisions import check_not_prepared, check_producer, decide
 from .endings import Endings, WriteMarker
 from .expiry import expire

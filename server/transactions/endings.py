@@ -20,12 +20,12 @@ from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records import NO_PRODUCER_ID
-from ...storage.paths import TopicPartition
+from ...storage.disk.paths import TopicPartition
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.jobs import Job, Jobs, for_each, to_the_end
 from ..coordination.shard import ShardState
 from ..coordination.store import Flushed, WhenFlushed
-from ..internal_topics import TRANSACTIONS_TOPIC
+from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .metadata import TransactionMetadata, TransactionState, bumps_epoch
 from .records import partitions_by_topic
 from .settings import MARKER_RETRY_MS, MARKERS_A_PIECE, TransactionSettings

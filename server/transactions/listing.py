@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...protocol.messages.describe_transactions import TopicData
 from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from ..coordination.jobs import Steps
-from ..expressions import Expression
+from ..runtime.expressions import Expression
 from .metadata import BY_TITLE, TransactionMetadata, TransactionState
 from .records import partitions_by_topic
 

@@ -10,12 +10,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.paths import TopicPartition
-from ...storage.txn_markers import build_marker
-from ..internal_topics import OFFSETS_TOPIC, TAKE_NO_TRANSACTIONS
+from ...storage.disk.paths import TopicPartition
+from ...storage.produce.txn_markers import build_marker
+from ..partitions.internal_topics import OFFSETS_TOPIC, TAKE_NO_TRANSACTIONS
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker.broker import Broker
 
 log = logging.getLogger("ottla.transactions")
 

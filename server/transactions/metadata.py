@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records import NO_PRODUCER_ID
-from ...storage.paths import TopicPartition
+from ...storage.disk.paths import TopicPartition
 
 NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**15 - 1

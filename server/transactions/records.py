@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ...protocol.wire import codec
-from ...storage.paths import TopicPartition
+from ...storage.disk.paths import TopicPartition
 from ..coordination.blobs import read_message, read_number, write_blob
 from .metadata import FOLLOWS, TransactionMetadata, TransactionState
 

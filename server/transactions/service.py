@@ -12,18 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.paths import TopicPartition
+from ...storage.disk.paths import TopicPartition
 from ..coordination.service import CoordinatorService
 from ..coordination.store import Producer
-from ..internal_topics import TRANSACTIONS_TOPIC
+from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .coordinator import TransactionCoordinator, check_id
 from .markers import write_own_marker
 from .metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 from .settings import TransactionSettings
 
 if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..nodes import Node
+    from ..broker.broker import Broker
+    from ..cluster.nodes import Node
 
 FEATURE = "transaction.version"
 

@@ -7,7 +7,7 @@ import logging
 from ...protocol.records import Record, RecordBatch
 from ..coordination.jobs import Job
 from ..coordination.shard import Shard
-from ..internal_topics import TRANSACTIONS_TOPIC
+from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .metadata import CLOSED, TransactionMetadata, TransactionState
 from .records import read_record
 

@@ -20,11 +20,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.paths import TopicPartition
+from ...storage.disk.paths import TopicPartition
 from ..coordination.store import Producer
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker.broker import Broker
 
 # Partitions of a request that are added to its transaction in one turn: 2 us each.
 ASKED_AT_ONCE = 1_000

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.messages.produce import ProduceRequest
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
-from ...storage.paths import TopicPartition
+from ...storage.disk.paths import TopicPartition
 from ..coordination.store import Producer
-from ..turns import Turn
+from ..runtime.turns import Turn
 from .verification import NOT_NOW, Ability, UnverifiedError, Verification, ability_of
 
 if TYPE_CHECKING:
-    from ..broker import Broker
+    from ..broker.broker import Broker
 
 # First versions that name topics by id, whose clients understand TRANSACTION_ABORTABLE, and that add partitions.
 _TOPIC_IDS_SINCE = 13

@@ -16,8 +16,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two worker threads that knows our formats."""
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
     from ottla.pipeline.errors import UsageError
-    from ottla.pipeline.session import builder
-    from ottla.pipeline.source import register
+    from ottla.pipeline.run.session import builder
+    from ottla.pipeline.source.source import register
 
     try:
         made = builder("tests", master="local[2]")

@@ -20,11 +20,11 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import ottla
 from ottla.pipeline import jobs
 from ottla.pipeline.cli import main
-from ottla.pipeline.engine import interrupts_deferred
 from ottla.pipeline.errors import SparkFailedError
-from ottla.storage import paths
-from ottla.storage.files import OsFiles
-from support.stored_topic import TOPIC, copied, stored_topic
+from ottla.pipeline.run.engine import interrupts_deferred
+from ottla.storage.disk import paths
+from ottla.storage.disk.files import OsFiles
+from support.logs.stored_topic import TOPIC, copied, stored_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -398,7 +398,7 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
     damage(data_dir)
     failed = jobs.verify(spark, str(data_dir), topic=TOPIC, against=str(before))
     assert failed.first is not None and failed.first[1].rule == "a batch has the CRC of its bytes"
-    from ottla.pipeline.verify_jobs import findings_frame
+    from ottla.pipeline.verify.verify_jobs import findings_frame
 
     first = findings_frame(spark, failed).orderBy("offset", "rule").first()
     assert first is not None and (first.partition, first.offset, first.position) == (0, 0, 0)

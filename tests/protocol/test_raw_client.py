@@ -11,7 +11,7 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest
-from support.raw_client import RawClient, api_of
+from support.broker.raw_client import RawClient, api_of
 
 ANSWER = ApiVersionsResponse(api_keys=(ApiVersion(api_key=18, max_version=4),))
 

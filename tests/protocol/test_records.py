@@ -24,7 +24,7 @@ from ottla.protocol.records import (
     sequence_after,
 )
 from support import oracles
-from support.batches import ABORT, batch, broken, contents, marker
+from support.logs.batches import ABORT, batch, broken, contents, marker
 
 CODECS = range(5)
 IMPLEMENTATIONS = sorted(oracles.IMPLEMENTATIONS)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import ottla
-from support.conversation import address
-from support.raw_client import RawClient
+from support.broker.conversation import address
+from support.broker.raw_client import RawClient
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.scenario_table import COMMAND, TABLE, rendered, rows, shown_by
+from support.cleaner.scenario_table import COMMAND, TABLE, rendered, rows, shown_by
 
 SCENARIOS = [str(number) for number in range(1, 218)]
 BUGS_WITH_A_TEST = {4545, 7215, 8764, 14055, 17076, 18597, 19895}

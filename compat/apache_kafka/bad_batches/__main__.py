@@ -1,7 +1,7 @@
 """Batches that no client should send: what Apache Kafka 4.3.1 answers, and what it stores; and what Ottla does.
 
 The table is sent over a bare socket, each batch on its own. Apache Kafka's answers are recorded (`--record`) in
-`tests/storage/data/bad_batches.json`, which `tests/storage/test_bad_batches.py` goes through without a socket. Where
+`tests/storage/data/bad_batches.json`, which `tests/storage/produce/test_bad_batches.py` goes through without a socket. Where
 Ottla is meant to differ stands in `bad_batches_meant.json` beside it, with the reason.
 """
 

@@ -10,14 +10,14 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from ottla.storage.cleaner import Cleaner
-from ottla.storage.config import LogConfig
-from ottla.storage.dirtiness import first_dirty_offset, measure
-from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.paths import TopicPartition
-from ottla.storage.recovery import load_log
-from ottla.storage.validation import AppendOrigin
+from ottla.storage.cleaning.cleaner import Cleaner
+from ottla.storage.cleaning.dirtiness import first_dirty_offset, measure
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from ottla.storage.logs.recovery import load_log
+from ottla.storage.produce.validation import AppendOrigin
+from ottla.storage.topics.config import LogConfig
 
 from ...support.segment_files import base_offset, segments
 from .batches import decode

@@ -11,7 +11,7 @@ Left out are histories with a full map: a cleaner that has cleaned goes on at on
 be given a time of its own.
 """
 
-from ottla.storage.paths import TopicPartition
+from ottla.storage.disk.paths import TopicPartition
 
 from ...support.segment_files import base_offset, cleaner_checkpoint, segments
 from .batches import Batch, decode

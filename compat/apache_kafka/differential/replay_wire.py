@@ -12,9 +12,9 @@ from random import Random
 
 import trio
 
-from ottla.server.clock import Clock
 from ottla.server.embedded import Broker
-from ottla.storage.offset_map import BYTES_PER_SLOT
+from ottla.server.runtime.clock import Clock
+from ottla.storage.filter.offset_map import BYTES_PER_SLOT
 
 from ...support.segment_files import cleaner_checkpoint
 from .compare import Findings, compare_dumps

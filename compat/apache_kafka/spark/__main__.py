@@ -75,7 +75,7 @@ def body(suite: Suite, options: Options) -> None:
 @contextmanager
 def spark_session() -> Iterator[Any]:
     from ottla.pipeline.errors import UsageError
-    from ottla.pipeline.session import session
+    from ottla.pipeline.run.session import session
 
     try:
         spark = session("apache_kafka.spark", master="local[2]")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ottla.storage.offset_map import BYTES_PER_SLOT, SECRET_BYTES, OffsetMap, entries_max
+from ottla.storage.filter.offset_map import BYTES_PER_SLOT, SECRET_BYTES, OffsetMap, entries_max
 
 from ...support.suite import Suite
 from ..table import judge

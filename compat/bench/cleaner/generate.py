@@ -13,11 +13,11 @@ from pathlib import Path
 from ottla.protocol.batch_builder import build_batch, seal_batch
 from ottla.protocol.records import TRANSACTIONAL_BIT
 from ottla.protocol.varints import append_varint
-from ottla.storage.config import LogConfig
-from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.paths import TopicPartition
-from ottla.storage.recovery import load_log
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from ottla.storage.logs.recovery import load_log
+from ottla.storage.topics.config import LogConfig
 
 from .shapes import Shape
 

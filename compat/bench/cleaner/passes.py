@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from ottla.storage.cleaner import IO_BUFFER_BYTES_MIN, Cleaner
-from ottla.storage.dirtiness import measure
-from ottla.storage.offset_map import SECRET_BYTES
+from ottla.storage.cleaning.cleaner import IO_BUFFER_BYTES_MIN, Cleaner
+from ottla.storage.cleaning.dirtiness import measure
+from ottla.storage.filter.offset_map import SECRET_BYTES
 
 from .generate import open_log
 

@@ -31,8 +31,8 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("no broker: it measures the pipeline")
     if importlib.util.find_spec("pyspark") is None:
         raise NotRunError("PySpark: pip install 'ottla[spark]'")
-    from ottla.pipeline.session import builder
-    from ottla.pipeline.source import register
+    from ottla.pipeline.run.session import builder
+    from ottla.pipeline.source.source import register
 
     from . import obvious
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from ottla.protocol.batch_builder import seal_batch
 from ottla.protocol.varints import append_varint
-from ottla.storage import clean_stop, producer_snapshots
-from ottla.storage.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
-from ottla.storage.config import LogConfig
-from ottla.storage.files import OsFiles
-from ottla.storage.paths import TopicPartition
-from ottla.storage.producers import ProducerStates
-from ottla.storage.segment import LogSegment
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs import clean_stop
+from ottla.storage.produce import producer_snapshots
+from ottla.storage.produce.producers import ProducerStates
+from ottla.storage.segment.segment import LogSegment
+from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.topics.config import LogConfig
 
 from ..cleaner.generate import values
 

@@ -12,21 +12,21 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ottla.pipeline import compact as spark_compact
-from ottla.pipeline.arrow import KAFKA_COLUMNS
-from ottla.pipeline.local import compact_locally
-from ottla.pipeline.plan import CompactionPlan, make_plan, staging_root
-from ottla.pipeline.rewrite import MANIFEST_FILE, GroupResult, group_directory
-from ottla.pipeline.snapshot_job import snapshot
-from ottla.pipeline.snapshot_rounds import first_round
-from ottla.pipeline.source import OttlaSource, arrow_schema
-from ottla.pipeline.split_reader import Wanted, read_split
-from ottla.pipeline.staging import save_plan
-from ottla.pipeline.store import ReadingFiles, Store
-from ottla.storage.cleaner import Cleaner
-from ottla.storage.dirtiness import measure
-from ottla.storage.files import OsFiles
-from ottla.storage.recovery import load_log
+from ottla.pipeline.compaction import compact as spark_compact
+from ottla.pipeline.compaction.local import compact_locally
+from ottla.pipeline.compaction.plan import CompactionPlan, make_plan, staging_root
+from ottla.pipeline.compaction.rewrite import MANIFEST_FILE, GroupResult, group_directory
+from ottla.pipeline.compaction.staging import save_plan
+from ottla.pipeline.records.arrow import KAFKA_COLUMNS
+from ottla.pipeline.snapshot.snapshot_job import snapshot
+from ottla.pipeline.snapshot.snapshot_rounds import first_round
+from ottla.pipeline.source.source import OttlaSource, arrow_schema
+from ottla.pipeline.source.split_reader import Wanted, read_split
+from ottla.pipeline.stores.store import ReadingFiles, Store
+from ottla.storage.cleaning.cleaner import Cleaner
+from ottla.storage.cleaning.dirtiness import measure
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.logs.recovery import load_log
 
 from ...spark_histories.__main__ import is_same
 from .cost import Cost, measured, measured_command, measured_here

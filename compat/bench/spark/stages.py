@@ -11,12 +11,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.pipeline.exchange import BITS, Blob, bucket_count, merge_buckets, scan_source
-from ottla.pipeline.plan import staging_root
-from ottla.pipeline.rewrite import rewrite_groups
-from ottla.pipeline.staging import save_plan
-from ottla.pipeline.store import ReadingFiles
-from ottla.storage.files import OsFiles
+from ottla.pipeline.compaction.exchange import BITS, Blob, bucket_count, merge_buckets, scan_source
+from ottla.pipeline.compaction.plan import staging_root
+from ottla.pipeline.compaction.rewrite import rewrite_groups
+from ottla.pipeline.compaction.staging import save_plan
+from ottla.pipeline.stores.store import ReadingFiles
+from ottla.storage.disk.files import OsFiles
 
 from ...support.suite import Suite
 from ..table import judge

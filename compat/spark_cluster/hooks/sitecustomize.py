@@ -99,8 +99,8 @@ def _without(directory: str, function: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _install() -> None:
-    from ottla.pipeline import exchange
-    from ottla.storage.files import OsFiles
+    from ottla.pipeline.compaction import exchange
+    from ottla.storage.disk.files import OsFiles
 
     for name, stage in (("scan", "scan_source"), ("merge", "merge_buckets")):
         setattr(exchange, stage, _stage(name, getattr(exchange, stage)))

@@ -22,7 +22,7 @@ from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ....protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...coordination.jobs import to_the_end
-from ..classic import KNOWN_MEMBER_ID_VERSION, Caller
+from ..classic.protocol import KNOWN_MEMBER_ID_VERSION, Caller
 from ..settings import GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_subscription
 from .group import ConsumerGroup

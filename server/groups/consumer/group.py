@@ -13,10 +13,10 @@ from typing import ClassVar, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.deadlines import Deadline
+from ..assigning.assignment import Assignment
 from ..kinds import PartitionCheck
 from ..records import CommittedOffset, write_record
 from ..subscription import CONSUMER_PROTOCOL_TYPE
-from .assignment import Assignment
 from .member import Member
 from .records import tombstones
 

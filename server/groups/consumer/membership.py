@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ..classic import Caller
+from ..classic.protocol import Caller
 from .group import ConsumerGroup
 from .member import STATIC_LEAVE_EPOCH, Member
 from .reconciliation import Claim

@@ -21,18 +21,18 @@ from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, 
 from ...coordination.jobs import Job, Steps
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
-from ..classic import ClassicProtocol
-from ..group import ClassicGroup, GroupState
-from ..group import Member as ClassicMember
+from ..assigning.assignment import Assignment
+from ..assigning.metadata_hash import metadata_hash
+from ..assigning.topics import TopicView
+from ..classic.group import ClassicGroup, GroupState
+from ..classic.group import Member as ClassicMember
+from ..classic.protocol import ClassicProtocol
 from ..records import group_key, group_value, make_ready, write_record
 from ..settings import MEMBERS_A_PIECE, GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription, write_assignment
-from .assignment import Assignment
 from .group import ConsumerGroup
 from .member import Member
-from .metadata_hash import metadata_hash
 from .records import classic_tombstone, tombstones, whole_group
-from .topics import TopicView
 
 if TYPE_CHECKING:
     from ..shard import Shard

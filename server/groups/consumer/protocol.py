@@ -20,22 +20,23 @@ from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, to_the_end
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
-from ..classic import Caller
-from ..group import ClassicGroup
+from ..assigning import targets
+from ..assigning.assignors import ASSIGNORS
+from ..assigning.metadata_hash import MetadataHashes, describe
+from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, resolve
+from ..assigning.topics import TopicView
+from ..classic.group import ClassicGroup
+from ..classic.protocol import Caller
 from ..records import write_record
 from ..settings import GroupSettings
-from . import records, targets
-from .assignors import ASSIGNORS
+from . import records
 from .group import ConsumerGroup, ResolvedRegex, subscribed_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, Owned, away
 from .membership import claim_of, consumer_group, identified, member_for, with_news
-from .metadata_hash import MetadataHashes, describe
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim
 from .records import Change
-from .regexes import REFRESH_AT_MOST_EVERY_MS, resolve
 from .timers import MemberTimers
-from .topics import TopicView
 from .transition import Surroundings, Transition
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
-from .assignment import Assignment
+from ..assigning.assignment import Assignment
 from .member import Member, MemberState, Owned
 
 Claim: TypeAlias = Mapping[bytes, AbstractSet[int]] | None

@@ -27,7 +27,7 @@ from ....protocol.messages.consumer_group_log import (
     TopicPartitions,
 )
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
-from .assignment import Assignment
+from ..assigning.assignment import Assignment
 from .member import Member, Owned
 
 if TYPE_CHECKING:

@@ -14,16 +14,17 @@ from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import to_the_end
+from ..assigning import targets
+from ..assigning.assignors import ASSIGNORS
+from ..assigning.metadata_hash import MetadataHashes
+from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
+from ..assigning.topics import TopicView
 from ..settings import GROUP_NAMES_MAX, GroupSettings
-from . import records, targets
-from .assignors import ASSIGNORS
+from . import records
 from .group import ConsumerGroup, subscribed_topics
 from .member import Member
-from .metadata_hash import MetadataHashes
 from .reconciliation import Claim, Target, next_step
 from .records import Change
-from .regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
-from .topics import TopicView
 
 log = logging.getLogger("ottla.groups")
 

@@ -1,0 +1,47 @@
+"""The stages of a compaction in this process, one after the other: no Spark, no JVM.
+
+For logs that fit one machine, and for tests: what `compact` distributes is exactly this.
+"""
+
+from __future__ import annotations
+
+from ...storage.disk.files import Files
+from .exchange import Blob, bucket_count, merge_buckets, scan_source
+from .plan import CompactionPlan
+from .preview import preview_groups
+from .rewrite import GroupResult, finished_group, remove_attempts, rewrite_groups
+
+
+def compact_locally(
+    plan: CompactionPlan, *, source_files: Files, files: Files, buckets: int | None = None
+) -> list[GroupResult]:
+    """Run a plan that lies in its staging directory; returns what became of each group, in order.
+
+    Args:
+        source_files, files: For the data directory and for the staging directory.
+        buckets: How many parts the keys are merged in; enough for `BUCKET_BYTES` unless given.
+
+    Groups that are finished already are left as they are. Errors as of the stages.
+    """
+    results = {group: finished_group(plan, group, files) for group in range(len(plan.groups))}
+    missing = {group for group, result in results.items() if result is None}
+    blobs = _superseded(plan, missing, source_files, buckets)
+    for result in rewrite_groups(plan, blobs, source_files=source_files, files=files, attempt="local"):
+        results[result.group] = result
+    remove_attempts(plan, files)
+    return [result for _, result in sorted(results.items()) if result is not None]
+
+
+def dry_run_locally(plan: CompactionPlan, *, source_files: Files, buckets: int | None = None) -> list[GroupResult]:
+    """What `compact_locally` would return, without files: none is written. Arguments and errors as above."""
+    blobs = _superseded(plan, set(range(len(plan.groups))), source_files, buckets)
+    return sorted(preview_groups(plan, blobs, source_files=source_files), key=lambda result: result.group)
+
+
+def _superseded(plan: CompactionPlan, groups: set[int], source_files: Files, buckets: int | None) -> list[Blob]:
+    """Stages 1 and 2: the blobs of these groups."""
+    buckets = bucket_count(plan) if buckets is None else buckets
+    blobs: list[Blob] = []
+    for number in range(len(plan.sources)) if groups else ():
+        blobs += scan_source(plan, number, source_files, buckets=buckets)
+    return [blob for blob in merge_buckets(plan, blobs) if blob.task in groups]

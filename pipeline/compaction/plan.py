@@ -1,0 +1,286 @@
+"""The plan of one compaction: everything that decides the bytes of its result, fixed before anything runs.
+
+    sources      [0 ...] [310 ...] [550 ...] [700 ...]   sealed segments below the upper offset
+    groups       \\_______  0  ____________/ \\_  1  _/    as the server's cleaner forms them; a group is a task
+    per source   what its batch headers were, and what is known of transactions where it begins
+    for all      first dirty and upper offset, the clock, config values, producers' last records, the secret of the hash
+
+Made on the driver from a log that is open for reading, then written into the staging directory, from where every task
+reads it (`staging`). The same plan gives the same bytes, however often its tasks run; its id is a hash of what it says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+from ...storage.cleaning.cleaner import group_segments
+from ...storage.cleaning.dirtiness import first_dirty_offset, measure
+from ...storage.disk import paths
+from ...storage.disk.files import Files
+from ...storage.disk.paths import TopicPartition
+from ...storage.filter.offset_map import SECRET_BYTES
+from ...storage.filter.transaction_state import CarriedTransactions
+from ...storage.kernel import COMPILED
+from ...storage.logs.log import Log
+from ...storage.produce.producer_state import LastRecord
+from ...storage.segment.index import AbortedTxn
+from ...storage.segment.segment import LogSegment
+from ...storage.segment.split import overflows
+from ...storage.topics.config import LogConfig
+from ..errors import CorruptSourceError, UsageError
+from .survey import Survey, fold_transactions, survey_segments
+
+VERSION = 2
+
+KEY_HASH = "siphash-1-3-128" if COMPILED else "blake2b-128"
+"""What this process's kernel makes of keys; all tasks of a plan must do the same."""
+
+CONFIGS = ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "delete_retention_ms", "preallocate")
+"""Attributes of LogConfig that a pass looks at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One segment that is compacted."""
+
+    base_offset: int
+    end_offset: int
+    """Where the next segment begins, or the cleaned range ends (exclusive)."""
+    size_bytes: int
+    mtime_ms: int
+    headers_crc: int
+    """CRC-32C of its batch headers, which hold the CRCs of all else."""
+    record_count: int
+    aborted: tuple[AbortedTxn, ...]
+    """The aborted transactions that overlap it."""
+    transactions: CarriedTransactions
+    """What the cleaner knows of transactions where it begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionPlan:
+    """See the module."""
+
+    data_dir: str
+    topic: str
+    partition: int
+    topic_id: str | None
+    """Of the topic that has the name now, in hexadecimal; None if the directory does not say."""
+    first_dirty_offset: int
+    """Records below it go only for one of their key at or above it."""
+    upper_offset: int
+    """The end of what is compacted (exclusive): a segment's base."""
+    log_start_offset: int
+    now_ms: int
+    """The clock of delete horizons."""
+    secret: bytes
+    """Of the hash that stands for keys."""
+    key_hash: str
+    """`KEY_HASH` of the process that planned."""
+    config: Mapping[str, Any]
+    """`CONFIGS` and their values."""
+    last_records: Mapping[int, LastRecord]
+    """Producer id -> its last record; those whose last batch lies above the range are left out."""
+    sources: tuple[Source, ...]
+    groups: tuple[tuple[int, ...], ...]
+    """Numbers of `sources`: neighbours, in order."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory."""
+        return paths.join(self.data_dir, paths.partition_dir_name(self.topic, self.partition))
+
+    @property
+    def staging(self) -> str:
+        """Where the result is put."""
+        return paths.join(staging_root(self.data_dir), self.plan_id)
+
+    @cached_property
+    def log_config(self) -> LogConfig:
+        return replace(LogConfig(), **self.config)
+
+    @cached_property
+    def plan_id(self) -> str:
+        """32 hex digits; equal plans have equal ids."""
+        return blake2b(self.to_json().encode(), digest_size=16).hexdigest()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(source.size_bytes for source in self.sources)
+
+    @property
+    def record_count(self) -> int:
+        return sum(source.record_count for source in self.sources)
+
+    @cached_property
+    def group_of_source(self) -> tuple[int, ...]:
+        """The number of each source's group."""
+        return tuple(number for number, group in enumerate(self.groups) for _ in group)
+
+    def group_base(self, group: int) -> int:
+        """The base offset of a group's new segment."""
+        return self.sources[self.groups[group][0]].base_offset
+
+    def to_json(self) -> str:
+        """One line for each source and group; equal plans give equal texts."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields["secret"] = self.secret.hex()
+        fields["config"] = dict(sorted(self.config.items()))
+        fields["last_records"] = sorted((producer_id, *last) for producer_id, last in self.last_records.items())
+        fields["sources"] = [asdict(source) for source in self.sources]
+        lines = [f'"version": {VERSION}']
+        for name, value in fields.items():
+            if name in ("sources", "groups", "last_records"):
+                rows = ",\n  ".join(json.dumps(row) for row in value)
+                lines.append(f'"{name}": [\n  {rows}]')
+            else:
+                lines.append(f'"{name}": {json.dumps(value)}')
+        return "{" + ",\n".join(lines) + "}\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> CompactionPlan:
+        """The plan that `to_json` wrote.
+
+        Raises:
+            UsageError: It is none, or one of another version.
+        """
+        try:
+            fields = json.loads(text)
+            if (version := fields.pop("version", None)) != VERSION:
+                raise UsageError(f"a plan of version {version}; this Ottla reads version {VERSION}")
+            fields["secret"] = bytes.fromhex(fields["secret"])
+            fields["last_records"] = {row[0]: LastRecord(*row[1:]) for row in fields["last_records"]}
+            fields["sources"] = tuple(_source(source) for source in fields["sources"])
+            fields["groups"] = tuple(tuple(group) for group in fields["groups"])
+            return cls(**fields)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise UsageError(f"not a compaction plan: {error!r}") from error
+
+
+def make_plan(
+    log: Log,
+    *,
+    data_dir: str,
+    checkpoint: int | None,
+    now_ms: int,
+    secret: bytes,
+    survey: Callable[[Files, str, Sequence[int]], Iterable[Survey]] = survey_segments,
+) -> CompactionPlan:
+    """Plan what a pass of the server's cleaner would do now, if its map held any number of keys.
+
+    Args:
+        log: Open for reading, or the server's own.
+        checkpoint: Up to where it was clean; None if nothing is known.
+        secret: `SECRET_BYTES` random bytes.
+        survey: Surveys the segments of a directory with these base offsets, in order.
+
+    A plan without sources is one with nothing to do.
+
+    Raises:
+        UsageError: The topic is not compacted.
+        CorruptSourceError: A segment cannot be read.
+    """
+    if not log.config.is_compact:
+        policy = ",".join(log.config.cleanup_policy)
+        raise UsageError(f"{log.topic_partition}: cleanup.policy is {policy!r}, only compacted topics can be compacted")
+    assert len(secret) == SECRET_BYTES
+    first_dirty, _ = first_dirty_offset(log, checkpoint)
+    found = measure(log, first_dirty, now_ms)
+    segments = found.segments if found.cleanable_bytes else ()
+    ends = [segment.base_offset for segment in segments[1:]] + [found.upper_offset]
+    for segment, end in zip(segments, ends, strict=False):  # no segment, one end
+        if overflows(segment, end):
+            raise CorruptSourceError.at(
+                segment.file_paths()[0],
+                None,
+                segment.base_offset,
+                expected="offsets at most 31 bits above the base (starting the server splits such segments)",
+                actual=f"offsets up to {segment.next_offset() - 1}",
+            )
+    base_offsets = [segment.base_offset for segment in segments]
+    surveys = list(survey(log.files, log.directory, base_offsets))
+    for segment, end, surveyed in zip(segments, ends, surveys, strict=False):
+        if surveyed.next_offset > end:
+            raise _beyond(segment, end)
+    aborted = [log.aborted_transactions(segment.base_offset, end) for segment, end in zip(segments, ends, strict=False)]
+    in_order = list(zip(base_offsets, surveys, aborted, strict=True))
+    sources = tuple(
+        Source(
+            base_offset=segment.base_offset,
+            end_offset=end,
+            size_bytes=segment.size_bytes,
+            mtime_ms=log.files.mtime_ms(segment.file_paths()[0]),
+            headers_crc=survey.headers_crc,
+            record_count=survey.record_count,
+            aborted=tuple(overlapping),
+            transactions=carried,
+        )
+        for segment, end, (_, survey, overlapping), carried in zip(
+            segments, ends, in_order, fold_transactions(log.directory, in_order), strict=False
+        )
+    )
+    numbers = {segment.base_offset: number for number, segment in enumerate(segments)}
+    return CompactionPlan(
+        data_dir=data_dir,
+        topic=log.topic_partition.topic,
+        partition=log.topic_partition.partition,
+        topic_id=None if log.topic_id is None else log.topic_id.hex(),
+        first_dirty_offset=first_dirty,
+        upper_offset=found.upper_offset,
+        log_start_offset=log.log_start_offset,
+        now_ms=now_ms,
+        secret=secret,
+        key_hash=KEY_HASH,
+        config={name: getattr(log.config, name) for name in CONFIGS},
+        last_records={
+            producer_id: last
+            for producer_id, last in log.producers.last_records().items()
+            if last.last_data_offset is None or last.last_data_offset < found.upper_offset
+        },
+        sources=sources,
+        groups=tuple(
+            tuple(numbers[segment.base_offset] for segment in group)
+            for group in group_segments(segments, found.upper_offset, log.config)
+        ),
+    )
+
+
+def _beyond(segment: LogSegment, end: int) -> CorruptSourceError:
+    """The refusal of a segment that reaches into the next one: no CRC covers a base offset."""
+    position, batch = next((at, batch) for at, batch in segment.headers() if batch.last_offset >= end)
+    return CorruptSourceError.at(
+        segment.file_paths()[0],
+        position,
+        batch.base_offset,
+        expected=f"offsets below {end}, where the next segment begins",
+        actual=f"offsets up to {batch.last_offset}",
+    )
+
+
+def staging_root(data_dir: str) -> str:
+    """The directory beside a data directory that holds its plans."""
+    return paths.staging_root(data_dir)
+
+
+def _source(fields: dict[str, Any]) -> Source:
+    pending, aborting, committing = fields.pop("transactions")
+    return Source(
+        **fields
+        | {
+            "aborted": tuple(AbortedTxn(*txn) for txn in fields["aborted"]),
+            "transactions": CarriedTransactions(
+                tuple(AbortedTxn(*txn) for txn in pending),
+                tuple((AbortedTxn(*txn), has_data) for txn, has_data in aborting),
+                tuple(committing),
+            ),
+        }
+    )

@@ -1,0 +1,268 @@
+"""Stage 3 of a compaction: one group of segments becomes one new segment, in the staging directory.
+
+The batches go through the server's own `BatchFilter` and `CleanOutput`, with dead bits from stages 1 and 2 in the place of
+the server's map; transactions, producers, the clock and the configs are the plan's. So the bytes are those that the
+server's pass would have written, indexes included, and the same every time.
+
+    <staging>/00000000000000000310.<attempt>.part/      while it is written; if the attempt dies, until all groups are done
+    <staging>/00000000000000000310/                     finished: renamed as a whole, after all in it is on disk
+        00000000000000000310.log  .index  .timeindex  [.txnindex]
+        manifest.json                                   their sizes and CRCs, and what was done
+
+Memory: two bits for each record of the group, and buffers of a few MiB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ...protocol.errors import CorruptRecordError
+from ...storage.disk import paths
+from ...storage.disk.checkpoints import read_text, write_atomically
+from ...storage.disk.files import Files
+from ...storage.filter.batch_chunks import ChunkReader
+from ...storage.filter.clean_output import CleanOutput
+from ...storage.filter.clean_rules import BatchFilter
+from ...storage.filter.copy_group import copy_group, set_mtime
+from ...storage.filter.dead_bits import DeadBits
+from ...storage.logs.staged_segment import MANIFEST_FILE, size_and_crc
+from ...storage.segment.segment import LogSegment
+from ..errors import CorruptSourceError, SourceChangedError, SparkFailedError
+from .exchange import BITS, Blob, set_superseded
+from .key_scan import CHUNK_BYTES
+from .plan import CompactionPlan
+from .segment_bits import BitTable, SegmentBits
+from .staging import group_directory, is_installed
+
+__all__ = [
+    "MANIFEST_FILE",
+    "GroupResult",
+    "by_group",
+    "finished_group",
+    "group_directory",
+    "remove_attempts",
+    "rewrite_group",
+    "rewrite_groups",
+    "write_segment",
+]
+
+PART = ".part"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupResult:
+    """What became of a group; `to_json` is its manifest."""
+
+    group: int
+    base_offset: int
+    source_base_offsets: tuple[int, ...]
+    files: Mapping[str, tuple[int, int]]
+    """Name -> bytes, CRC-32C."""
+    bytes_read: int
+    bytes_written: int
+    records_read: int
+    removed: Mapping[str, int]
+    """Records that went, by reason: the fields of `clean_rules.RemovedRecords`."""
+
+    @property
+    def records_written(self) -> int:
+        return self.records_read - sum(self.removed.values())
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> GroupResult:
+        """ValueError, KeyError or TypeError if it is none."""
+        fields: dict[str, Any] = json.loads(text)
+        fields["source_base_offsets"] = tuple(fields["source_base_offsets"])
+        fields["files"] = {name: tuple(found) for name, found in fields["files"].items()}
+        return cls(**fields)
+
+
+def finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResult | None:
+    """The result that lies in the staging directory, or was installed from there; None if it is not what its manifest
+    says, or not there at all."""
+    directory = group_directory(plan, group)
+    try:
+        found = GroupResult.from_json(read_text(files, paths.join(directory, MANIFEST_FILE)))
+        whole = is_installed(files, plan, group) or all(
+            size_and_crc(files, paths.join(directory, name)) == said for name, said in found.files.items()
+        )
+    except (ValueError, KeyError, TypeError, FileNotFoundError):
+        return None
+    return found if whole and found.group == group else None
+
+
+def rewrite_groups(
+    plan: CompactionPlan, blobs: Iterable[Blob], *, source_files: Files, files: Files, attempt: str
+) -> Iterable[GroupResult]:
+    """Stage 3 for the groups of these blobs, of each of which all are here, in any order. As `rewrite_group`.
+
+    Groups that an earlier attempt of this task has finished are not written again.
+    """
+    for group, found in by_group(blobs):
+        yield finished_group(plan, group, files) or rewrite_group(
+            plan, group, found, source_files=source_files, files=files, attempt=attempt
+        )
+
+
+def by_group(blobs: Iterable[Blob]) -> Iterator[tuple[int, list[Blob]]]:
+    """Each group with all of its blobs, which nobody else holds then."""
+    groups: dict[int, list[Blob]] = defaultdict(list)
+    for blob in blobs:
+        groups[blob.task].append(blob)
+    while groups:
+        yield groups.popitem()
+
+
+def rewrite_group(
+    plan: CompactionPlan, group: int, blobs: Sequence[Blob], *, source_files: Files, files: Files, attempt: str
+) -> GroupResult:
+    """Make the new segment of a group; on disk on return.
+
+    Args:
+        source_files: For the data directory, nothing of which is changed.
+        files: For the staging directory.
+        attempt: Part of a directory name that no other attempt of this task has.
+
+    A result that is there already is left as it is: of two attempts the first one counts, and they are equal.
+
+    Raises:
+        CorruptSourceError: A batch cannot be read, or stage 1 has seen other records.
+        SourceChangedError: A segment is not the one that was planned.
+        SparkFailedError: The disk refused. What was written of the group is gone again.
+    """
+    directory = paths.join(plan.staging, f"{plan.group_base(group):020}.{attempt}{PART}")
+    try:
+        files.remove_dir(directory)
+        files.make_dir(directory)
+        result = write_segment(plan, group, blobs, directory, source_files=source_files, files=files)
+        write_atomically(files, paths.join(directory, MANIFEST_FILE), result.to_json())
+    except OSError as error:
+        with suppress(OSError):
+            files.remove_dir(directory)
+        raise SparkFailedError(f"{error.filename or directory}: {error.strerror or error}") from error
+    final = group_directory(plan, group)
+    was_there = files.exists(final)
+    if finished_group(plan, group, files) is None:
+        if was_there:  # damaged
+            files.remove_dir(final)
+        try:
+            files.rename(directory, final)
+            files.sync_dir(plan.staging)
+            return result
+        except OSError:  # another attempt was faster
+            if finished_group(plan, group, files) is None:
+                raise
+    files.remove_dir(directory)
+    return result
+
+
+def remove_attempts(plan: CompactionPlan, files: Files) -> None:
+    """Take away what dead attempts have left; for when every group is finished, so that no living one is needed."""
+    for name in files.list(plan.staging):
+        if name.endswith(PART):
+            with suppress(OSError):  # one that Spark has given up still writes: the next call finds what it leaves
+                files.remove_dir(paths.join(plan.staging, name))
+
+
+def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> DeadBits:
+    """Put the bits of a group's segments together, and set those that other segments have superseded.
+
+    Args:
+        blobs: All of the group's, in any order.
+    """
+    bits = {blob.source: SegmentBits.from_bytes(blob.data) for blob in blobs if blob.kind == BITS}
+    starts, ends, count = dict[int, int](), dict[int, int](), 0
+    for source in plan.groups[group]:
+        starts[source] = count
+        count += bits[source].numbered
+        ends[plan.sources[source].base_offset] = count
+    dead, tombstones = BitTable(count), BitTable(count)
+    for source, found in bits.items():
+        dead.put(starts[source], found.dead)
+        tombstones.put(starts[source], found.tombstones)
+    for blob in blobs:
+        if blob.kind != BITS:
+            set_superseded(blob, dead, starts[blob.source])
+    for source, found in bits.items():
+        echoes = found.echoes.astype(np.uint64).reshape(-1, 2) + np.uint64(starts[source])
+        dead.set(echoes[dead.are_set(echoes[:, 1]), 0])
+    return DeadBits.of_all(
+        dead.to_array(),
+        tombstones.to_array(),
+        numbered=count,
+        keyless=sum(found.keyless for found in bits.values()),
+        latest=plan.upper_offset - 1,
+        ordinal_ends=ends,
+    )
+
+
+def write_segment(
+    plan: CompactionPlan, group: int, blobs: Sequence[Blob], directory: str, *, source_files: Files, files: Files
+) -> GroupResult:
+    """Write the new segment of a group into a directory. Arguments and errors as of `rewrite_group`."""
+    bits = dead_bits_of(plan, group, blobs)
+    numbers = plan.groups[group]
+    sources = {plan.sources[number].base_offset: plan.sources[number] for number in numbers}
+    output = CleanOutput(CHUNK_BYTES, lambda _: None)
+    rules = BatchFilter(
+        bits,
+        output,
+        last_records=plan.last_records,
+        upper_offset=plan.upper_offset,
+        now_ms=plan.now_ms,
+        delete_retention_ms=plan.log_config.delete_retention_ms,
+    )
+    rules.transactions.go_on_from(plan.sources[numbers[0]].transactions)
+    segments = [_open(plan, number, source_files) for number in numbers]
+    cleaned = LogSegment.create(files, directory, plan.group_base(group), plan.log_config, plan.now_ms)
+    try:
+        with closing(cleaned.log_file):
+            bytes_read = copy_group(
+                segments,
+                cleaned,
+                rules,
+                reader=ChunkReader(CHUNK_BYTES),
+                output=output,
+                aborted_in=lambda segment: sources[segment.base_offset].aborted,
+            )
+            set_mtime(cleaned, plan.sources[numbers[-1]].mtime_ms)
+            cleaned.flush()
+            bytes_written = cleaned.size_bytes
+    except CorruptRecordError as error:
+        raise CorruptSourceError(f"{plan.directory}: {error.message}") from error
+    finally:
+        for segment in segments:
+            segment.log_file.close()
+    made = [path for path in cleaned.file_paths() if files.exists(path)]
+    return GroupResult(
+        group=group,
+        base_offset=cleaned.base_offset,
+        source_base_offsets=tuple(sources),
+        files={path.rpartition("/")[2]: size_and_crc(files, path) for path in made},
+        bytes_read=bytes_read,
+        bytes_written=bytes_written,
+        records_read=rules.records_read,
+        removed=asdict(rules.removed),
+    )
+
+
+def _open(plan: CompactionPlan, number: int, files: Files) -> LogSegment:
+    source = plan.sources[number]
+    path = paths.log_path(plan.directory, source.base_offset)
+    try:
+        segment = LogSegment.open(files, plan.directory, source.base_offset, plan.log_config, 0)
+    except FileNotFoundError as error:
+        raise SourceChangedError(f"{path}: expected a segment of plan {plan.plan_id}, found no file") from error
+    if segment.size_bytes != source.size_bytes:
+        raise SourceChangedError(f"{path}: expected {source.size_bytes} bytes, found {segment.size_bytes}")
+    return segment

@@ -1,0 +1,116 @@
+"""What a plan must know of a segment's batches: found in their headers alone, for each segment by itself.
+
+Transactions cannot be judged segment by segment: what the cleaner knows where one begins follows from all before it. So
+a survey carries the batches that matter to that, headers of transactional batches and whole control batches, and the
+driver folds them in order with the cleaner's own `TransactionState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ...protocol.errors import CorruptRecordError
+from ...protocol.records import HEADER_BYTES, RecordBatch
+from ...storage.disk import paths
+from ...storage.disk.files import Files
+from ...storage.filter.transaction_state import CarriedTransactions, TransactionState
+from ...storage.segment.index import AbortedTxn
+from ...storage.segment.segment import LogSegment
+from ...storage.topics.config import LogConfig
+from ..errors import CorruptSourceError
+
+
+class Survey(NamedTuple):
+    """One segment's batches."""
+
+    headers_crc: int
+    """CRC-32C of all headers, back to back."""
+    record_count: int
+    next_offset: int
+    """Behind its last batch."""
+    transactional: bytes
+    """Headers of transactional data batches and whole control batches, in order."""
+
+
+def survey_segment(files: Files, directory: str, base_offset: int) -> Survey:
+    """Read the headers of a sealed segment.
+
+    Raises:
+        CorruptSourceError: Not batches to its end, or their offsets do not rise.
+    """
+    segment = LogSegment.open(files, directory, base_offset, _ANY_CONFIG, 0)
+    path = paths.log_path(directory, base_offset)
+    crc = record_count = end = 0
+    next_offset = base_offset
+    transactional = bytearray()
+    try:
+        for position, batch in segment.headers():
+            end = position + batch.size_bytes
+            if batch.base_offset < next_offset or batch.last_offset_delta < 0 or batch.record_count < 0:
+                raise CorruptSourceError.at(
+                    path,
+                    position,
+                    batch.base_offset,
+                    expected=f"offsets from {next_offset} on and counts from 0 on",
+                    actual=f"offsets {batch.base_offset} to {batch.last_offset}, {batch.record_count} records",
+                )
+            header = batch.view[:HEADER_BYTES]
+            crc = crc32c(header, crc)
+            record_count += batch.record_count
+            next_offset = batch.next_offset
+            if batch.is_control:
+                transactional += segment.log_file.read_at(position, batch.size_bytes)
+            elif batch.is_transactional:
+                transactional += header
+    except CorruptRecordError as error:
+        raise CorruptSourceError.at(
+            path, end, next_offset, expected="whole batches to the end of a sealed segment", actual=error.message
+        ) from error
+    finally:
+        segment.log_file.close()
+    return Survey(crc, record_count, next_offset, bytes(transactional))
+
+
+def survey_segments(files: Files, directory: str, base_offsets: Sequence[int]) -> list[Survey]:
+    """One after the other; errors as of `survey_segment`."""
+    return [survey_segment(files, directory, base_offset) for base_offset in base_offsets]
+
+
+def fold_transactions(
+    directory: str, found: Iterable[tuple[int, Survey, Sequence[AbortedTxn]]]
+) -> Iterator[CarriedTransactions]:
+    """What the cleaner knows of transactions where each segment begins.
+
+    Args:
+        found: Base offset, survey and overlapping aborted transactions of each segment, in order.
+
+    Raises:
+        CorruptSourceError: A marker cannot be read.
+    """
+    state = TransactionState()
+    for base_offset, survey, aborted in found:
+        yield state.carry()
+        state.add_aborted(aborted)
+        try:
+            for batch in _batches(survey.transactional):
+                if batch.is_control:
+                    state.on_control(batch)
+                else:
+                    state.on_data(batch)
+        except CorruptRecordError as error:
+            path = paths.log_path(directory, base_offset)
+            raise CorruptSourceError(f"{path}: {error.message}") from error
+
+
+def _batches(transactional: bytes) -> Iterator[RecordBatch]:
+    view, at = memoryview(transactional), 0
+    while at < len(view):
+        batch = RecordBatch(view, at)
+        yield batch
+        at += batch.size_bytes if batch.is_control else HEADER_BYTES
+
+
+_ANY_CONFIG = LogConfig()

@@ -1,0 +1,101 @@
+"""Calls of a running server's admin listener, and a lease on a partition that lasts as long as this process works."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ..errors import PipelineError, ServerFailedError, SourceChangedError, StoreLockedError, UsageError
+
+CONNECT_TIMEOUT_S = 10
+TIMEOUT_S = 600
+"""For one answer: the server reads all that is staged of a group, and waits for the disk."""
+
+_ERRORS: dict[tuple[str, int], type[PipelineError]] = {
+    ("pause", 409): StoreLockedError,
+    ("install", 409): SourceChangedError,
+    ("resume", 409): SourceChangedError,
+    **{(name, 404): SourceChangedError for name in ("status", "pause", "install", "resume")},
+}
+
+
+class AdminClient:
+    """Calls of a server's admin listener, each on a connection of its own. From any thread."""
+
+    def __init__(self, address: str) -> None:
+        """`address` is HOST:PORT."""
+        self._address = address
+
+    def get(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a question. Errors as `post`."""
+        query = "&".join(f"{name}={value}" for name, value in fields.items())  # of topics: nothing to escape
+        return self._ask(name, "GET", f"/v1/cleaning/{name}?{query}", None)
+
+    def post(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a call.
+
+        Raises:
+            UsageError: No admin listener answers there.
+            ServerFailedError: It does, and has failed, or was gone before its answer.
+            PipelineError: It was refused; which one says `_ERRORS`.
+        """
+        return self._ask(name, "POST", f"/v1/cleaning/{name}", json.dumps(fields))
+
+    def _ask(self, name: str, method: str, target: str, body: str | None) -> dict[str, Any]:
+        try:
+            connection = http.client.HTTPConnection(self._address, timeout=CONNECT_TIMEOUT_S)
+            try:
+                connection.connect()
+                connection.sock.settimeout(TIMEOUT_S)
+                connection.request(method, target, body, {"Content-Type": "application/json"} if body else {})
+                response = connection.getresponse()
+                answer = json.loads(response.read())
+            finally:
+                connection.close()
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if name == "status":  # the first that is asked
+                raise UsageError(f"{self._address}: expected a server's admin listener, found: {error!r}") from error
+            raise ServerFailedError(f"{self._address}: no answer to {name!r}: {error!r}; call again") from error
+        if not isinstance(answer, dict) or (response.status != 200 and "error" not in answer):
+            raise UsageError(
+                f"{self._address}: expected a server's admin listener, found one that says {answer!r:.100}"
+            )
+        if response.status != 200:
+            kind = _ERRORS.get((name, response.status), UsageError if response.status < 500 else ServerFailedError)
+            raise kind(f"{self._address}: {answer['error']}")
+        return answer
+
+    @contextmanager
+    def paused(self, tp: dict[str, Any], lease_ms: int) -> Iterator[dict[str, Any]]:
+        """Keep the server's cleaner off a partition; gives the fields that name the lease in other calls.
+
+        It is renewed in time from a thread of its own; a process that dies leaves it to run out. Whoever does not give it
+        back with `resume` himself has it given back, where something fails.
+
+        Raises:
+            StoreLockedError: Somebody else has a lease.
+            UsageError, ServerFailedError, PipelineError: As `post`.
+        """
+        held = tp | {"lease": self.post("pause", tp | {"lease_ms": lease_ms}).get("lease")}
+        ended = threading.Event()
+
+        def renew() -> None:
+            while not ended.wait(lease_ms / 3000):
+                with suppress(PipelineError):  # the next call that needs the lease will say so
+                    self.post("pause", held | {"lease_ms": lease_ms})
+
+        thread = threading.Thread(target=renew, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield held
+        except BaseException:
+            with suppress(PipelineError):
+                self.post("resume", held)
+            raise
+        finally:
+            ended.set()
+            thread.join()

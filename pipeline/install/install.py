@@ -1,0 +1,226 @@
+"""What `compact` has staged takes the place of the segments that it was made from: the only writer to a log's directory.
+
+    lock        the server's own, of the data directory: held, and nothing is done
+    recovery    the server's own first step: a swap that a crash has left half-done is finished or undone
+    check       the segments of all groups that are not in the log yet are those that were planned
+    ownership   staged files get the owner, group and mode of those that they replace, or all is refused
+    for each group, in order, one at a time
+        originals   hard links to all files that go, in <staging>/originals
+        swap        hard links to the staged files come in as `.cleaned`; then `storage.swap`, as after a cleaner's pass
+        mark        <staging>/<group>/installed; the staged names go
+    checkpoint  of the cleaner: the log is clean up to the plan's upper offset
+
+In order, because a tombstone that a group leaves out must not go before the older values in the groups below it; one at
+a time, because Apache Kafka takes all that lies between two unfinished swaps for replaced.
+
+Whenever it is killed or the power goes, and whether or not a server runs in between, the log means the same, and
+`install` called again goes on (`install_steps.group_state`). Where a server was stopped in the midst of a swap, the new segment may be
+in place with some of the replaced ones behind it: then the swap is done again, over all of them.
+
+Groups that the server's own cleaner has cleaned meanwhile are no longer those that were planned: that is the end of
+this plan, and no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...storage.disk import paths
+from ...storage.disk.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from ...storage.disk.files import DirectoryLockedError, Files, Ownership
+from ...storage.logs import clean_stop
+from ...storage.logs.staged_segment import StagedSegment
+from ...storage.logs.swap import discard, finish_swaps, is_begun, swap_files
+from ...storage.produce import producer_snapshots
+from ...storage.segment.segment import LogSegment
+from ..compaction.plan import CompactionPlan
+from ..errors import SourceChangedError, StoreLockedError, UsageError
+from ..stores.store import Store
+from .install_steps import (
+    GroupState,
+    check_age,
+    checked_stage,
+    choose,
+    give_to_server,
+    is_plan_installed,
+    link_originals,
+    mark_installed,
+    mark_plan_installed,
+    on_one_file_system,
+    pending_groups,
+    present_sources,
+    to_swap,
+)
+
+OnGroup = Callable[[int], None]
+"""Is told of each group once it is in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallResult:
+    """What one call did."""
+
+    installed: tuple[int, ...]
+    """The groups that it put into the log."""
+    left: tuple[int, ...]
+    """Those that another call has to."""
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.left
+
+
+def install(
+    plan: CompactionPlan,
+    files: Files,
+    *,
+    now_ms: int,
+    max_groups: int | None = None,
+    keep_originals: bool = True,
+    overrides: Mapping[str, str] | None = None,
+    on_group: OnGroup = lambda _: None,
+) -> InstallResult:
+    """Put the staged groups of a plan into the log of a server that is stopped. Calling again goes on.
+
+    Args:
+        max_groups: Put in so many and leave the rest; None is all. Later groups need not be staged then.
+        keep_originals: Keep the replaced files until the plan is forgotten.
+        overrides: Topic configs that the store does not know of.
+
+    Raises:
+        StoreLockedError: A server holds the data directory.
+        SourceChangedError: A segment is not the planned one, the topic is no longer compacted, or the plan is
+            stale. Groups before stay in.
+        UsageError: A group is not staged, or what is staged is damaged, or cannot be given to the owner of the log.
+        CorruptSourceError: A segment cannot be read.
+        OSError: The disk refused. Nothing is lost; call again.
+    """
+    with locked(files, plan.data_dir):
+        if is_plan_installed(plan, files):
+            return InstallResult((), ())
+        pending = pending_groups(plan, files)
+        _check_is_compacted(plan, files, overrides)
+        _recover(plan, files, now_ms)
+        chosen = choose(pending, max_groups, plan, files)
+        check_age(plan, to_swap(chosen), now_ms)
+        give_to_server(plan, to_swap(chosen), files)
+        for group, state in chosen.items():
+            staged = None if state is GroupState.IN_PLACE else checked_stage(plan, group, files)
+            if keep_originals:
+                link_originals(plan, group, state, files)
+            if staged is not None:
+                _take_out_of_mark(plan, files)
+                _swap(plan, staged, present_sources(plan, group, files), files, now_ms)
+            mark_installed(plan, group, files, now_ms)
+            on_group(group)
+        left = tuple(group for group in pending if group not in chosen)
+        if not left:
+            _write_checkpoint(plan, files)
+            mark_plan_installed(plan, files, now_ms)
+    return InstallResult(tuple(chosen), left)
+
+
+@contextmanager
+def locked(files: Files, data_dir: str) -> Iterator[None]:
+    """Hold a data directory as a server does.
+
+    Raises:
+        StoreLockedError: A server holds it; says what is known of that.
+        UsageError: There is no lock file, and this process cannot make one that the server could open. None is left.
+    """
+    path = paths.join(data_dir, paths.LOCK_FILE)
+    is_new = not files.exists(path)
+    try:
+        lock = files.lock(path)
+    except DirectoryLockedError as error:
+        raise StoreLockedError(f"{error}: stop that server, or install through it") from error
+    try:
+        if is_new:
+            try:
+                _give(files, path, _ownership_in(files, data_dir))
+            except PermissionError as error:
+                files.remove(path)  # one that only this user may open would keep the server from starting
+                raise UsageError(f"{path} cannot be made for the owner of {data_dir}: install as that owner") from error
+        yield
+    finally:
+        lock.release()
+
+
+def _check_is_compacted(plan: CompactionPlan, files: Files, overrides: Mapping[str, str] | None) -> None:
+    store = Store(plan.data_dir, files)
+    is_known = store.catalog is not None or store.catalog_is_elsewhere
+    if is_known and not (config := store.config_of(plan.topic, overrides)).is_compact:
+        policy = ",".join(config.cleanup_policy)
+        raise SourceChangedError(f"{plan.topic}: expected cleanup.policy compact as planned, found {policy}")
+
+
+def _recover(plan: CompactionPlan, files: Files, now_ms: int) -> None:
+    if not files.is_dir(plan.directory):
+        raise SourceChangedError(f"{plan.directory}: expected the log of plan {plan.plan_id}, found no directory")
+
+    def next_offset_of(base_offset: int, suffix: str) -> int:
+        segment = LogSegment.open(files, plan.directory, base_offset, plan.log_config, now_ms, suffix)
+        try:
+            return segment.next_offset()
+        finally:
+            segment.log_file.close()
+
+    finish_swaps(files, plan.directory, next_offset_of)
+
+
+def _swap(plan: CompactionPlan, staged: StagedSegment, numbers: Sequence[int], files: Files, now_ms: int) -> None:
+    """Put a staged segment in the place of these sources, whose files are gone on return."""
+    bases = [plan.sources[number].base_offset for number in numbers]
+    old = [LogSegment.open(files, plan.directory, base, plan.log_config, now_ms) for base in bases]
+    new: list[LogSegment] = []
+    try:
+        with on_one_file_system(plan):
+            new.append(staged.link_into(files, plan.directory, plan.log_config, now_ms))
+        producer_snapshots.remove_undecided(files, plan.directory, plan.upper_offset)
+        swap_files(files, plan.directory, new, old)
+    except BaseException:
+        if not is_begun(new):
+            discard(files, plan.directory, ())
+        raise
+    finally:
+        for segment in (*old, *new):
+            segment.log_file.close()
+    for segment in old:
+        segment.delete_files()
+        files.remove(paths.snapshot_path(plan.directory, segment.base_offset, paths.DELETED))
+    files.sync_dir(plan.directory)
+
+
+def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:
+    checkpoint = OffsetCheckpoint(files, paths.join(plan.data_dir, paths.CLEANER_CHECKPOINT))
+    try:
+        offsets = checkpoint.read()
+    except CorruptCheckpointError:
+        offsets = {}  # as the server does: everything else is cleaned from its start
+    known = offsets.get(plan.topic_partition, 0)
+    owned = files.ownership(checkpoint.path) if files.exists(checkpoint.path) else None
+    checkpoint.write(offsets | {plan.topic_partition: max(known, plan.upper_offset)})
+    _give(files, checkpoint.path, owned or _ownership_in(files, plan.data_dir))
+
+
+def _take_out_of_mark(plan: CompactionPlan, files: Files) -> None:
+    """The server's next start is not to take the log's new files for damage."""
+    mark = paths.join(plan.data_dir, paths.CLEAN_SHUTDOWN_FILE)
+    if files.exists(mark):
+        owned = files.ownership(mark)
+        clean_stop.forget(files, plan.data_dir, str(plan.topic_partition))
+        _give(files, mark, owned)
+
+
+def _ownership_in(files: Files, directory: str) -> Ownership:
+    """What a file has that the owner of a directory makes there."""
+    owner = files.ownership(directory)
+    return owner._replace(mode=owner.mode & 0o666)
+
+
+def _give(files: Files, path: str, ownership: Ownership) -> None:
+    """Give a file that this process has made to the server."""
+    if files.ownership(path) != ownership:
+        files.set_ownership(path, ownership)

@@ -1,0 +1,1 @@
+"""Records a column at a time."""

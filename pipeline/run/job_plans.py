@@ -1,0 +1,166 @@
+"""Which plan a command works on: the pending one that lies beside the data directory, or a new one.
+
+A plan is pending until it is wholly installed; then it is kept for `verify`, with the segments that it has replaced, until
+it is forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ...protocol.errors import KafkaError
+from ...storage.disk.files import OsFiles
+from ...storage.disk.paths import TopicPartition
+from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan, staging_root
+from ..compaction.rewrite import finished_group
+from ..compaction.staging import check_sources, is_installed, pending_plans, save_plan
+from ..errors import CorruptSourceError, SourceChangedError, UsageError
+from ..install.install_steps import (
+    discard,
+    is_begun,
+    is_overtaken,
+    is_plan_installed,
+    is_stale,
+    originals_directory,
+    pending_groups,
+)
+from ..stores.store import Store
+from .engine import Engine
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the options of a command say."""
+
+    data_dir: str
+    topic: str | None
+    partition: int | None
+    configs: Mapping[str, str]
+    engine: Engine
+    say: Say
+    """Takes a line of progress."""
+    now_ms: Callable[[], int]
+    secret: Callable[[], bytes]
+    admin: str | None = None
+    """HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped."""
+
+    def store(self) -> Store:
+        return Store(self.data_dir)
+
+    def partitions(self) -> list[TopicPartition]:
+        return self.store().topic_partitions(self.topic, self.partition)
+
+
+def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discards: bool = True) -> CompactionPlan:
+    """The pending plan, if it can be gone on with and the topic's configs are still the same; else one that is not saved.
+
+    One that is stale (see `is_stale`) cannot. A pending plan that is passed over is discarded, unless its installation has
+    begun.
+
+    Args:
+        resume: The pending plan will do, whatever the configs, and no other; a new one only where there is none.
+        discards: False leaves what is passed over where it is.
+
+    Raises:
+        UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `Store.open_log`.
+    """
+    store, files = job.store(), OsFiles()
+    config = store.config_of(tp.topic, job.configs)
+    for pending in reversed(pending_plans(files, store.data_dir, tp)):
+        if is_plan_installed(pending, files):
+            continue
+        if resume:
+            return pending
+        if is_begun(pending, files):
+            has_rest = bool(pending_groups(pending, files))
+            if not is_overtaken(pending, files) and not (has_rest and is_stale(pending, job.now_ms())):
+                return pending
+            job.say(
+                f"{tp}: plan {pending.plan_id} is partly installed, and the rest has changed or is stale: planned anew"
+            )
+            continue
+        is_same = pending.key_hash == KEY_HASH and all(
+            pending.config[name] == getattr(config, name) for name in CONFIGS
+        )
+        if is_same and not is_stale(pending, job.now_ms()):
+            with suppress(SourceChangedError):
+                check_sources(files, pending)
+                return pending
+        if discards:
+            forget(pending)
+    now_ms, expiration_ms = job.now_ms(), store.producer_expiration_ms(job.configs)
+    try:
+        with store.open_log(tp, now_ms=now_ms, config=config, producer_expiration_ms=expiration_ms) as log:
+            return make_plan(
+                log,
+                data_dir=store.data_dir,
+                checkpoint=log.cleaner_checkpoint,
+                now_ms=now_ms,
+                secret=job.secret(),
+                survey=job.engine.survey,
+            )
+    except KafkaError as error:
+        raise CorruptSourceError(getattr(error, "message", str(error))) from error
+    except FileNotFoundError as error:
+        raise SourceChangedError(f"{error.filename} went away while {tp} was planned: a server is at work") from error
+
+
+def save(plan: CompactionPlan) -> bool:
+    """Put a plan into its staging directory, if it has something to do and is not there; whether it was new."""
+    if not plan.sources or any(
+        each.plan_id == plan.plan_id for each in pending_plans(OsFiles(), plan.data_dir, plan.topic_partition)
+    ):
+        return False
+    save_plan(OsFiles(), plan)
+    return True
+
+
+def find_plan(job: Job, plan_id: str) -> CompactionPlan:
+    """
+    Raises:
+        UsageError: There is no such plan.
+    """
+    for each in pending_plans(OsFiles(), job.store().data_dir):
+        if each.plan_id == plan_id:
+            return each
+    raise UsageError(f"{job.store().data_dir}: expected a plan {plan_id} beside it, found none")
+
+
+def forget(plan: CompactionPlan) -> None:
+    """Take a plan away, with all that it has staged and the originals that it has kept."""
+    discard(plan, OsFiles())
+    with suppress(OSError):  # other plans are there
+        os.rmdir(staging_root(plan.data_dir))
+
+
+def status(job: Job) -> list[dict[str, Any]]:
+    """The plans that lie beside the data directory, and how far they are."""
+    files, store = OsFiles(), job.store()
+    found = []
+    for each in pending_plans(files, store.data_dir):
+        if job.topic not in (None, each.topic) or job.partition not in (None, each.partition):
+            continue
+        originals = originals_directory(each)
+        kept = files.list(originals) if files.is_dir(originals) else []
+        groups = range(len(each.groups))
+        found.append(
+            {
+                "plan_id": each.plan_id,
+                "topic": each.topic,
+                "partition": each.partition,
+                "planned_at_ms": each.now_ms,
+                "upper_offset": each.upper_offset,
+                "groups": len(each.groups),
+                "staged": sum(finished_group(each, group, files) is not None for group in groups),
+                "installed": sum(is_installed(files, each, group) for group in groups),
+                "is_complete": is_plan_installed(each, files),
+                "originals_bytes": sum(files.size(f"{originals}/{name}") for name in kept),
+            }
+        )
+    return found

@@ -1,0 +1,89 @@
+"""What `ottla-spark` says of its work on partitions: a line for people, a field of JSON for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..compaction.plan import CompactionPlan
+from ..compaction.rewrite import GroupResult
+
+
+@dataclass(kw_only=True)
+class PartitionResult:
+    """What a command did about one partition."""
+
+    topic: str
+    partition: int
+    outcome: str
+    """`nothing to do`, `planned`, `would be compacted`, `staged`, `installed`, `partly installed`, or `skipped`."""
+    plan_id: str = ""
+    reason: str = ""
+    """Why it was skipped, or there was nothing to do."""
+    groups: int = 0
+    segments: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    removed: dict[str, int] = field(default_factory=dict)
+    """Records that went, or would, by reason."""
+
+    def __str__(self) -> str:
+        text = f"{self.topic}-{self.partition}: {self.outcome}"
+        if self.plan_id:
+            text += f": plan {self.plan_id}, {self.segments} segments in {self.groups} groups, {self.bytes_read} bytes"
+        if self.removed:
+            gone = ", ".join(f"{count} {reason}" for reason, count in self.removed.items() if count)
+            text += f" -> {self.bytes_written}, {self.records_read} records -> {self.records_written}"
+            text += f" (gone: {gone})" if gone else ""
+        return text + (f": {self.reason}" if self.reason else "")
+
+
+RESULT_DDL = (
+    "topic string, partition int, outcome string, plan_id string, reason string, groups int, segments int, "
+    "bytes_read bigint, bytes_written bigint, records_read bigint, records_written bigint, removed map<string,bigint>"
+)
+"""The fields of `PartitionResult`, in their order."""
+
+
+def result_of(plan: CompactionPlan, outcome: str, results: list[GroupResult] | None = None) -> PartitionResult:
+    if not plan.sources:
+        return PartitionResult(
+            topic=plan.topic,
+            partition=plan.partition,
+            outcome="nothing to do",
+            reason=f"clean up to offset {plan.first_dirty_offset}; what lies from offset {plan.upper_offset} on is active,"
+            " too young, of open transactions, or not known to be safe on disk",
+        )
+    made = PartitionResult(
+        topic=plan.topic,
+        partition=plan.partition,
+        outcome=outcome,
+        plan_id=plan.plan_id,
+        groups=len(plan.groups),
+        segments=len(plan.sources),
+        bytes_read=plan.size_bytes,
+        records_read=plan.record_count,
+    )
+    for result in results or ():
+        made.bytes_written += result.bytes_written
+        for reason, count in result.removed.items():
+            made.removed[reason] = made.removed.get(reason, 0) + count
+    if results:
+        made.records_read = sum(result.records_read for result in results)
+        made.records_written = sum(result.records_written for result in results)
+    return made
+
+
+def group_line(plan: CompactionPlan, result: GroupResult) -> str:
+    return (
+        f"{plan.topic}-{plan.partition}: group {result.group + 1} of {len(plan.groups)}:"
+        f" {len(result.source_base_offsets)} segments, {result.bytes_read} bytes -> {result.bytes_written},"
+        f" {result.records_read} records -> {result.records_written}"
+    )
+
+
+def as_json(results: list[PartitionResult]) -> dict[str, Any]:
+    """One object for all partitions."""
+    return {"partitions": [asdict(each) for each in results]}

@@ -1,0 +1,62 @@
+"""A Spark session as our jobs like it, for those who have none.
+
+    spark = builder("nightly").master("local[4]").getOrCreate()
+    register(spark)
+
+Who has a session keeps it: `source.register` is all it takes, and nothing here is called then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from ..source.source import PUSHDOWN_CONF, register
+from .java import java_home
+
+CONFS = {
+    PUSHDOWN_CONF: "true",  # filters reach our source; it must not take any without it
+    "spark.ui.enabled": "false",  # no listener that nobody asked for
+    "spark.ui.showConsoleProgress": "false",  # jobs say themselves how far they are
+}
+
+LOCAL_CONFS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""For a session in one process: it neither looks for the machine's name nor listens to others."""
+
+
+def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSession.Builder:
+    """A builder with our settings, which the caller may go on to change.
+
+    Sets JAVA_HOME and PYSPARK_PYTHON of this process: Spark's launcher and workers take them from nowhere else. Workers
+    run this same Python, which has ottla and its packages.
+
+    Args:
+        master: As Spark's; None leaves it to spark-submit or to the caller.
+
+    Raises:
+        UsageError: There is no Java that Spark can run on.
+    """
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    made = SparkSession.builder.appName(app_name)
+    confs = dict(CONFS)
+    if master is not None:
+        made = made.master(master)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            confs |= LOCAL_CONFS
+    for name, value in confs.items():
+        made = made.config(name, value)
+    return made
+
+
+def session(app_name: str = "ottla", *, master: str | None = None) -> SparkSession:
+    """The session of `builder`, which knows our formats."""
+    spark = builder(app_name, master=master).getOrCreate()
+    register(spark)
+    return spark

@@ -1,0 +1,191 @@
+"""A snapshot back into a topic, through a stock producer: every key into the partition that it had.
+
+A snapshot has one record a key, so the order in which they are written does not matter; they keep their timestamps and
+headers, and get new offsets. Writing again after an error writes some records twice, which compaction makes one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow.dataset as ds
+
+from ..errors import PipelineError, UsageError
+from .snapshot_folder import REPLACED
+
+BATCH_ROWS = 10_000
+TIMEOUT_S = 120.0
+
+
+class RestoreError(PipelineError):
+    """The broker did not take a record."""
+
+
+class RestoreResult(NamedTuple):
+    """What was written."""
+
+    topic: str
+    records: int
+    partitions: int
+
+
+class Writer(Protocol):
+    """A producer: what is sent is there once `close` has returned."""
+
+    def send(self, row: Mapping[str, Any]) -> None: ...
+
+    def close(self) -> None:
+        """Raises RestoreError if a record was not taken."""
+
+
+def restore(
+    snapshot: str, topic: str, bootstrap_servers: str, *, producer_config: Mapping[str, str] | None = None
+) -> RestoreResult:
+    """Write all records of a snapshot into a topic that is there.
+
+    Args:
+        producer_config: Of librdkafka where confluent-kafka is installed, else of kafka-python.
+
+    Raises:
+        UsageError: There is no such snapshot, no topic with as many partitions, or no producer is installed.
+        RestoreError: The broker did not take a record.
+    """
+    dataset = _opened(snapshot)
+    needed = [number.as_py() for batch in dataset.to_batches(columns=["partition"]) for number in batch[0].unique()]
+    writer, partition_count = _writer(bootstrap_servers, topic, producer_config or {})
+    records = 0
+    try:
+        if needed and max(needed) >= partition_count:
+            raise UsageError(
+                f"{topic}: expected partition {max(needed)}, which the snapshot has, found {partition_count} partitions"
+            )
+        for batch in dataset.to_batches(batch_size=BATCH_ROWS):
+            for row in batch.to_pylist():
+                writer.send(row)
+                records += 1
+    finally:
+        writer.close()
+    return RestoreResult(topic, records, len(set(needed)))
+
+
+def _opened(snapshot: str) -> ds.Dataset:
+    try:
+        dataset = ds.dataset(snapshot, format="parquet")
+    except (OSError, ValueError) as error:
+        old = os.path.realpath(snapshot) + REPLACED
+        hint = f"; {old} is the old one, of a job that died as it replaced it" if os.path.isdir(old) else ""
+        raise UsageError(f"{snapshot}: expected a snapshot, found none ({error}){hint}") from error
+    wanted = ("key", "value", "partition", "offset", "timestamp")
+    if missing := [name for name in wanted if name not in dataset.schema.names]:
+        raise UsageError(f"{snapshot}: expected the columns {', '.join(wanted)}, found no {', '.join(missing)}")
+    return dataset
+
+
+def timestamp_ms(row: Mapping[str, Any]) -> int | None:
+    """A record's time; None where it has none."""
+    if (found := row.get("timestampMs")) is not None:
+        return int(found) if found >= 0 else None
+    time = row["timestamp"]
+    return None if time is None else round(time.timestamp() * 1000)
+
+
+def _writer(bootstrap_servers: str, topic: str, config: Mapping[str, str]) -> tuple[Writer, int]:
+    """A producer, and how many partitions the topic has."""
+    try:
+        import confluent_kafka
+    except ImportError:
+        pass
+    else:
+        return _Confluent.opened(confluent_kafka, bootstrap_servers, topic, config)
+    try:
+        import kafka
+    except ImportError:
+        raise UsageError("no producer is installed: pip install confluent-kafka, or kafka-python") from None
+    return _KafkaPython.opened(kafka, bootstrap_servers, topic, config)
+
+
+class _Confluent:
+    def __init__(self, producer: Any, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._error: object = None
+
+    @classmethod
+    def opened(cls, module: Any, servers: str, topic: str, config: Mapping[str, str]) -> tuple[_Confluent, int]:
+        known = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20}
+        producer = module.Producer(known | dict(config))
+        try:
+            # All topics: to ask for one may make it.
+            found = producer.list_topics(timeout=TIMEOUT_S).topics.get(topic)
+        except module.KafkaException as error:
+            raise RestoreError(f"{servers}: {error}") from error
+        if found is None or found.error is not None:
+            raise UsageError(f"{topic}: expected a topic to restore into, found {found and found.error}")
+        return cls(producer, topic), len(found.partitions)
+
+    def send(self, row: Mapping[str, Any]) -> None:
+        optional = {} if (time := timestamp_ms(row)) is None else {"timestamp": time}
+        headers = [(each["key"], each["value"]) for each in row.get("headers") or ()]
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=row["value"],
+                    key=row["key"],
+                    partition=row["partition"],
+                    headers=headers,
+                    on_delivery=self._delivered,
+                    **optional,
+                )
+            except BufferError:
+                self._producer.poll(1.0)
+                continue
+            self._producer.poll(0)
+            return
+
+    def _delivered(self, error: object, _message: object) -> None:
+        self._error = self._error or error
+
+    def close(self) -> None:
+        left = self._producer.flush(TIMEOUT_S)
+        if self._error is not None or left:
+            raise RestoreError(f"{self._topic}: {self._error or f'{left} records were not taken in {TIMEOUT_S:.0f} s'}")
+
+
+class _KafkaPython:
+    def __init__(self, producer: Any, topic: str, errors: Any) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._errors = errors
+        self._error: object = None
+
+    @classmethod
+    def opened(cls, module: Any, servers: str, topic: str, config: Mapping[str, str]) -> tuple[_KafkaPython, int]:
+        try:
+            producer = module.KafkaProducer(bootstrap_servers=servers.split(","), acks="all", **config)
+            partitions = producer.partitions_for(topic)
+        except module.errors.KafkaError as error:
+            raise RestoreError(f"{servers}: {error!r}") from error
+        return cls(producer, topic, module.errors), len(partitions or ())
+
+    def send(self, row: Mapping[str, Any]) -> None:
+        sent = self._producer.send(
+            self._topic,
+            value=row["value"],
+            key=row["key"],
+            partition=row["partition"],
+            headers=[(each["key"], each["value"]) for each in row.get("headers") or ()],
+            timestamp_ms=timestamp_ms(row),
+        )
+        sent.add_errback(self._failed)
+
+    def _failed(self, error: object) -> None:
+        self._error = self._error or error
+
+    def close(self) -> None:
+        self._producer.flush(TIMEOUT_S)
+        self._producer.close()
+        if self._error is not None:
+            raise RestoreError(f"{self._topic}: {self._error!r}")

@@ -1,0 +1,252 @@
+"""The latest value of each key, as Parquet: what a reader of the whole log would end up with.
+
+    find     of each part of a segment, its keys' newest offsets            a task a part
+    choose   of each key the newest of all parts; deleted keys go           a task a bucket of hashes
+    write    each part again, and of its records the chosen ones            a task a part, a file each
+
+A key of two partitions has two rows. Only committed data counts, up to the last stable offset; records without a key
+have no row. Every part is read twice, and nothing but 29 bytes for each key of each part is moved between tasks.
+
+Under a live cleaner there are further rounds; see `snapshot_rounds`, also for what the snapshot is then.
+
+Memory of a task, however large the log: to find, a window with its records, and ROWS_AT_ONCE rows; to choose, about 130
+bytes for each of the ROWS_A_BUCKET rows of a bucket, 280 MB; to write, 24 bytes for each key of a part (MAX_PART_BYTES of
+a log file), and a row group.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ...storage.disk.files import OsFiles
+from ...storage.disk.paths import OFFSET_MAX
+from ..source.reading import Task
+from ..source.split_reader import Wanted, read_split
+from ..stores.store import Store
+from .snapshot_folder import FINISHED, UNFINISHED, replacing, sync_file
+from .snapshot_rounds import Round, Written, rows_of_file, run_rounds
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampMs", pa.int64()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+"""Of a snapshot's files."""
+
+NEWEST = np.dtype([("high", ">u8"), ("low", ">u8"), ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
+NewestRows = NDArray[np.void]
+
+ROWS_AT_ONCE = 1 << 19
+"""Rows of a part that are put by until they are merged, and given out if that leaves many."""
+ROWS_A_BUCKET = 1 << 21
+"""Rows that are chosen from at once, at most, unless records take less than MIN_RECORD_BYTES each in the log."""
+MIN_RECORD_BYTES = 8
+ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1 << 17, 32 << 20
+"""A row group ends with the batch that reaches either."""
+
+_KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("valueSize", pa.int32())])
+
+
+class SnapshotResult(NamedTuple):
+    """What was written."""
+
+    path: str
+    keys: int
+    partitions: int
+    parts: int
+
+
+def bucket_count(of: Round, at_least: int = 1) -> int:
+    """How many buckets keep each to ROWS_A_BUCKET. The result does not depend on it."""
+    rows = sum(
+        min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
+        for split in (task.split for task in of.tasks)
+    )
+    rows += sum(rows_of_file(path) for path in of.written)
+    return max(at_least, -(-rows // ROWS_A_BUCKET))
+
+
+def work_count(of: Round) -> int:
+    """How many pieces of work there are to find keys in."""
+    return len(of.tasks) + len(of.written)
+
+
+def keys_of(of: Round, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+    """The rows of a piece of work of a round: a part of a log, or a file of the rounds before. As `newest_of`."""
+    if number < len(of.tasks):
+        return newest_of(of.tasks[number], of.first_part + number, rows_at_once=rows_at_once)
+    return written_in(of.written[number - len(of.tasks)], rows_at_once=rows_at_once)
+
+
+def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+    """The newest offset of each key of a part, in order of the hash; of many keys `rows_at_once` or so at a time.
+
+    Raises:
+        CorruptSourceError: A batch is damaged.
+    """
+    return _merged(_rows_of(task, number), rows_at_once)
+
+
+def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
+    for batch in read_split(task.split, Wanted(_KEYS, task.aborted)):
+        batch = batch.filter(batch.column("key").is_valid())
+        if not batch.num_rows:
+            continue
+        encoded = batch.column("key").dictionary_encode()
+        code = encoded.indices.to_numpy(zero_copy_only=False)
+        rows = _hashed(encoded.dictionary, task.split.of.partition)
+        rows["part"] = number
+        # Of several assignments to one place the last one stays.
+        rows["offset"][code] = batch.column("offset").to_numpy()
+        rows["is_deleted"][code] = batch.column("valueSize").is_null().to_numpy(zero_copy_only=False)
+        yield rows
+
+
+def written_in(path: str, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+    """The keys of a file of a snapshot, as newest of all and deleted: they get no row again."""
+    return _merged(_rows_in(path), rows_at_once)
+
+
+def _rows_in(path: str) -> Iterator[NewestRows]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["key", "partition"]):
+            partitions = batch.column("partition").to_numpy()
+            for partition in np.unique(partitions).tolist():
+                rows = _hashed(batch.column("key").filter(pa.array(partitions == partition)), partition)
+                rows["part"], rows["offset"], rows["is_deleted"] = -1, OFFSET_MAX, 1
+                yield rows
+
+
+def _hashed(keys: pa.Array, partition: int) -> NewestRows:
+    """A row for each of these keys, with its hash."""
+    salt = partition.to_bytes(4)
+    rows = np.zeros(len(keys), NEWEST)
+    digests = b"".join(blake2b(key, digest_size=16, salt=salt).digest() for key in keys.to_pylist())
+    halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
+    rows["high"], rows["low"] = halves[:, 0], halves[:, 1]
+    return rows
+
+
+def _merged(each: Iterable[NewestRows], rows_at_once: int) -> Iterator[NewestRows]:
+    found: list[NewestRows] = []
+    count = 0
+    for rows in each:
+        found.append(rows)
+        count += len(rows)
+        if count >= rows_at_once:
+            found = [newest(found)]
+            count = len(found[0])
+            if count > rows_at_once // 2:
+                yield found[0]
+                found, count = [], 0
+    yield newest(found)
+
+
+def newest(rows: Iterable[NewestRows]) -> NewestRows:
+    """One row for each key: the one with the highest offset."""
+    every: NewestRows = np.concatenate([np.empty(0, NEWEST), *rows])
+    every = every[np.lexsort((every["offset"], every["low"], every["high"]))]
+    is_last = np.ones(len(every), np.bool_)
+    is_last[:-1] = (every["high"][1:] != every["high"][:-1]) | (every["low"][1:] != every["low"][:-1])
+    last: NewestRows = every[is_last]
+    return last
+
+
+def chosen(rows: Iterable[NewestRows]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """(part, offsets of the records that are written, rising), of all rows of some keys."""
+    living = newest(rows)
+    living = living[living["is_deleted"] == 0]
+    living = living[np.lexsort((living["offset"], living["part"]))]
+    parts, starts = np.unique(living["part"], return_index=True)
+    for part, offsets in zip(parts.tolist(), np.split(living["offset"], starts[1:]), strict=False):  # no part, one
+        yield part, offsets.astype(np.int64)
+
+
+def write_part(task: Task, number: int, offsets: NDArray[np.int64], directory: str, *, attempt: str) -> Written:
+    """Write these records of a part, in order, into a file of the directory: those of them that are still there.
+
+    The file is on disk, and unfinished: it counts once the driver, who knows the one attempt that does, has given it its
+    name. Attempts that Spark has given up go on, and may see less of a part than its cleaner had left for the others.
+
+    Raises:
+        CorruptSourceError: A batch is damaged; no file is left.
+        SourceChangedError: Offsets of it are not in the log any more.
+    """
+    unfinished = os.path.join(directory, f"{UNFINISHED}{number:05}.{attempt}")
+    try:
+        with pq.ParquetWriter(unfinished, SCHEMA) as writer:
+            for group in _row_groups(_chosen_of(task, offsets)):
+                writer.write_table(group)
+        sync_file(OsFiles(), unfinished)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.remove(unfinished)
+        raise
+    return Written(number, len(offsets), unfinished)
+
+
+def _chosen_of(task: Task, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    for batch in read_split(task.split, Wanted(SCHEMA, task.aborted)):
+        if batch.num_rows:
+            own = batch.column("offset").to_numpy()
+            first, end = np.searchsorted(offsets, (own[0], own[-1] + 1))
+            yield batch.filter(pa.array(np.isin(own, offsets[first:end])))
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    group: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        group.append(batch)
+        rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
+        if rows >= ROW_GROUP_ROWS or size_bytes >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(group)
+            group, rows, size_bytes = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(group)
+
+
+def snapshot_locally(
+    store: Store, topic: str, out: str, *, partition: int | None = None, overwrite: bool = False
+) -> SnapshotResult:
+    """Write a snapshot in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
+
+    Raises:
+        UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
+        CorruptSourceError: A log is damaged; nothing is left.
+        SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
+    """
+
+    def run(of: Round, directory: str) -> Iterator[Written]:
+        offsets = dict(chosen(rows for number in range(work_count(of)) for rows in keys_of(of, number)))
+        for part, found in offsets.items():
+            yield write_part(of.tasks[part - of.first_part], part, found, directory, attempt="local")
+
+    with replacing(out, overwrite=overwrite) as directory:
+        return finished(out, directory, *run_rounds(store, topic, directory, run, partition=partition))
+
+
+def finished(out: str, directory: str, keys: int, tasks: Sequence[Task]) -> SnapshotResult:
+    """What is told of a folder that all rounds have written into; one without keys gets a file without rows."""
+    if not any(name.endswith(FINISHED) for name in os.listdir(directory)):
+        unfinished = os.path.join(directory, f"{UNFINISHED}00000")
+        pq.write_table(SCHEMA.empty_table(), unfinished)
+        sync_file(OsFiles(), unfinished)
+        os.rename(unfinished, os.path.join(directory, f"part-00000{FINISHED}"))
+    return SnapshotResult(out, keys, len({task.split.of for task in tasks}), len(tasks))

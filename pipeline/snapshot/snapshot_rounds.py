@@ -1,0 +1,238 @@
+"""The rounds of a snapshot: what each reads, and when there need be no more. What one does with its parts is in `snapshot`.
+
+The snapshot is as of the end that the log had when the job began, but for the keys whose record a live cleaner took away
+between the looks at it: of these it has the value that took its place, or no row if that was a tombstone. So each row is a
+value that its key had while the job ran, and each key that had one all the time has a row.
+
+    round 0    [log start ........................ end 0)
+    round 1                                       [end 0 ... end 1)   without the keys that have a row already
+    round 2                                                 [end 1 . end 2)   ...
+
+Rounds end with the first one whose segments are all the same when it ends as when it began, and which reads as far as any
+cleaner may have read (see `_sees_all`). For what a cleaner takes away
+in one round is superseded by something below the end of the next; in the last one nothing went, so everything was seen.
+Of that round each chosen record must have been written, part by part, or the job fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from ...storage.disk import paths
+from ...storage.disk.paths import TopicPartition
+from ..errors import CorruptSourceError, SourceChangedError
+from ..source.read_options import MAX_PARTITION_BYTES_DEFAULT
+from ..source.reading import OpenLog, Task, opened
+from ..stores.segment_files import pause_between_looks
+from ..stores.store import Store
+from .snapshot_folder import FINISHED
+
+MAX_PART_BYTES = MAX_PARTITION_BYTES_DEFAULT
+ROUNDS_MAX = 20
+"""A cleaner that takes something away in each of so many rounds is faster than this job."""
+WAITS_MAX = 500
+"""So often is waited for a high watermark, 10 s: a living Apache Kafka writes it every 5 s."""
+
+
+class Seal(NamedTuple):
+    """What tells that a log file is still the one that was planned."""
+
+    path: str
+    inode: int
+    size_bytes: int
+    changed_ns: int | None
+    """None of a log's last segment, which may still grow."""
+
+    @classmethod
+    def of(cls, path: str, descriptor: int, *, is_last: bool) -> Seal:
+        found = os.fstat(descriptor)
+        return cls(path, found.st_ino, found.st_size, None if is_last else found.st_ctime_ns)
+
+    def holds(self) -> bool:
+        """Inodes are not asked where times can tell: some mounts make them up anew."""
+        with suppress(FileNotFoundError):
+            found = os.stat(self.path)
+            if self.changed_ns is None:
+                return found.st_ino == self.inode and found.st_size >= self.size_bytes
+            return (found.st_size, found.st_ctime_ns) == (self.size_bytes, self.changed_ns)
+        return False
+
+
+class End(NamedTuple):
+    """Where a round ends in one log."""
+
+    topic_id: bytes | None
+    offset: int
+    """Exclusive."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What one round reads, and what it was when that began."""
+
+    first_part: int
+    """The number of its first task's part; those of the rounds before are below."""
+    tasks: tuple[Task, ...]
+    ends: Mapping[TopicPartition, End]
+    seals: tuple[Seal, ...]
+    """Of all segments that it reads."""
+    sees_all: bool
+    """Whether it ends behind whatever a cleaner may have used; see `_sees_all`."""
+    written: tuple[str, ...]
+    """The files of the rounds before."""
+
+    def is_undisturbed(self) -> bool:
+        """Whether nothing went since it began."""
+        return all(seal.holds() for seal in self.seals)
+
+
+class Written(NamedTuple):
+    """What became of a part: how many records were chosen in it. How many are there its file says."""
+
+    part: int
+    chosen: int
+    unfinished: str
+    """The file of the attempt that counts."""
+
+    def finish(self, directory: str) -> None:
+        """Give that file its name."""
+        os.rename(self.unfinished, os.path.join(directory, f"part-{self.part:05}{FINISHED}"))
+
+
+RunRound = Callable[[Round, str], Iterable[Written]]
+"""Finds, chooses and writes: a round, and the folder to write into -> each part that has chosen records, once."""
+
+
+def first_round(store: Store, topic: str, partition: int | None = None) -> Round:
+    """All committed data of a topic, in parts.
+
+    Raises:
+        UsageError: There is no such log.
+        CorruptSourceError: A log cannot be opened.
+        SourceChangedError: A log went away.
+    """
+    return _round(store, store.topic_partitions(topic, partition), None, ())
+
+
+def next_round(store: Store, before: Round, directory: str) -> Round:
+    """What has come since a round began, beside the files that are in the folder now.
+
+    Raises:
+        SourceChangedError: A log was cut, or its topic was deleted, perhaps made anew.
+    """
+    written = [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if name.endswith(FINISHED)]
+    return _round(store, before.ends, before, written)
+
+
+def _round(store: Store, partitions: Iterable[TopicPartition], before: Round | None, written: Sequence[str]) -> Round:
+    tasks: list[Task] = []
+    seals: list[Seal] = []
+    ends: dict[TopicPartition, End] = {}
+    sees_all = True
+    for tp in partitions:
+        with opened(store, tp, committed=True) as log:
+            end = ends[tp] = End(log.log.topic_id, log.end_offset)
+            start = End(end.topic_id, log.start_offset) if before is None else before.ends[tp]
+            if before is not None and (end.topic_id != start.topic_id or end.offset < start.offset):
+                raise SourceChangedError(f"{tp}: its end went away, or its topic was made anew, while it was read")
+            tasks += log.tasks(start.offset, end.offset, max_bytes=MAX_PART_BYTES, since_ms=None)
+            seals += _seals(log, start.offset)
+            sees_all = sees_all and _sees_all(log)
+    return Round(
+        first_part=0 if before is None else before.first_part + len(before.tasks),
+        tasks=tuple(tasks),
+        ends=ends,
+        seals=tuple(seals),
+        sees_all=sees_all,
+        written=tuple(written),
+    )
+
+
+def _seals(log: OpenLog, start: int) -> Iterator[Seal]:
+    """Of the segments that hold the offsets from `start` up to the end that may be read."""
+    segments = log.log.segments
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if segment.base_offset < log.end_offset and (following is None or following.base_offset > start):
+            path = paths.log_path(segment.directory, segment.base_offset)
+            yield Seal.of(path, segment.log_file.fileno(), is_last=following is None)
+
+
+def _sees_all(log: OpenLog) -> bool:
+    """Whether no cleaner has used records above the end that may be read.
+
+    None goes beyond the last stable offset, nor into the active segment. But of a high watermark a reader knows only the
+    checkpoint, which lags behind a living Apache Kafka, and so does what is decided below it.
+    """
+    return log.end_offset >= min(log.log.undecided_offset, log.log.segments[-1].base_offset)
+
+
+def run_rounds(
+    store: Store,
+    topic: str,
+    directory: str,
+    run: RunRound,
+    *,
+    partition: int | None = None,
+    pause: Callable[[], None] = pause_between_looks,
+) -> tuple[int, list[Task]]:
+    """Write a snapshot into a folder, round by round; returns the keys that it has, and the tasks of all rounds.
+
+    Raises:
+        CorruptSourceError: A log is damaged; or something that was chosen is not there, and no cleaner was at work.
+        SourceChangedError: Records went away otherwise than by a cleaner, or it was faster each time.
+    """
+    tasks: list[Task] = []
+    disturbed = waits = 0
+    now = first_round(store, topic, partition)
+    while disturbed < ROUNDS_MAX and waits < WAITS_MAX:
+        found = list(run(now, directory)) if now.tasks else []
+        for each in found:
+            each.finish(directory)
+        tasks += now.tasks
+        rows = rows_of_files(directory)
+        if now.is_undisturbed():
+            for part, chosen, _ in found:
+                if rows.get(part, 0) != chosen:
+                    split = now.tasks[part - now.first_part].split
+                    raise CorruptSourceError.at(
+                        split.log_path,
+                        split.start,
+                        split.from_offset,
+                        expected=f"the {chosen} records that were chosen up to offset {split.up_to_offset}",
+                        actual=f"{rows.get(part, 0)} of them",
+                    )
+            if now.sees_all:
+                return sum(rows.values()), tasks
+            waits += 1
+        else:
+            disturbed += 1
+        if not now.sees_all:
+            pause()
+        now = next_round(store, now, directory)
+    if waits == WAITS_MAX:
+        raise SourceChangedError(
+            f"{store.data_dir}: the high watermarks of {topic} in {paths.REPLICATION_CHECKPOINT} lie below segments that its"
+            " cleaner may have gone by: what it has taken away for newer values cannot be read yet; start its server"
+        )
+    raise SourceChangedError(
+        f"{store.data_dir}: segments of {topic} were replaced in each of {ROUNDS_MAX} rounds: its cleaner is faster"
+    )
+
+
+def rows_of_files(directory: str) -> dict[int, int]:
+    """Part -> rows that its file has."""
+    return {
+        int(name.removeprefix("part-").removesuffix(FINISHED)): rows_of_file(os.path.join(directory, name))
+        for name in os.listdir(directory)
+        if name.endswith(FINISHED)
+    }
+
+
+def rows_of_file(path: str) -> int:
+    return int(pq.read_metadata(path).num_rows)

@@ -1,0 +1,1 @@
+"""The format "ottla" in a Spark session, as frame and as stream."""

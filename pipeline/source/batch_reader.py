@@ -1,0 +1,88 @@
+"""The readers behind a batch read of the format "ottla": on the driver they make splits, in a task they read one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from ..records.batch_window import Damage
+from .push_down import Narrowing
+from .read_options import ReadOptions
+from .reading import Task, offset_range, opened, partitions_of
+from .split_reader import Wanted, fail_fast, read_split
+
+NAMED_DAMAGES_MAX = 20
+"""So many dropped batches of one task are named in the executor's log; all are counted."""
+
+_log = logging.getLogger(__name__)
+
+
+class SplitPartition(InputPartition):
+    """One task's work."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(None)
+        self.task = task
+
+
+class BatchReader(DataSourceReader):
+    """Reads what the options say. On the driver it makes splits, in a task it reads one."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        self.options = options
+        self.schema = schema
+        self.narrowing = Narrowing()
+
+    def partitions(self) -> list[InputPartition]:
+        return [SplitPartition(task) for task in tasks(self.options, self.narrowing)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SplitPartition):
+            return iter(())  # Spark's stand-in where there is no work at all
+        return read_task(partition.task, self.options, self.schema, since_ms=self.narrowing.since_ms)
+
+
+class PushDownReader(BatchReader):
+    """As `BatchReader`, with filters on topic, partition, offset and timestamp taken from Spark."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        for each in filters:
+            if not self.narrowing.take(each):
+                yield each
+
+
+def tasks(options: ReadOptions, narrowing: Narrowing) -> Iterator[Task]:
+    """The splits of all partitions."""
+    store, chosen = partitions_of(options)
+    for tp in chosen:
+        if narrowing.excludes(tp):
+            continue
+        with opened(store, tp, committed=options.is_committed) as log:
+            from_offset, up_to_offset = offset_range(options, log)
+            from_offset = max(from_offset, narrowing.from_offset)
+            up_to_offset = min(up_to_offset, narrowing.up_to_offset)
+            yield from log.tasks(
+                from_offset, up_to_offset, max_bytes=options.max_partition_bytes, since_ms=narrowing.since_ms
+            )
+
+
+def read_task(
+    task: Task, options: ReadOptions, schema: pa.Schema, *, since_ms: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of one split, as the options want them."""
+    wanted = Wanted(schema, task.aborted, since_ms)
+    if not options.drops_malformed:
+        yield from read_split(task.split, wanted, on_damage=fail_fast)
+        return
+    dropped: list[Damage] = []
+    yield from read_split(task.split, wanted, on_damage=dropped.append)
+    for damage in dropped[:NAMED_DAMAGES_MAX]:
+        _log.warning("dropped: %s", damage)
+    if dropped:
+        records, size_bytes = sum(each.record_count for each in dropped), sum(each.size_bytes for each in dropped)
+        _log.warning(
+            "dropped of %s: %d batches, %d records, %d bytes", task.split.log_path, len(dropped), records, size_bytes
+        )

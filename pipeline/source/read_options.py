@@ -1,0 +1,155 @@
+"""The options of the format "ottla": one table says which there are and how their texts are understood.
+
+Names and meanings are those of Spark's Kafka connector where it has the same thing; what only a reader of files can
+have comes besides. A name that nobody knows is refused, so that nothing is silently ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...storage.disk.paths import TopicPartition
+from ..errors import UsageError
+
+EARLIEST, LATEST = -2, -1
+"""Where a log begins and ends, as numbers in place of an offset: Kafka's own."""
+
+MAX_PARTITION_BYTES_DEFAULT = 128 << 20
+"""As Spark's `spark.sql.files.maxPartitionBytes`."""
+
+Offsets = int | Mapping[TopicPartition, int]
+"""EARLIEST or LATEST for all partitions, or an offset, or one of the two, for each."""
+
+
+def _offsets(text: str) -> Offsets:
+    if text.lower() in ("earliest", "latest"):
+        return EARLIEST if text.lower() == "earliest" else LATEST
+    found = _numbers(text)
+    if any(offset < EARLIEST for offset in found.values()):
+        raise ValueError("an offset below -2")
+    return found
+
+
+def _numbers(text: str) -> Mapping[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): int(number)
+        for topic, partitions in json.loads(text).items()
+        for partition, number in partitions.items()
+    }
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) <= 0:
+        raise ValueError("not above 0")
+    return number
+
+
+def _one_of(*names: str) -> Callable[[str], str]:
+    return lambda text: {name.lower(): name for name in names}[text.lower()]
+
+
+_Parser = tuple[str, Callable[[str], Any], str]
+
+_PARSERS: dict[str, _Parser] = {
+    "path": ("path", str, "a data directory, or one partition's directory"),
+    "topic": ("topics", lambda text: frozenset(text.split(",")), "names separated by commas"),
+    "partition": (
+        "partitions",
+        lambda text: frozenset(map(int, text.split(","))),
+        "numbers separated by commas",
+    ),
+    "startingOffsets": ("starting_offsets", _offsets, 'earliest, latest, or {"topic": {"0": offset, …}}'),
+    "endingOffsets": ("ending_offsets", _offsets, 'latest, or {"topic": {"0": offset, …}}'),
+    "startingOffsetsByTimestamp": ("starting_timestamps_ms", _numbers, '{"topic": {"0": Unix milliseconds, …}}'),
+    "endingOffsetsByTimestamp": ("ending_timestamps_ms", _numbers, '{"topic": {"0": Unix milliseconds, …}}'),
+    "startingOffsetsByTimestampStrategy": ("starting_strategy", _one_of("error", "latest"), "error or latest"),
+    "startingTimestamp": ("starting_timestamp_ms", int, "Unix milliseconds"),
+    "endingTimestamp": ("ending_timestamp_ms", int, "Unix milliseconds"),
+    "includeHeaders": ("include_headers", _flag, "true or false"),
+    "includeBatchColumns": ("include_batch_columns", _flag, "true or false"),
+    "isolationLevel": (
+        "isolation_level",
+        _one_of("read_uncommitted", "read_committed"),
+        "read_uncommitted or read_committed",
+    ),
+    "mode": ("mode", _one_of("FAILFAST", "DROPMALFORMED"), "FAILFAST or DROPMALFORMED"),
+    "failOnDataLoss": ("fail_on_data_loss", _flag, "true or false"),
+    "pushdown": ("pushdown", _flag, "true or false"),
+    "maxPartitionBytes": ("max_partition_bytes", _positive, "a number of bytes"),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _positive, "a number of offsets"),
+}
+
+OPTION_NAMES = tuple(_PARSERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a reader was asked for."""
+
+    path: str
+    topics: frozenset[str] | None = None
+    """None for all."""
+    partitions: frozenset[int] | None = None
+    starting_offsets: Offsets | None = None
+    """None where nothing was said: the earliest for a batch, the latest for a stream."""
+    ending_offsets: Offsets | None = None
+    starting_timestamp_ms: int | None = None
+    """Wins over offsets. From the first record that is not earlier; where there is none, as `starting_strategy` says."""
+    ending_timestamp_ms: int | None = None
+    """Up to the first record that is not earlier (exclusive); all where there is none."""
+    starting_timestamps_ms: Mapping[TopicPartition, int] | None = None
+    ending_timestamps_ms: Mapping[TopicPartition, int] | None = None
+    """The same, for each partition; the one for all wins."""
+    starting_strategy: str = "error"
+    """Refuse a timestamp that no record reaches, or begin at the end (`latest`)."""
+    include_headers: bool = False
+    include_batch_columns: bool = False
+    isolation_level: str = "read_uncommitted"
+    mode: str = "FAILFAST"
+    fail_on_data_loss: bool = True
+    """Refuse offsets that the log does not have any more, or not yet; else read what there is of them."""
+    pushdown: bool = False
+    """Take filters from Spark, which must have been told to offer them (`spark.sql.python.filterPushdown.enabled`)."""
+    max_partition_bytes: int = MAX_PARTITION_BYTES_DEFAULT
+    """Of a log file for one task; about, as a task reads whole batches, from one index entry to another."""
+    max_offsets_per_trigger: int | None = None
+    """Of a micro-batch, over all partitions. Counts offsets, of which a compacted log has more than records."""
+
+    @property
+    def is_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
+
+    @property
+    def drops_malformed(self) -> bool:
+        return self.mode == "DROPMALFORMED"
+
+
+def parse_options(texts: Mapping[str, str]) -> ReadOptions:
+    """Read options from their texts; names in any case, as Spark hands them over.
+
+    Raises:
+        UsageError: An unknown name, a value that cannot be, or no path.
+    """
+    known = {name.lower(): name for name in OPTION_NAMES}
+    values: dict[str, Any] = {}
+    for given, text in texts.items():
+        name = known.get(given.lower())
+        if name is None:
+            raise UsageError(f"unknown option {given}; there are {', '.join(OPTION_NAMES)}")
+        field, parse, form = _PARSERS[name]
+        try:
+            values[field] = parse(text)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            raise UsageError(f"option {name} should be {form}, not {text!r}") from None
+    if "path" not in values:
+        raise UsageError('option path is missing: .load("<data directory>")')
+    if values.get("ending_offsets") == EARLIEST:
+        raise UsageError("option endingOffsets cannot be earliest")
+    return ReadOptions(**values)

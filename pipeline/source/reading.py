@@ -1,0 +1,178 @@
+"""What a read reads: the partitions that were asked for, and from which offset up to which each of them.
+
+    read_uncommitted   up to the high watermark       all data
+    read_committed     up to the last stable offset   without the data of aborted transactions
+
+Worked out on the driver, one partition at a time, and handed to the tasks as splits. Control batches are no records:
+nobody sees them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ...storage.disk import paths
+from ...storage.disk.paths import TopicPartition
+from ...storage.segment.index import AbortedTxn
+from ..errors import UsageError
+from ..stores.log_files import PartitionLog, Split
+from ..stores.store import Store
+from .read_options import EARLIEST, LATEST, Offsets, ReadOptions
+
+
+class Task(NamedTuple):
+    """One split, and what of it must not be shown."""
+
+    split: Split
+    aborted: tuple[AbortedTxn, ...]
+
+
+class OpenLog(NamedTuple):
+    """A partition with the bounds of what a reader of this isolation level may see."""
+
+    log: PartitionLog
+    end_offset: int
+    """Exclusive."""
+    aborted: list[AbortedTxn]
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    def tasks(self, from_offset: int, up_to_offset: int, *, max_bytes: int, since_ms: int | None) -> Iterator[Task]:
+        """The work of reading an offset range."""
+        for split in self.log.splits(from_offset, up_to_offset, max_bytes=max_bytes, since_ms=since_ms):
+            own = [txn for txn in self.aborted if txn.first_offset < split.up_to_offset]
+            yield Task(split, tuple(txn for txn in own if txn.last_offset >= split.from_offset))
+
+
+def partitions_of(options: ReadOptions) -> tuple[Store, list[TopicPartition]]:
+    """The partitions that were asked for, in order, and the store that has them.
+
+    Raises:
+        UsageError: There is no such directory, it has no partitions, or not all that were named.
+    """
+    path = os.path.abspath(options.path)
+    own = paths.parse_partition_dir(os.path.basename(path))
+    if isinstance(own, TopicPartition) and os.path.isdir(path):
+        store, found = Store(os.path.dirname(path)), [own]
+    else:
+        store = Store(path)
+        found = store.topic_partitions()
+    if not found:
+        raise UsageError(f"{path} has no partition directories: it is no data directory")
+    for topic in sorted((options.topics or frozenset()) - {tp.topic for tp in found}):
+        raise UsageError(f"{path} has no log of topic {topic}")
+    chosen = [
+        tp
+        for tp in found
+        if (options.topics is None or tp.topic in options.topics)
+        and (options.partitions is None or tp.partition in options.partitions)
+    ]
+    for partition in sorted((options.partitions or frozenset()) - {tp.partition for tp in chosen}):
+        raise UsageError(f"{path} has no partition {partition} of what was asked for")
+    for given in (
+        options.starting_offsets,
+        options.ending_offsets,
+        options.starting_timestamps_ms,
+        options.ending_timestamps_ms,
+    ):
+        for strange in sorted(set(given or ()) - set(chosen) if not isinstance(given, int) else ()):
+            raise UsageError(f"an offset or time is given for {strange}, which is not to be read")
+    return store, chosen
+
+
+@contextmanager
+def opened(store: Store, tp: TopicPartition, *, committed: bool) -> Iterator[OpenLog]:
+    """Open one partition. Errors are those of `PartitionLog`."""
+    high_watermark = None
+    if _has_high_watermarks(store):
+        high_watermark = store.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0)
+    log = PartitionLog(
+        store.directory_of(tp),
+        tp,
+        log_start_offset=store.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0),
+        high_watermark=high_watermark,
+        durable_end_offset=store.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp),
+    )
+    try:
+        end_offset, aborted = log.transactions() if committed else (log.readable_end_offset, [])
+        yield OpenLog(log, end_offset, aborted)
+    finally:
+        log.close()
+
+
+def _has_high_watermarks(store: Store) -> bool:
+    """Whether the checkpoint bounds what may be read: in Apache Kafka's directories, where replicas may lose the rest.
+
+    Whatever is whole in a log of ours is committed, and the checkpoint lags behind a live broker.
+    """
+    return not store.is_ottlas and store.files.exists(paths.join(store.data_dir, paths.REPLICATION_CHECKPOINT))
+
+
+def offset_range(options: ReadOptions, log: OpenLog) -> tuple[int, int]:
+    """From which offset (inclusive) up to which (exclusive) a batch read of this partition goes.
+
+    Raises:
+        UsageError: Offsets that the log does not have, or none for this partition.
+    """
+    start = starting_offset(options, log, default=EARLIEST)
+    timestamp_ms = options.ending_timestamp_ms
+    if timestamp_ms is None and options.ending_timestamps_ms is not None:
+        timestamp_ms = _own(options.ending_timestamps_ms, log, "endingOffsetsByTimestamp")
+    if timestamp_ms is None:
+        end = _resolved(options, log, "endingOffsets", options.ending_offsets, LATEST)
+    elif (found := log.log.offset_for_timestamp(timestamp_ms)) is None:
+        end = log.end_offset
+    else:
+        end = min(found, log.end_offset)
+    return start, max(start, end)
+
+
+def starting_offset(options: ReadOptions, log: OpenLog, *, default: int) -> int:
+    """Where reading begins; `default` is EARLIEST or LATEST.
+
+    Raises:
+        UsageError: As `offset_range`; or no record is as late as the timestamp that was given, and the end will not do.
+    """
+    timestamp_ms = options.starting_timestamp_ms
+    if timestamp_ms is None and options.starting_timestamps_ms is not None:
+        timestamp_ms = _own(options.starting_timestamps_ms, log, "startingOffsetsByTimestamp")
+    if timestamp_ms is None:
+        return _resolved(options, log, "startingOffsets", options.starting_offsets, default)
+    found = log.log.offset_for_timestamp(timestamp_ms)
+    if found is None and options.starting_strategy == "error":
+        raise UsageError(
+            f"{log.log.of} has no record from timestamp {timestamp_ms} on"
+            " (with startingOffsetsByTimestampStrategy=latest, reading begins at the end)"
+        )
+    return log.end_offset if found is None else min(found, log.end_offset)
+
+
+def _resolved(options: ReadOptions, log: OpenLog, name: str, given: Offsets | None, default: int) -> int:
+    offsets = default if given is None else given
+    offset = offsets if isinstance(offsets, int) else _own(offsets, log, name)
+    if offset < 0:
+        return log.start_offset if offset == EARLIEST else log.end_offset
+    return within(options, log, offset, name)
+
+
+def _own(given: Mapping[TopicPartition, int], log: OpenLog, name: str) -> int:
+    if log.log.of not in given:
+        raise UsageError(f"option {name} names nothing for {log.log.of}, which is to be read, too")
+    return given[log.log.of]
+
+
+def within(options: ReadOptions, log: OpenLog, offset: int, name: str) -> int:
+    """The offset, if the log has it; else an error, or the nearest that it has, as `failOnDataLoss` says."""
+    if log.start_offset <= offset <= log.end_offset:
+        return offset
+    if options.fail_on_data_loss:
+        raise UsageError(
+            f"{name}: offset {offset} of {log.log.of}, which can be read from {log.start_offset} to {log.end_offset}"
+            f" (with failOnDataLoss=false, what there is of it)"
+        )
+    return min(max(offset, log.start_offset), log.end_offset)

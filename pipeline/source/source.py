@@ -1,0 +1,149 @@
+"""The format "ottla": a data directory as a frame.
+
+    register(spark)
+    spark.read.format("ottla").option("topic", "orders").load("/data")
+
+A frame has the columns of Spark's Kafka connector, `headers` and the batches' columns where the options ask for them. A
+schema of one's own chooses columns (Spark tells a Python source nothing of which ones a query needs), so one that names
+three columns is read faster than one that names all:
+
+    spark.read.format("ottla").schema("partition int, offset bigint, key binary").load("/data")
+
+What is damaged raises, by default, an error that names file, position and offset; with mode=DROPMALFORMED those batches
+are passed over, and `malformed` shows them, one row each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ..errors import UsageError
+from ..records.arrow import BATCH_COLUMNS, COLUMNS, KAFKA_COLUMNS
+from .batch_reader import BatchReader, PushDownReader, SplitPartition, tasks
+from .push_down import Narrowing
+from .read_options import ReadOptions, parse_options
+from .split_reader import damage_in
+from .stream import StreamReader
+
+FORMAT = "ottla"
+MALFORMED_FORMAT = "ottla-malformed"
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+"""Spark offers filters to Python sources only with this, and fails the query of one that takes them without it."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make the formats known to a session. Nothing else of it is touched; doing it again does no harm."""
+    for source in (OttlaSource, MalformedSource):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
+            # Spark asked the thread's active session, not this one. Making a frame makes this one active.
+            spark.createDataFrame([], "nothing int")
+            spark.dataSource.register(source)
+
+
+def read(spark: SparkSession, path: str, **options: Any) -> DataFrame:
+    """A frame over a data directory, with filters pushed down where the session allows it (PUSHDOWN_CONF).
+
+    Args:
+        options: Those of the format; `schema` chooses columns.
+    """
+    register(spark)
+    reader = spark.read.format(FORMAT)
+    if (schema := options.pop("schema", None)) is not None:
+        reader = reader.schema(schema)
+    pushdown = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower()
+    return reader.options(**{"pushdown": pushdown, **options}).load(path)
+
+
+def malformed(spark: SparkSession, path: str, **options: Any) -> DataFrame:
+    """One row for each batch that mode=DROPMALFORMED drops: where it is, what was expected there, how much is lost."""
+    register(spark)
+    return spark.read.format(MALFORMED_FORMAT).options(**options).load(path)
+
+
+class OttlaSource(DataSource):
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns that the options ask for, as DDL."""
+        options = parse_options(self.options)
+        names = list(KAFKA_COLUMNS)
+        if options.include_headers:
+            names.append("headers")
+        if options.include_batch_columns:
+            names += BATCH_COLUMNS
+        return ", ".join(f"{name} {COLUMNS[name].spark_type}" for name in names)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_options(self.options)
+        if options.max_offsets_per_trigger is not None:
+            raise UsageError("option maxOffsetsPerTrigger is of streams only")
+        kind = PushDownReader if options.pushdown else BatchReader
+        return kind(options, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(parse_options(self.options), arrow_schema(schema))
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The chosen columns as Spark wants them in Arrow.
+
+    Raises:
+        UsageError: A column that the source does not have, or has with another type.
+    """
+    for field in schema.fields:
+        column = COLUMNS.get(field.name)
+        if column is None:
+            raise UsageError(f"there is no column {field.name}; there are {', '.join(COLUMNS)}")
+        if field.dataType.simpleString() != column.spark_type:
+            raise UsageError(f"column {field.name} is {column.spark_type}, not {field.dataType.simpleString()}")
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+_MALFORMED_SCHEMA = (
+    "topic string, partition int, file string, position bigint, offset bigint, expected string, actual string, "
+    "bytes bigint, records int"
+)
+
+
+class MalformedSource(DataSource):
+    """The format of `malformed`. Takes the options of "ottla" that choose partitions and offsets."""
+
+    @classmethod
+    def name(cls) -> str:
+        return MALFORMED_FORMAT
+
+    def schema(self) -> str:
+        return _MALFORMED_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _MalformedReader(parse_options(self.options))
+
+
+class _MalformedReader(DataSourceReader):
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        return [SplitPartition(task) for task in tasks(self.options, Narrowing())]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        if isinstance(partition, SplitPartition):
+            split = partition.task.split
+            for damage in damage_in(split):
+                yield (*split.of, *damage)

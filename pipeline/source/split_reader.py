@@ -1,0 +1,211 @@
+"""Reading one split: windows of whole batches, checked; what of them is wanted; its records as Arrow batches.
+
+    window     some MiB of the log file, whole batches, headers as columns
+    checked    CRCs, counts, rising offsets: what is wrong goes to `on_damage`, which raises or lets it pass
+    wanted     no control batches, no aborted data, only the split's offsets
+    decoded    all records of what is left at once, then Arrow batches
+
+Between planning and reading a live broker may have cleaned or deleted the segment. A file that is not the one that was
+planned is looked up again by its offsets, which cleaning never changes; in a log of the same topic only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ...protocol.errors import CorruptRecordError
+from ...protocol.records import CONTROL_BIT, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
+from ...storage.segment.index import AbortedTxn
+from ...storage.segment.segment import LogSegment
+from ..errors import SourceChangedError
+from ..records.arrow import record_batches
+from ..records.batch_window import BatchWindow, Bools, Damage, header_damage, no_batch, window_of, without
+from ..records.columns import RecordColumns, decode, record_damage, rows_of
+from ..stores.log_files import PartitionLog, Split
+from ..stores.segment_files import LogFile, LogFiles, open_segment
+
+WINDOW_BYTES = 8 << 20
+"""Read at once: many lanes, and still little beside what a Python worker needs anyway."""
+
+_LOOKS_MAX = 5
+
+OnDamage = Callable[[Damage], None]
+
+
+def fail_fast(damage: Damage) -> None:
+    """The `on_damage` that tolerates nothing.
+
+    Raises:
+        CorruptSourceError: The damage.
+    """
+    raise damage.error()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be read of a split's records."""
+
+    schema: pa.Schema
+    """Of the Arrow batches: a choice of `arrow.COLUMNS`."""
+    aborted: Sequence[AbortedTxn] = ()
+    """Their data is left out."""
+    since_ms: int | None = None
+    """Batches whose largest timestamp is below are left out. Other records may be earlier, too."""
+
+
+def read_split(split: Split, wanted: Wanted, *, on_damage: OnDamage = fail_fast) -> Iterator[pa.RecordBatch]:
+    """The wanted records of a split, in log order.
+
+    Raises:
+        SourceChangedError: The offsets are not there any more.
+        Whatever `on_damage` raises.
+    """
+    for part, segment in _found(split):
+        for window in _checked_windows(part, segment, on_damage):
+            for records in _decoded(_chosen(window, part, wanted), on_damage):
+                inside = (records.offset >= part.from_offset) & (records.offset < part.up_to_offset)
+                yield from record_batches(rows_of(records, inside), part.of, part.segment_base_offset, wanted.schema)
+
+
+def damage_in(split: Split) -> list[Damage]:
+    """Everything that FAILFAST would stop at, and DROPMALFORMED pass over."""
+    found: list[Damage] = []
+    for part, segment in _found(split):
+        for window in _checked_windows(part, segment, found.append):
+            is_data = window.headers["attributes"] & CONTROL_BIT == 0
+            for _ in _decoded(window.only(is_data), found.append):
+                pass
+    return found
+
+
+def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
+    """The split with its segment, or the splits that it has become."""
+    parts = [split]
+    looks = 0
+    while parts:
+        part = parts.pop(0)
+        segment = _opened(part)
+        if segment is not None:
+            yield part, segment
+            segment.log_file.close()
+            continue
+        looks += 1
+        log = PartitionLog(split.directory, split.of)
+        try:
+            if log.topic_id != split.topic_id:
+                raise SourceChangedError(f"{split.directory}: the topic was deleted and made anew while it was read")
+            is_there = log.log_start_offset <= part.from_offset and part.up_to_offset <= log.log_end_offset
+            if looks > _LOOKS_MAX or not is_there:
+                raise SourceChangedError(
+                    f"{split.log_path}: offsets {part.from_offset} to {part.up_to_offset} went away while they were"
+                    f" read; the log begins at {log.log_start_offset} and ends at {log.log_end_offset}"
+                )
+            parts = [*log.splits(part.from_offset, part.up_to_offset, max_bytes=part.end - part.start), *parts]
+        finally:
+            log.close()
+
+
+def _opened(split: Split) -> LogSegment | None:
+    """The segment, if its log file is still the one that was planned."""
+    try:
+        segment = open_segment(LogFiles(), split.directory, split.segment_base_offset)
+    except FileNotFoundError:
+        return None
+    file = segment.log_file
+    assert isinstance(file, LogFile)
+    is_planned = file.inode == split.inode and file.size() >= split.end
+    if is_planned and file.read_at(split.start, len(split.first_header)) == split.first_header:
+        return segment
+    file.close()
+    return None
+
+
+def _checked_windows(split: Split, segment: LogSegment, on_damage: OnDamage) -> Iterator[BatchWindow]:
+    """The sound batches of a split, a window at a time."""
+    position, last_offset, wanted_bytes = split.start, segment.base_offset - 1, WINDOW_BYTES
+    while position < split.end:
+        asked_bytes = min(wanted_bytes, split.end - position)
+        data = memoryview(segment.log_file.read_at(position, asked_bytes))
+        if len(data) < asked_bytes:
+            raise SourceChangedError(
+                f"{split.log_path}: cut to {position + len(data)} bytes since the read was planned"
+            )
+        window = window_of(data, file=split.log_path, position=position)
+        if not len(window):
+            damage = no_batch(data, split.end - position, file=split.log_path, position=position)
+            if damage is None:
+                wanted_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES])
+                continue
+            resumed = min(_known_start(segment, position) or split.end, split.end)
+            on_damage(damage._replace(size_bytes=resumed - position))
+            position = resumed
+            continue
+        wanted_bytes = WINDOW_BYTES
+        following = position + int(window.ends[-1])
+        damages = header_damage(window, last_offset, split.segment_end_offset)
+        for number, damage in enumerate(damages):
+            # Where the index knows of a batch inside the damaged one, it is the length that is damaged.
+            known = _known_start(segment, damage.position)
+            if known is not None and known < damage.position + damage.size_bytes:
+                damages[number:] = [damage._replace(size_bytes=known - damage.position)]
+                window = window.only(window.starts <= damage.position - position)
+                following = known
+                break
+        for damage in damages:
+            on_damage(damage)
+        window = without(window, damages)
+        position = following
+        if len(window):
+            last_offset = int(window.last_offsets[-1])
+            yield window
+            if last_offset >= split.up_to_offset - 1:
+                return
+
+
+def _known_start(segment: LogSegment, position: int) -> int | None:
+    """The first place behind `position` where the offset index knows that a batch begins."""
+    with suppress(CorruptRecordError):
+        segment.floor_position(segment.base_offset)  # makes an index anew that makes no sense
+    return next((at for _, at in segment.offset_index.entries() if at > position), None)
+
+
+def _chosen(window: BatchWindow, split: Split, wanted: Wanted) -> BatchWindow:
+    """The batches that may hold wanted records."""
+    attributes, base_offsets, last_offsets = window.headers["attributes"], window.base_offsets, window.last_offsets
+    chosen: Bools = attributes & CONTROL_BIT == 0
+    chosen &= (last_offsets >= split.from_offset) & (base_offsets < split.up_to_offset)
+    if wanted.since_ms is not None:
+        chosen &= window.column("max_timestamp") >= wanted.since_ms
+    if wanted.aborted and len(window):
+        transactional: Bools = attributes & TRANSACTIONAL_BIT != 0
+        producers = window.column("producer_id")
+        low, high = base_offsets[0], base_offsets[-1]
+        for txn in wanted.aborted:
+            if txn.first_offset <= high and txn.last_offset >= low:
+                own = transactional & (producers == txn.producer_id)
+                chosen &= ~(own & (base_offsets >= txn.first_offset) & (base_offsets < txn.last_offset))
+    return window.only(chosen)
+
+
+def _decoded(window: BatchWindow, on_damage: OnDamage) -> Iterator[RecordColumns]:
+    """The records of all batches that can be decoded."""
+    if not len(window):
+        return
+    last_offset = -1
+    try:
+        for records in decode(window):
+            yield records
+            last_offset = int(records.offset[-1]) if len(records) else last_offset
+    except CorruptRecordError:
+        damages = record_damage(window)
+        if not damages:
+            raise
+        for damage in damages:
+            on_damage(damage)
+        for records in decode(without(window, damages)):
+            yield rows_of(records, np.asarray(records.offset > last_offset))

@@ -1,0 +1,140 @@
+"""The format "ottla" as a stream: micro-batches between offsets, which Spark keeps in its checkpoint.
+
+    {"orders": {"0": 4711, "1": 12}}       the next offset of each partition, in the form of Spark's Kafka connector
+
+A limit (`maxOffsetsPerTrigger`) is shared out by how far each partition is behind, so that all arrive together. Under
+Trigger.AvailableNow a run ends where the logs ended when it began. A partition that is new since the last batch is read
+from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from ...storage.disk.paths import TopicPartition
+from ..errors import UsageError
+from .batch_reader import SplitPartition, read_task
+from .read_options import LATEST, ReadOptions
+from .reading import opened, partitions_of, starting_offset, within
+
+Offsets = dict[TopicPartition, int]
+Json = dict[str, dict[str, int]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See the module. Partitions are found anew for every micro-batch."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        """
+        Raises:
+            UsageError: An option that has no meaning in a stream.
+        """
+        if (options.ending_offsets, options.ending_timestamp_ms, options.ending_timestamps_ms) != (None, None, None):
+            raise UsageError("a stream has no end: options ending… are of batch reads only")
+        self.options = options
+        self.schema = schema
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> Json:
+        store, chosen = partitions_of(self.options)
+        found: Offsets = {}
+        for tp in chosen:
+            with opened(store, tp, committed=self.options.is_committed) as log:
+                found[tp] = starting_offset(self.options, log, default=LATEST)
+        return as_json(found)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {tp: end for tp, (_, end) in self._bounds().items()}
+
+    def reportLatestOffset(self) -> Json:
+        return as_json({tp: end for tp, (_, end) in self._bounds().items()})
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        starts, bounds = from_json(start), self._bounds()
+        begins = {tp: starts.get(tp, first) for tp, (first, _) in bounds.items()}
+        ends = {tp: end for tp, (_, end) in bounds.items()}
+        if self._target is not None:
+            ends = {tp: min(ends[tp], self._target.get(tp, begins[tp])) for tp in ends}
+        # Never back: a log that was cut is an error of the next batch, not a reason to read something again.
+        ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = share(begins, ends, limit.max_rows)
+        return as_json(starts | ends)
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        starts, ends = from_json(start), from_json(end)
+        store, chosen = partitions_of(self.options)
+        found: list[InputPartition] = []
+        for tp, end_offset in ends.items():
+            if starts.get(tp, -1) >= end_offset:
+                continue
+            if tp not in chosen:
+                if self.options.fail_on_data_loss:
+                    raise UsageError(
+                        f"{tp}, of which offsets {starts.get(tp, 0)} to {end_offset} are due, is not there"
+                    )
+                continue
+            with opened(store, tp, committed=self.options.is_committed) as log:
+                from_offset = within(self.options, log, starts.get(tp, log.start_offset), "the stream's checkpoint")
+                up_to_offset = within(self.options, log, end_offset, "the stream's checkpoint")
+                found += [
+                    SplitPartition(task)
+                    for task in log.tasks(
+                        from_offset, up_to_offset, max_bytes=self.options.max_partition_bytes, since_ms=None
+                    )
+                ]
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SplitPartition):
+            return iter(())
+        return read_task(partition.task, self.options, self.schema)
+
+    def _bounds(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Where each log begins and ends now."""
+        store, chosen = partitions_of(self.options)
+        found = {}
+        for tp in chosen:
+            with opened(store, tp, committed=self.options.is_committed) as log:
+                found[tp] = (log.start_offset, log.end_offset)
+        return found
+
+
+def share(begins: Offsets, ends: Offsets, offsets_max: int) -> Offsets:
+    """New ends, so that about `offsets_max` offsets are left: to each partition its share of what there is.
+
+    Each partition that has something gets one offset at least, so a stream always moves.
+    """
+    behind = {tp: ends[tp] - begins[tp] for tp in ends}
+    total = sum(behind.values())
+    if total <= offsets_max:
+        return ends
+    return {
+        tp: begins[tp] + (min(count, max(1, offsets_max * count // total)) if count else 0)
+        for tp, count in behind.items()
+    }
+
+
+def as_json(offsets: Offsets) -> Json:
+    """In the form of the checkpoint."""
+    found: Json = {}
+    for tp in sorted(offsets):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return found
+
+
+def from_json(offsets: Json) -> Offsets:
+    """The reverse of `as_json`."""
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }

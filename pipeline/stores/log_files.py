@@ -1,0 +1,248 @@
+"""One partition's directory, opened for reading: its segments, how far they may be read, and how to share the work.
+
+Nothing is locked and nothing written, so it may belong to a running broker. Indexes are storage's own; where an index
+file is missing, stale or preallocated, it is made anew in memory.
+
+    log start          offsets wanted                    readable end: high watermark, whole batches
+        |          from |           | up to                 |
+    [segment 0     ][segment 50       ][segment 100    ][ ba|tch][torn
+                    [split][split]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ...protocol.errors import CorruptRecordError
+from ...protocol.records import HEADER_BYTES, RecordBatch
+from ...storage.disk import paths
+from ...storage.disk.paths import OFFSET_MAX, TopicPartition
+from ...storage.produce import producer_snapshots
+from ...storage.produce.producer_state import ProducerState
+from ...storage.produce.producers import ProducerStates
+from ...storage.segment.index import AbortedTxn
+from ...storage.segment.segment import LogSegment
+from .segment_files import (
+    LogFile,
+    LogFiles,
+    complete_txn_indexes,
+    may_be_torn,
+    open_segments,
+    pause_between_looks,
+    source_errors,
+    topic_id_in,
+    whole_batches,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of one segment, between places where batches begin: what one task reads."""
+
+    of: TopicPartition
+    directory: str
+    segment_base_offset: int
+    segment_end_offset: int
+    """Where the next segment begins; OFFSET_MAX if this one is the last."""
+    topic_id: bytes | None
+    """Whose directory it was; see `topic_id_in`."""
+    inode: int
+    """Of the log file when the split was made."""
+    first_header: bytes
+    """Of the batch at `start`. An inode may have been given to another file since."""
+    start: int
+    end: int
+    """Bytes of the log file: from inclusive, to exclusive."""
+    from_offset: int
+    up_to_offset: int
+    """Only these offsets, from inclusive, to exclusive: this part's share of what is wanted."""
+
+    @property
+    def log_path(self) -> str:
+        return paths.log_path(self.directory, self.segment_base_offset)
+
+
+class PartitionLog:
+    """See the module. A snapshot: what is appended later does not show."""
+
+    def __init__(
+        self,
+        directory: str,
+        of: TopicPartition,
+        *,
+        log_start_offset: int = 0,
+        high_watermark: int | None = None,
+        durable_end_offset: int | None = None,
+        files: LogFiles | None = None,
+        pause: Callable[[], None] = pause_between_looks,
+    ) -> None:
+        """Open the segments and find the end of what can be read.
+
+        Args:
+            log_start_offset: From the checkpoint; the first segment's base if that is higher.
+            high_watermark: What lies above must not be read yet; None where whatever is whole is committed.
+            durable_end_offset: Known to have been whole, with its indexes: a last segment that breaks off before it is
+                damaged, not torn. None if nothing is known.
+            pause: As of `open_segments`, as are the errors.
+        """
+        self.directory = directory
+        self.of = of
+        self._files = files or LogFiles()
+        self.topic_id = topic_id_in(self._files, directory)
+        self.segments = open_segments(self._files, directory, pause=pause)
+        self._durable_end_offset = durable_end_offset
+        self.torn_bytes = 0
+        """At the end of the last segment, of a batch that was never wholly written."""
+        try:
+            self.log_end_offset = self._find_end(durable_end_offset or 0)
+        except BaseException:
+            self.close()
+            raise
+        """Behind the last whole batch."""
+        self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
+        self.undecided_offset = self.log_end_offset
+        """Where the first transaction begins that is open at the log's end, once `transactions` has been asked."""
+        self.readable_end_offset = self.log_end_offset
+        """How far `read_uncommitted` goes (exclusive)."""
+        if high_watermark is not None:
+            self.readable_end_offset = max(self.log_start_offset, min(high_watermark, self.log_end_offset))
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        for segment in self.segments:
+            segment.log_file.close()
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        """The first offset, from the log start on, whose record is not earlier; None if there is none. As ListOffsets.
+
+        Raises:
+            CorruptSourceError: A batch on the way cannot be read.
+        """
+        with source_errors(self.segments):
+            for segment in self.segments:
+                if segment.largest_timestamp_ms >= timestamp_ms:
+                    found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
+                    return None if found is None else found[1]
+        return None
+
+    def transactions(self) -> tuple[int, list[AbortedTxn]]:
+        """The last stable offset, and every aborted transaction of which records may be left.
+
+        Index entries of the last segment may be in a broker's memory only, and those above the recovery point may not have
+        survived a power loss, so what follows the newest producer snapshot below that is found out from the batches' headers.
+
+        Raises:
+            CorruptSourceError: Behind that snapshot there is something that is no batch, or an index is damaged.
+        """
+        with source_errors(self.segments):
+            return self._transactions()
+
+    def _transactions(self) -> tuple[int, list[AbortedTxn]]:
+        producers = ProducerStates()
+        producers.reset(*self._newest_snapshot())
+        # A marker above the high watermark decides nothing yet.
+        complete_txn_indexes(producers, self.segments, self.readable_end_offset)
+        unstable = producers.first_unstable_offset
+        complete_txn_indexes(producers, self.segments)
+        if producers.first_unstable_offset is not None:
+            self.undecided_offset = producers.first_unstable_offset
+        aborted = {txn.last_offset: txn for segment in self.segments for txn in segment.txn_index.entries()}
+        stable_end = self.readable_end_offset if unstable is None else min(unstable, self.readable_end_offset)
+        return max(stable_end, self.log_start_offset), [aborted[offset] for offset in sorted(aborted)]
+
+    def splits(
+        self, from_offset: int, up_to_offset: int, *, max_bytes: int, since_ms: int | None = None
+    ) -> Iterator[Split]:
+        """The parts in which an offset range lies, each of about `max_bytes` at most.
+
+        Costs the indexes and one header a split. Damage inside is met by who reads the split.
+
+        Args:
+            since_ms: Segments whose largest timestamp is below may be left out.
+        """
+        for segment, following in pairwise((*self.segments, None)):
+            assert segment is not None
+            segment_end = OFFSET_MAX if following is None else following.base_offset
+            first, stop = max(from_offset, segment.base_offset), min(up_to_offset, segment_end)
+            if first >= stop or segment.size_bytes == 0:
+                continue
+            if since_ms is not None and _is_earlier(segment, since_ms):
+                continue
+            yield from self._segment_splits(segment, segment_end, first, stop, max_bytes)
+
+    def _segment_splits(
+        self, segment: LogSegment, segment_end: int, first: int, stop: int, max_bytes: int
+    ) -> Iterator[Split]:
+        file = segment.log_file
+        assert isinstance(file, LogFile)
+        start = 0
+        with suppress(CorruptRecordError):
+            start = segment.floor_position(first)
+            if segment.size_bytes - segment.offset_index.last_entry[1] > max_bytes:
+                segment.rebuild_indexes()  # of the last segment it may be in a broker's memory only
+                start = segment.floor_position(first)
+        entries = [(offset, at) for offset, at in segment.offset_index.entries() if at > start]
+        # The batch at the first entry that reaches `stop` may begin below it; the one at the next entry cannot.
+        beyond = [at for offset, at in entries if offset >= stop]
+        end = beyond[1] if len(beyond) > 1 else segment.size_bytes
+        edges = [(start, first)]
+        for (offset, at), following in pairwise((*entries, None)):  # type: ignore[misc]
+            next_at = end if following is None else following[1]
+            if at >= end or next_at - edges[-1][0] <= max_bytes:
+                continue
+            base_offset = _base_offset(file, at, last_offset=offset)
+            if base_offset is not None and edges[-1][1] < base_offset < stop:
+                edges.append((at, base_offset))
+        for (at, from_offset), (until, up_to_offset) in pairwise((*edges, (end, stop))):
+            yield Split(
+                self.of,
+                self.directory,
+                segment.base_offset,
+                segment_end,
+                self.topic_id,
+                file.inode,
+                file.read_at(at, HEADER_BYTES),
+                at,
+                until,
+                from_offset,
+                up_to_offset,
+            )
+
+    def _find_end(self, durable_end_offset: int) -> int:
+        segment = self.segments[-1]
+        end, last_offset = whole_batches(segment)
+        left_bytes = segment.size_bytes - end
+        if left_bytes and last_offset + 1 >= durable_end_offset and may_be_torn(segment, end):
+            self.torn_bytes = left_bytes
+            segment.log_file.truncate(end)
+        return last_offset + 1
+
+    def _newest_snapshot(self) -> tuple[int, list[ProducerState]]:
+        end = self.readable_end_offset
+        if self._durable_end_offset is not None:
+            end = min(end, self._durable_end_offset)
+        for offset in reversed(producer_snapshots.offsets(self._files, self.directory)):
+            if self.log_start_offset < offset <= end:
+                with suppress(producer_snapshots.CorruptSnapshotError, FileNotFoundError):
+                    file = self._files.open(paths.snapshot_path(self.directory, offset))
+                    return offset, producer_snapshots.decode(file.read_at(0, file.size()))
+        return self.log_start_offset, []
+
+
+def _is_earlier(segment: LogSegment, timestamp_ms: int) -> bool:
+    try:
+        return segment.max_timestamp_ms < timestamp_ms
+    except CorruptRecordError:
+        return False
+
+
+def _base_offset(file: LogFile, position: int, *, last_offset: int) -> int | None:
+    """The base offset of the batch with this last offset, if it does begin at `position`."""
+    with suppress(CorruptRecordError):
+        batch = RecordBatch(file.read_at(position, HEADER_BYTES))
+        if batch.last_offset == last_offset:
+            return batch.base_offset
+    return None

@@ -1,0 +1,1 @@
+"""What a compacted log must hold, judged record by record."""

@@ -1,0 +1,143 @@
+"""What `verify` finds: each finding names the rule, and the place where it is broken; a report is all of one run.
+
+orders-3: a key's newest value is gone: /data/orders-3/00000000000000000310.log, byte 16384, offset 402, key b'k7':
+expected this record, or a later one of its key, found neither
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from ...storage.disk.paths import LOG, TopicPartition
+from ..errors import VerifyFailedError
+
+FINDINGS_MAX = 100
+"""Of one partition that a report names; all are counted."""
+
+_KEY_BYTES_SHOWN = 100
+
+
+class Finding(NamedTuple):
+    """One broken rule."""
+
+    rule: str
+    """What should hold and does not, in a few words that never change."""
+    file: str
+    """The segment file in which to look."""
+    position: int | None
+    """Byte in the file where the batch or entry begins; None for the file as a whole."""
+    offset: int
+    """Of the record or batch; -1 where there is none."""
+    expected: str
+    actual: str
+    key: bytes | None = None
+    """Of the record; None where the rule is not about one, or it has none."""
+
+    def __str__(self) -> str:
+        place = self.file + ("" if self.position is None else f", byte {self.position}")
+        place += "" if self.offset < 0 else f", offset {self.offset}"
+        place += "" if self.key is None else f", key {shown(self.key)}"
+        return f"{self.rule}: {place}: expected {self.expected}, found {self.actual}"
+
+
+def shown(key: bytes) -> str:
+    """A key as Python writes it, its beginning where it is long."""
+    return repr(key) if len(key) <= _KEY_BYTES_SHOWN else f"{key[:_KEY_BYTES_SHOWN]!r}… ({len(key)} bytes)"
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """By offset; of one offset what has a place in the log first, then indexes, then what follows from either."""
+    return sorted(findings, key=_order)
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    is_in_log = finding.file.endswith(LOG) and finding.position is not None
+    return finding.offset, not is_in_log, finding.position is None, finding.file, finding.position or 0, finding.rule
+
+
+@dataclass(kw_only=True)
+class PartitionReport:
+    """What was looked at in one partition, and what was found."""
+
+    topic: str
+    partition: int
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    records_before: int = 0
+    """In the originals, where there are some to compare with."""
+    torn_bytes: int = 0
+    """At the end of the last segment, of a batch that was never wholly written: no damage."""
+    finding_count: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    """The first FINDINGS_MAX, in order."""
+
+    def to_dict(self) -> dict[str, Any]:
+        fields = asdict(self)
+        fields["findings"] = [_as_dict(each) for each in self.findings]
+        return fields
+
+
+@dataclass(kw_only=True)
+class VerifyReport:
+    """The result of `verify`."""
+
+    mode: str
+    """`alone`, `against DIR` or `plan ID`."""
+    partitions: list[PartitionReport]
+
+    @property
+    def finding_count(self) -> int:
+        return sum(each.finding_count for each in self.partitions)
+
+    @property
+    def passed(self) -> bool:
+        return self.finding_count == 0
+
+    @property
+    def first(self) -> tuple[TopicPartition, Finding] | None:
+        """The first finding of the first partition that has one."""
+        for each in self.partitions:
+            if each.findings:
+                return TopicPartition(each.topic, each.partition), each.findings[0]
+        return None
+
+    def check(self) -> None:
+        """
+        Raises:
+            VerifyFailedError: Something was found; the text is the first finding and how many there are.
+        """
+        if (first := self.first) is not None:
+            more = f" (and {self.finding_count - 1} more)" if self.finding_count > 1 else ""
+            raise VerifyFailedError(f"{first[0]}: {first[1]}{more}")
+
+    def to_json(self) -> str:
+        """One object; keys of records in hexadecimal as well as readable."""
+        fields: Mapping[str, Any] = {
+            "mode": self.mode,
+            "passed": self.passed,
+            "findings": self.finding_count,
+            "partitions": [each.to_dict() for each in self.partitions],
+        }
+        return json.dumps(fields, indent=1) + "\n"
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """One row for each named finding, of ROW_DDL."""
+        return [(each.topic, each.partition, *finding) for each in self.partitions for finding in each.findings]
+
+
+ROW_DDL = (
+    "topic string, partition int, rule string, file string, position bigint, offset bigint, "
+    "expected string, actual string, key binary"
+)
+
+
+def _as_dict(finding: Finding) -> dict[str, Any]:
+    fields = finding._asdict()
+    if finding.key is not None:
+        fields["key"], fields["key_hex"] = shown(finding.key), finding.key.hex()
+    return fields

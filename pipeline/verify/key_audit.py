@@ -1,0 +1,179 @@
+"""What becomes of each key, over all segments: one row a key and range, merged by hash, judged where all are together.
+
+    a range's records      a row for each of its keys: the newest offset, whether that one is still there, …
+                           (given out ROWS_AT_ONCE at a time, so a key of a large range may have several)
+    exchange               rows by bucket of the key's hash (BLAKE2b, 128 bits: nobody makes two keys collide)
+    a bucket's rows        merged to one row a key, and judged
+
+Memory: 57 bytes a row; merging takes about 250 bytes for each row that is merged.
+
+A key keeps its promise if its newest record is there, or was a tombstone that might go; and if, of the compacted part,
+no older record is left beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...storage.disk.paths import OFFSET_MAX
+from ..records.batch_window import Bools, Int64s
+
+NONE_BELOW, NONE_ABOVE = -1, OFFSET_MAX
+
+KEY_ROW = np.dtype(
+    [
+        ("high", "u8"),
+        ("low", "u8"),
+        ("last", "i8"),  # the newest offset, in the originals or the result
+        ("last_ok", "u1"),  # it is in the result, or a tombstone that might go
+        ("last_clean", "i8"),  # the newest offset of the compacted part; -1 if there is none
+        ("first_left", "i8"),  # the oldest offset of the compacted part that is in the result; OFFSET_MAX if none is
+        (
+            "first_lost",
+            "i8",
+        ),  # the oldest offset that may go for a dirty record only, and is gone; OFFSET_MAX if none is
+    ]
+)
+KeyRows = NDArray[np.void]
+NO_KEYS: KeyRows = np.empty(0, KEY_ROW)
+
+ROWS_AT_ONCE = 1 << 19
+"""Rows of a range that are put by until they are merged, and given out if that leaves many."""
+
+LOST_NEWEST = "a key's newest record is kept"
+LOST_CLEAN = "a record goes only for a newer one of the dirty part"
+LEFT = "a superseded record is gone from the compacted part"
+
+
+class Verdict(NamedTuple):
+    """A broken promise."""
+
+    rule: str
+    offset: int
+    other: int
+    """The offset of the key's newest record."""
+
+
+class KeyTable:
+    """The rows of one range."""
+
+    def __init__(self, *, clean_end: int, dirty_from: int, rows_at_once: int = ROWS_AT_ONCE) -> None:
+        """
+        Args:
+            clean_end: Below it the log is compacted.
+            dirty_from: Records below it go only for one at or above it.
+        """
+        self._clean_end = clean_end
+        self._dirty_from = dirty_from
+        self._rows_at_once = rows_at_once
+        self._parts: list[KeyRows] = []
+        self._count = 0
+
+    def add(self, keys: pa.Array, offsets: Int64s, left: Bools, excused: Bools) -> None:
+        """Add records with their keys, in order of the offset.
+
+        Args:
+            left: Those that are in the result.
+            excused: Tombstones that may be gone.
+        """
+        if not len(offsets):
+            return
+        encoded = keys.dictionary_encode()
+        code = encoded.indices.to_numpy(zero_copy_only=False)
+        rows = np.zeros(len(encoded.dictionary), KEY_ROW)
+        digests = b"".join([blake2b(key, digest_size=16).digest() for key in encoded.dictionary.to_pylist()])
+        halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
+        rows["high"], rows["low"] = halves[:, 0], halves[:, 1]
+        # Of several assignments to one place the last one stays: forward for the newest, backward for the oldest.
+        rows["last"][code] = offsets
+        rows["last_ok"][code] = left | excused
+        rows["last_clean"], rows["first_left"], rows["first_lost"] = NONE_BELOW, NONE_ABOVE, NONE_ABOVE
+        clean = offsets < self._clean_end
+        rows["last_clean"][code[clean]] = offsets[clean]
+        for name, chosen in (
+            ("first_left", clean & left),
+            ("first_lost", ~left & ~excused & (offsets < self._dirty_from)),
+        ):
+            rows[name][code[chosen][::-1]] = offsets[chosen][::-1]
+        self._parts.append(rows)
+        self._count += len(rows)
+
+    def overflow(self) -> KeyRows:
+        """If there are too many rows, all of them, as `rest`; few keys with many records stay."""
+        if self._count < self._rows_at_once:
+            return NO_KEYS
+        merged = self.rest()
+        if len(merged) > self._rows_at_once // 2:
+            return merged
+        self._parts, self._count = [merged], len(merged)
+        return NO_KEYS
+
+    def rest(self) -> KeyRows:
+        """What was added and not given out yet: one row a key, in order of the hash."""
+        parts, self._parts, self._count = self._parts, [], 0
+        return merge(parts)
+
+
+def merge(parts: Iterable[KeyRows]) -> KeyRows:
+    """One row for each key of the parts."""
+    rows = np.concatenate([NO_KEYS, *parts])
+    if not len(rows):
+        return rows
+    high, low = np.ascontiguousarray(rows["high"]), np.ascontiguousarray(rows["low"])
+    order = np.argsort(high)
+    goes_on = high[order[1:]] == high[order[:-1]]
+    if np.any(goes_on & (low[order[1:]] != low[order[:-1]])):  # the other half tells them apart
+        order = np.lexsort((low, high))
+        goes_on = (high[order[1:]] == high[order[:-1]]) & (low[order[1:]] == low[order[:-1]])
+    starts = np.flatnonzero(np.append(True, ~goes_on))
+    firsts = order[starts]
+    merged = np.empty(len(starts), KEY_ROW)
+    merged["high"], merged["low"] = high[firsts], low[firsts]
+    last = rows["last"][order]
+    merged["last"] = np.maximum.reduceat(last, starts)
+    is_last = last == np.repeat(merged["last"], np.diff(starts, append=len(rows)))
+    merged["last_ok"] = np.maximum.reduceat(rows["last_ok"][order] * is_last, starts)
+    for name, best in (("last_clean", np.maximum), ("first_left", np.minimum), ("first_lost", np.minimum)):
+        merged[name] = best.reduceat(rows[name][order], starts)
+    return merged
+
+
+def split(rows: KeyRows, buckets: int) -> Iterator[tuple[int, bytes]]:
+    """(bucket, its rows as bytes), of rows that are in order of the hash."""
+    bucket_of = (rows["high"] >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
+    cuts = np.searchsorted(bucket_of, np.arange(buckets + 1, dtype=np.uint64))
+    for bucket in range(buckets):
+        if cuts[bucket] < cuts[bucket + 1]:
+            yield bucket, rows[cuts[bucket] : cuts[bucket + 1]].tobytes()
+
+
+def from_bytes(data: bytes | memoryview) -> KeyRows:
+    return np.frombuffer(data, KEY_ROW)
+
+
+def judge(rows: KeyRows, *, dirty_from: int, at_most: int) -> tuple[int, list[Verdict]]:
+    """How many promises are broken, and the first of them by offset.
+
+    Args:
+        rows: One a key.
+        dirty_from: As in `KeyTable`.
+    """
+    supersedes = rows["last_clean"] >= dirty_from
+    found = (
+        (LOST_NEWEST, rows["last_ok"] == 0, "last"),
+        (LEFT, supersedes & (rows["first_left"] < rows["last_clean"]), "first_left"),
+        (LOST_CLEAN, ~supersedes & (rows["first_lost"] < NONE_ABOVE), "first_lost"),
+    )
+    count, verdicts = 0, list[Verdict]()
+    for rule, broken, place in found:
+        chosen = rows[broken]
+        count += len(chosen)
+        for row in chosen[np.argsort(chosen[place])[:at_most]]:
+            verdicts.append(Verdict(rule, int(row[place]), int(row["last"])))
+    return count, sorted(verdicts, key=lambda each: each.offset)[:at_most]

@@ -1,0 +1,168 @@
+"""Does a log hold what compaction promises? By itself, or beside what it was made from.
+
+    scope     which segments are judged, and what is promised of them                    driver
+    marks     the transactional batches of every segment, and how many records it has    a task a segment
+    ranges    batches, indexes, records; and a row for each key                          a task a segment
+    keys      the rows of one bucket of hashes, merged and judged                        a task a bucket
+
+`verify` does this in this process, `verify_on` as jobs of a Spark session. What they find is the same; neither uses any
+of the code that compacts.
+
+Memory of a task, however large the log: of a range what `range_audit` says, of a bucket that of merging ROWS_A_BUCKET
+rows (`key_audit`): 260 MB. On the driver 25 bytes for each transactional batch.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...storage.disk.files import Files
+from .audit_scope import Scope
+from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
+from .key_audit import LEFT, Verdict, from_bytes, judge, merge, split
+from .log_view import record_key
+from .promises import Promises, Range
+from .range_audit import RangeResult, audit_range
+from .txn_audit import Marks, marks_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS_A_BUCKET = 1 << 20
+"""Rows of keys that one task judges, at most, where every record has a key of its own."""
+
+
+class Judged(NamedTuple):
+    """What became of all ranges and buckets."""
+
+    results: list[RangeResult]
+    verdicts: list[tuple[int, list[Verdict]]]
+    """Of each bucket: how many, and the first ones."""
+
+
+def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone") -> VerifyReport:
+    """Judge in this process, one range after the other.
+
+    Memory: 57 bytes for each key of each range of a partition, besides what a task of `verify_on` takes.
+
+    Raises:
+        CorruptSourceError: The originals are damaged.
+    """
+    partitions = []
+    for scope in scopes:
+        marks = [marks_of(files, source.segment) for source in scope.txn_sources]
+        promises = scope.with_transactions([each.rows for each in marks])
+        judged = _judge_here(scope.ranges, promises, files, bucket_count(marks))
+        partitions.append(_report(scope, promises, judged, files))
+    return VerifyReport(mode=mode, partitions=partitions)
+
+
+def verify_on(
+    spark: SparkSession, scopes: Iterable[Scope], files: Files, *, mode: str = "alone", buckets: int | None = None
+) -> VerifyReport:
+    """Judge as Spark jobs, two for each partition.
+
+    Args:
+        files: The operating system's; workers read the same paths.
+        buckets: How many parts the keys are judged in; unless given, as many as the cluster runs tasks at once, and
+            enough that none has more than ROWS_A_BUCKET rows.
+
+    Raises:
+        CorruptSourceError: The originals are damaged.
+        SparkFailedError: A job failed for another reason.
+    """
+    from .verify_jobs import judge_ranges, read_marks
+
+    partitions = []
+    for scope in scopes:
+        marks = read_marks(spark, scope.txn_sources, files)
+        promises = scope.with_transactions([each.rows for each in marks])
+        parts = bucket_count(marks, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
+        judged = judge_ranges(spark, scope.ranges, promises, files, parts)
+        partitions.append(_report(scope, promises, judged, files))
+    return VerifyReport(mode=mode, partitions=partitions)
+
+
+def range_blobs(of: Range, promises: Promises, files: Files, buckets: int, number: int) -> Iterator[tuple[int, bytes]]:
+    """(bucket, blob) of a range: the rows of its keys, and with one of them, pickled, what else was found."""
+    audit = audit_range(of, promises, files)
+    while True:
+        try:
+            keys = next(audit)
+        except StopIteration as done:
+            yield number % buckets, b"\0" + pickle.dumps((number, done.value))
+            return
+        for bucket, data in split(keys, buckets):
+            yield bucket, b"\1" + data
+
+
+def judge_blobs(blobs: Iterable[tuple[int, bytes]], promises: Promises) -> Iterator[bytes]:
+    """Of the blobs of some buckets, of each of which all are here: pickled results of ranges, and verdicts."""
+    rows: dict[int, list[memoryview]] = {}
+    for bucket, data in blobs:
+        if data[0]:
+            rows.setdefault(bucket, []).append(memoryview(data)[1:])
+        else:
+            yield data[1:]
+    while rows:
+        _, parts = rows.popitem()
+        keys = merge([from_bytes(part) for part in parts])
+        yield pickle.dumps((-1, judge(keys, dirty_from=promises.dirty_from, at_most=FINDINGS_MAX)))
+
+
+def bucket_count(marks: Iterable[Marks], at_least: int = 1) -> int:
+    """How many buckets keep each to ROWS_A_BUCKET. What is found does not depend on it."""
+    return max(at_least, -(-sum(each.record_count for each in marks) // ROWS_A_BUCKET))
+
+
+def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, buckets: int) -> Judged:
+    blobs = (blob for number, of in enumerate(ranges) for blob in range_blobs(of, promises, files, buckets, number))
+    return judged_of(judge_blobs(blobs, promises), len(ranges))
+
+
+def judged_of(found: Iterable[bytes], ranges: int) -> Judged:
+    """What `judge_blobs` has given, of so many ranges."""
+    results: dict[int, RangeResult] = {}
+    verdicts = []
+    for number, result in map(pickle.loads, found):
+        if number >= 0:
+            results[number] = result
+        else:
+            verdicts.append(result)
+    return Judged([results[number] for number in range(ranges)], verdicts)
+
+
+def _report(scope: Scope, promises: Promises, judged: Judged, files: Files) -> PartitionReport:
+    results = judged.results
+    findings = scope.as_a_whole(promises, results)
+    count = len(findings) + sum(result.finding_count for result in results)
+    findings += [finding for result in results for finding in result.findings]
+    verdicts = sorted((each for _, found in judged.verdicts for each in found), key=lambda each: each.offset)
+    named = [_named(verdict, scope.ranges, files) for verdict in verdicts[:FINDINGS_MAX]]
+    return PartitionReport(
+        topic=scope.tp.topic,
+        partition=scope.tp.partition,
+        segments=len(scope.ranges),
+        batches=sum(result.batches for result in results),
+        records=sum(result.records for result in results),
+        bytes=sum(result.bytes for result in results),
+        records_before=sum(result.records_before for result in results),
+        torn_bytes=sum(result.torn_bytes for result in results),
+        finding_count=count + sum(count for count, _ in judged.verdicts),
+        findings=in_order([*findings, *named])[:FINDINGS_MAX],
+    )
+
+
+def _named(verdict: Verdict, ranges: Sequence[Range], files: Files) -> Finding:
+    """Look the record up whose key it is: only its hash has come here."""
+    of = next(each for each in ranges if verdict.offset < each.segment.end_offset)
+    segments = [of.segment] if verdict.rule == LEFT else [*of.before, of.segment]
+    file, position, key = record_key(files, segments, verdict.offset)
+    if verdict.rule == LEFT:
+        expected, actual = f"only its key's newest record, at offset {verdict.other}", "this one beside it"
+    else:
+        expected, actual = "this record, or a newer one of its key", "neither"
+        file, position = of.segment.log_path, position if file == of.segment.log_path else None
+    return Finding(verdict.rule, file, position, verdict.offset, expected, actual, key)

@@ -1,0 +1,1 @@
+"""The broker itself: wires the rooms below, starts, stops, and looks after the house."""

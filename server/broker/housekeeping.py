@@ -1,0 +1,152 @@
+"""What the broker does without being asked: the log jobs, each at its interval on the broker's clock.
+
+Moving the clock makes every job due that would be due at that time. Waiting for the disk happens in
+worker threads; decisions and state stay on the Trio thread. Each data directory has its own row of each job, so a
+disk that hangs keeps no other from its turn. Compacted logs get their retention from `cleaning`, not from here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from ...protocol.errors import KafkaError
+from ..runtime.disk import Work, in_thread
+from ..runtime.turns import Turn
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+log = logging.getLogger("ottla.housekeeping")
+
+# When to try again what could not be removed: something may hold it, or want it to be looked at.
+REMOVAL_RETRY_MS = 60_000
+
+# How often to look for sealed segments to sync, files to remove, appends whose `flush.ms` is over and idle
+# connections. Apache Kafka gives each its own timer; one look a second over all costs less.
+TICK_MS = 1_000
+
+
+class Housekeeping:
+    """The periodic jobs of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._locks: defaultdict[tuple[str, str], trio.Lock] = defaultdict(trio.Lock)
+        """Of each job in each data directory: whoever asks for one that is at work waits for the end of it, and has it
+        done again."""
+
+    async def run(self) -> None:
+        """Run all jobs until cancelled."""
+        config = self._broker.config
+        in_each_data_dir: list[tuple[int, Callable[[str], Awaitable[None]]]] = [
+            (TICK_MS, self.tick),
+            (config.log_retention_check_interval_ms, self.retain),
+            (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
+        ]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._repeat, TICK_MS, self.close_idle_connections)
+            nursery.start_soon(self._repeat, config.producer_id_expiration_check_interval_ms, self.expire_producers)
+            for data_dir in self._broker.logs.data_dirs:
+                for interval_ms, job in in_each_data_dir:
+                    nursery.start_soon(self._repeat, interval_ms, partial(job, data_dir))
+
+    async def _repeat(self, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
+        clock = self._broker.clock
+        due_ms = clock.elapsed_ms() + min(interval_ms, self._broker.config.log_initial_task_delay_ms)
+        while True:
+            await clock.sleep_until(due_ms)
+            due_ms = clock.elapsed_ms() + interval_ms
+            await _attempt(_name(job), job)
+            if interval_ms == 0:
+                return  # once, as Apache Kafka's scheduler has it
+
+    async def close_idle_connections(self) -> None:
+        """Close what has been idle for `connections.max.idle.ms`."""
+        idle_ms = self._broker.config.connections_max_idle_ms
+        if idle_ms >= 0:
+            await self._broker.connections.close_idle(idle_ms)
+
+    # Each of these in one data directory, or in all at the same time.
+
+    async def tick(self, data_dir: str | None = None) -> None:
+        """The jobs of every second. What fails in one of them, or for one log, keeps none of the others from its turn."""
+        await self._in(data_dir, "tick", self._tick)
+
+    async def retain(self, data_dir: str | None = None) -> None:
+        """Retention by size, time and log start of every log without compaction that nobody holds."""
+        await self._in(data_dir, "retain", self._retain)
+
+    async def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
+        """Write how far each log is known to be on disk."""
+        await self._in(data_dir, "recovery points", self._checkpoint_recovery_points)
+
+    async def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
+        """Write the log start offsets that DeleteRecords moved."""
+        await self._in(data_dir, "log starts", self._checkpoint_log_starts)
+
+    async def _in(self, data_dir: str | None, name: str, job: Callable[[str], Awaitable[None]]) -> None:
+        async def do(data_dir: str) -> None:
+            async with self._locks[name, data_dir]:
+                await job(data_dir)
+
+        if data_dir is not None:
+            await do(data_dir)
+            return
+        async with trio.open_nursery() as nursery:
+            for each in self._broker.logs.data_dirs:
+                nursery.start_soon(_attempt, f"{name} of {each}", partial(do, each))
+
+    async def _tick(self, data_dir: str) -> None:
+        broker, elapsed_ms = self._broker, self._broker.clock.elapsed_ms()
+        for removal in broker.logs.due_deletions(data_dir, elapsed_ms):
+            remove = partial(in_thread, Work.HOUSEKEEPING, data_dir, removal)
+            if not await _attempt(f"removing {removal.path}", remove):
+                removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
+        turn = Turn()
+        for each in broker.logs.logs_in(data_dir):
+            if turn.is_over():
+                await turn.next()
+            if each.is_flush_due(elapsed_ms):
+                await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush, [each]))
+            elif each.has_unflushed_segments:
+                await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush_sealed, [each]))
+
+    async def _retain(self, data_dir: str) -> None:
+        await self._broker.cleaning.retain(self._broker.logs.logs_in(data_dir), compacted=False)
+
+    async def _checkpoint_recovery_points(self, data_dir: str) -> None:
+        await in_thread(Work.HOUSEKEEPING, data_dir, self._broker.logs.checkpoint_recovery_points, data_dir)
+
+    async def _checkpoint_log_starts(self, data_dir: str) -> None:
+        await in_thread(Work.HOUSEKEEPING, data_dir, self._broker.logs.checkpoint_log_starts, data_dir)
+
+    async def expire_producers(self) -> None:
+        """Forget producers that have been idle for `producer.id.expiration.ms`."""
+        clock, turn = self._broker.clock, Turn()
+        for _ in self._broker.logs.expire_producers(clock.now_ms(), clock.elapsed_ms()):
+            if turn.is_over():
+                await turn.next()
+
+
+def _name(job: Callable[..., object]) -> str:
+    return " of ".join((job.func.__name__, *job.args)) if isinstance(job, partial) else job.__name__
+
+
+async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:
+    """Do `job`; whatever is wrong with it is told to the operator. Returns whether it was done."""
+    try:
+        await job()
+    except (OSError, KafkaError) as error:
+        log.error("%s: %s", name, error)
+    except Exception:
+        log.exception("%s failed; it is tried again at its next time", name)
+    else:
+        return True
+    return False

@@ -1,0 +1,98 @@
+"""Stopping and starting single nodes while the others serve.
+
+A node that stops hands its leaderships over before it closes anything, so its clients are told where to go on. What is
+decided is in the catalog before any client can see it: a leader epoch is never given twice, not even over a restart,
+which starts all nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..cluster.leadership import Leadership, elect
+from ..cluster.placing import Placement, record, show
+from ..runtime.turns import Turn
+
+if TYPE_CHECKING:
+    from ..cluster.nodes import Node
+    from ..partitions.topics import Partition
+    from .broker import Broker
+
+log = logging.getLogger("ottla.nodes")
+
+# Requests in progress get this long to end when their node stops.
+STOP_DEADLINE_S = 5.0
+
+
+class NodeError(Exception):
+    """Why a node cannot be stopped or started, in one line."""
+
+
+class NodeLife:
+    """Stops and starts the nodes of a broker, one at a time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._one_at_a_time = trio.Lock()
+
+    async def stop(self, node_id: int) -> None:
+        """As `Broker.stop_node`."""
+        node = self._node(node_id)
+        async with self._one_at_a_time:
+            if not node.is_alive:
+                return
+            await self._become(node, is_alive=False)
+            node.pause()
+            await self._broker.connections.drain(STOP_DEADLINE_S, [node])
+            node.fetch_sessions.clear()
+            log.info("node %d: stopped", node_id)
+
+    async def start(self, node_id: int) -> None:
+        """As `Broker.start_node`."""
+        broker, node = self._broker, self._node(node_id)
+        async with self._one_at_a_time:
+            if node.is_alive:
+                return
+            if broker.stopping:
+                raise NodeError(f"node {node_id} cannot start: the broker stops")
+            node.bind(broker.config.socket_listen_backlog_size)
+            try:
+                await self._become(node, is_alive=True)
+            except BaseException:
+                node.pause()
+                raise
+            broker.accept_on(node)
+            log.info("node %d: started", node_id)
+
+    def _node(self, node_id: int) -> Node:
+        node = self._broker.node(node_id)
+        if node is None:
+            raise NodeError(f"there is no node {node_id}")
+        return node
+
+    async def _become(self, node: Node, *, is_alive: bool) -> None:
+        """Decide who leads the partitions of `node` from now on: first in the catalog, then for everyone.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
+        """
+        broker = self._broker
+        async with broker.admin.lock:
+            live = {*broker.live_node_ids()} ^ {node.node_id}
+            turn = Turn()
+            placed: dict[Partition, Placement] = {}
+            for topic in broker.topics:  # it does not change while the lock is held
+                for partition in topic.partitions:
+                    if turn.is_over():
+                        await turn.next()
+                    if node.node_id in partition.replicas:
+                        unclean = partition.log.config.unclean_leader_election_enable
+                        present = Leadership(partition.leader, partition.isr)
+                        elected = elect(partition.replicas, present, live, unclean=unclean)
+                        placed[partition] = Placement(partition.replicas, elected)
+            await record(broker, placed)
+            node.is_alive = is_alive
+            await show(broker, placed)

@@ -1,0 +1,1 @@
+"""The cleaner at work in the server: threads, passes, throttle, leases, status."""

@@ -1,0 +1,118 @@
+"""One clean pass in a worker thread: throttled, timed, and ended early when somebody wants it to."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from traceback import clear_frames
+from typing import TYPE_CHECKING
+
+import trio.from_thread
+
+from ...storage.cleaning.dirtiness import LogToClean
+from ...storage.segment.segment import LogSegment
+from ..runtime.clock import Clock
+from .throttler import Throttler
+
+# The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
+if TYPE_CHECKING:
+    from ...storage.cleaning.cleaner import Cleaner, CleanStats
+
+log = logging.getLogger("ottla.cleaner")
+
+
+def clean(
+    cleaner: Cleaner,
+    chosen: LogToClean,
+    *,
+    clock: Clock,
+    now_s: Callable[[], float],
+    throttler: Throttler,
+    must_stop: Callable[[], bool],
+) -> tuple[int, CleanStats]:
+    """Run a pass; for a worker thread of Trio's.
+
+    What the pass has replaced is let go in here: a file that was deleted meanwhile goes when its last descriptor is closed,
+    and that takes as long as it is large.
+
+    Args:
+        chosen: Has no segments, and no last records, any more after the pass.
+        clock: The broker's, for delete horizons and the removal of old segments.
+        now_s: Trio's time, which may be asked in any thread.
+        must_stop: Whether the pass is to be given up; asked in this thread and in Trio's.
+
+    Returns:
+        As `Cleaner.clean`, the three times filled in.
+
+    Raises:
+        CleaningAbortedError: `must_stop` said so.
+        Others: as `Cleaner.clean`.
+    """
+    from ...storage.cleaning.cleaner import CleaningAbortedError
+    from ...storage.filter.offset_map import SECRET_BYTES
+
+    begun_s = map_built_s = now_s()
+    throttled_s = 0.0
+
+    def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        chosen.log.prepare_swap(new, old)
+        trio.from_thread.run_sync(lambda: chosen.log.commit_swap(new, old, clock.elapsed_ms()))
+
+    def checkpoint(moved_bytes: int) -> None:
+        nonlocal throttled_s
+        throttled_s += throttler.hold(moved_bytes, now_s, must_stop)
+        if must_stop():
+            raise CleaningAbortedError
+
+    def on_map_built() -> None:
+        nonlocal map_built_s
+        map_built_s = now_s()
+
+    try:
+        end_offset, stats = cleaner.clean(
+            chosen,
+            clock.now_ms(),
+            secret=os.urandom(SECRET_BYTES),
+            swap=swap,
+            checkpoint=checkpoint,
+            on_map_built=on_map_built,
+        )
+    except BaseException as error:
+        clear_frames(error.__traceback__)
+        raise
+    finally:
+        chosen.segments.clear()
+        last_records = chosen.last_records
+        while last_records:  # one by one: hundreds of thousands in one go would hold all threads
+            last_records.popitem()
+    stats.seconds = now_s() - begun_s
+    stats.map_seconds = map_built_s - begun_s
+    stats.throttled_seconds = throttled_s
+    return end_offset, stats
+
+
+def report(chosen: LogToClean, end_offset: int, stats: CleanStats) -> None:
+    """The log line of a pass."""
+    log.info(
+        "cleaned %s from %d to %d in %.2f s (map %.2f s, throttled %.2f s): %d -> %d bytes, %d -> %d records (removed: %s),"
+        " %d -> %d segments; map: %d bytes read, %d keys of %d records, %.1f %% full",
+        chosen.log.topic_partition,
+        chosen.first_dirty_offset,
+        end_offset,
+        stats.seconds,
+        stats.map_seconds,
+        stats.throttled_seconds,
+        stats.bytes_read,
+        stats.bytes_written,
+        stats.records_read,
+        stats.records_written,
+        ", ".join(f"{count} {reason}" for reason, count in asdict(stats.removed).items()),
+        stats.segments_before,
+        stats.segments_after,
+        stats.map_bytes_read,
+        stats.map_entry_count,
+        stats.map_record_count,
+        100 * stats.map_utilization,
+    )

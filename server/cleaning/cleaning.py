@@ -1,0 +1,322 @@
+"""Runs clean passes: picks the filthiest log, cleans it in a worker thread, swaps on the Trio thread.
+
+One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, then runs retention on all
+compacted logs that are free (they get theirs from here, not from the retention job), and waits
+`log.cleaner.backoff.ms` if there was nothing to clean.
+Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is left alone).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from ...protocol.errors import KafkaError
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.cleaning.cleaner_manager import CleanerManager
+from ...storage.cleaning.dirtiness import LogToClean
+from ...storage.cleaning.eligibility import Eligibility
+from ...storage.disk.files import WouldWaitError
+from ...storage.disk.paths import TopicPartition
+from ...storage.disk.steps import Steps
+from ...storage.logs.log import Log
+from ...storage.topics.config import LogConfig
+from ..coordination.service import in_turns
+from ..partitions.cold_reads import bring
+from ..runtime.disk import Work, in_thread
+from ..runtime.turns import Turn
+from .clean_pass import clean, report
+from .status import CleanerStatus, LastPass
+from .threads import CleanerSettings, CleanerThread
+from .throttler import Throttler
+
+if TYPE_CHECKING:
+    from ...storage.cleaning.cleaner import Cleaner
+    from ..broker.broker import Broker
+
+log = logging.getLogger("ottla.cleaner")
+
+
+class Cleaning:
+    """The cleaner threads of one broker, and the way to keep them off a partition."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.manager = CleanerManager(broker.files, broker.logs.logs, log.warning)
+        self.throttler = Throttler(broker.config.log_cleaner_io_max_bytes_per_second)
+        self.threads: list[CleanerThread] = []
+        self._settings = CleanerSettings.of(broker.config)
+        self.looked_at_ms: int | None = None
+        """When a thread looked for a log to clean last, in elapsed time."""
+        self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
+        """How many passes came to their end since the start, and the last of them."""
+        self._waiting: dict[TopicPartition, list[Callable[[], None]]] = {}
+        """Who waits for a pass that is being given up."""
+        self._restart = trio.CancelScope()
+        self._restarting = False
+        self._now_s: Callable[[], float]
+
+    async def run(self) -> None:
+        """Clean until cancelled; `reconfigure` starts the threads anew with the options of that moment."""
+        self._now_s = trio.lowlevel.current_clock().current_time
+        while True:
+            self._settings = settings = CleanerSettings.of(self._broker.config)
+            self.threads = [CleanerThread() for _ in range(settings.threads)] if self._is_enabled else []
+            self._restarting = False
+            with trio.CancelScope() as self._restart:
+                async with trio.open_nursery() as nursery:
+                    for thread in self.threads:
+                        nursery.start_soon(self._work, thread, settings)
+                await trio.sleep_forever()  # switched off, or every thread is dead
+
+    @property
+    def _is_enabled(self) -> bool:
+        return self._broker.config.log_cleaner_enable
+
+    def reconfigure(self) -> None:
+        """Take on changed options. Passes in progress are given up and redone, unless only their speed has changed."""
+        config = self._broker.config
+        self.throttler.set_limit(config.log_cleaner_io_max_bytes_per_second, trio.current_time())
+        if CleanerSettings.of(config) != self._settings:
+            self._restarting = True
+            self._restart.cancel()
+            self.throttler.wake()
+
+    def stop(self) -> None:
+        """The broker is stopping: let passes find out at once that they must end."""
+        self.throttler.wake()
+
+    async def _work(self, thread: CleanerThread, settings: CleanerSettings) -> None:
+        """One cleaner thread."""
+        while not (thread.is_dead or self._broker.stopping):
+            is_busy = False
+            try:
+                chosen = await self._choose()
+                if chosen is not None:
+                    is_busy = await self._clean_one(thread, settings, chosen)
+            except Exception:
+                log.exception("a round of the cleaner failed; the next one goes on")
+            # Whatever became of that: where a disk is full, this is what makes room.
+            try:
+                await self._write_corrections()
+                await self.delete_from_compacted_logs()
+            except Exception:
+                log.exception("retention of compacted logs failed; the next round goes on")
+            if not is_busy:
+                if thread.cleaner is not None and thread.cleaner.keeps_memory:
+                    await trio.to_thread.run_sync(thread.cleaner.release_memory)
+                await self._broker.clock.sleep(settings.backoff_ms)
+            await trio.lowlevel.checkpoint()
+
+    async def _choose(self) -> LogToClean | None:
+        """The log for this round."""
+        for each in self.manager.unsurveyed():
+            await in_thread(Work.READ, data_dir_of(each), each.survey)
+        self.looked_at_ms = self._broker.clock.elapsed_ms()
+        return await in_turns(self.manager.filthiest(self._broker.clock.now_ms()))
+
+    async def _write_corrections(self) -> None:
+        for data_dir in self.manager.dirs_to_correct:
+            await in_thread(Work.CLEAN, data_dir, self.manager.write_corrections, data_dir)
+
+    async def _clean_one(self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean) -> bool:
+        """One pass over the log that was chosen. Returns whether to look for the next one at once."""
+        try:
+            cleaner = thread.cleaner or await in_thread(
+                Work.CLEAN, data_dir_of(chosen.log), thread.make_ready, settings
+            )
+            if cleaner is None:
+                return False
+            is_busy = False
+            # A pass ends by its own checkpoints, never in the middle of a swap.
+            with trio.CancelScope(shield=True):
+                is_busy = await self._pass(thread, cleaner, chosen)
+            return is_busy
+        finally:
+            self.manager.done_cleaning(chosen)
+            self._broker.waits.replaced(chosen.log)
+
+    async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean) -> bool:
+        """The pass, and what is known after it. Returns as above."""
+        from ...storage.cleaning.cleaner import CleaningAbortedError
+
+        manager, partition = self.manager, chosen.log.topic_partition
+        work = partial(
+            clean,
+            cleaner,
+            chosen,
+            clock=self._broker.clock,
+            now_s=self._now_s,
+            throttler=self.throttler,
+            must_stop=partial(self._must_stop, partition),
+        )
+        try:
+            end_offset, stats = await in_thread(Work.CLEAN, data_dir_of(chosen.log), work)
+        except CleaningAbortedError:
+            await self._save(chosen, chosen.first_dirty_offset)
+            return True
+        except OSError as error:
+            log.error("a pass over a log failed: %s", chosen.log.fail(error).message)
+            manager.put_off(partition)
+            return True
+        except MemoryError:
+            log.error("%s cannot be cleaned now: there is no memory", partition)
+            manager.put_off(partition)
+            return True
+        except Exception as error:
+            # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
+            log.exception("%s cannot be cleaned and is left alone from now on", partition)
+            manager.mark_uncleanable(partition, str(error) or type(error).__name__)
+            return False
+        if not await self._save(chosen, end_offset):
+            return True
+        thread.last_stats = stats
+        passes, _ = self._passes.get(partition, (0, None))
+        self._passes[partition] = passes + 1, LastPass(end_offset, self._broker.clock.now_ms(), stats)
+        report(chosen, end_offset, stats)
+        return True
+
+    def _must_stop(self, partition: TopicPartition) -> bool:
+        return self._broker.stopping or self._restarting or self.manager.is_aborting(partition)
+
+    async def _save(self, cleaned: LogToClean, end_offset: int) -> bool:
+        """Write the checkpoint, unless somebody asked for the partition meanwhile. Returns whether the disk let us."""
+        try:
+            await in_thread(Work.CLEAN, data_dir_of(cleaned.log), self.manager.save_end_offset, cleaned, end_offset)
+        except OSError as error:
+            # The pass counts for nothing. It would be the same again, at once, and so on.
+            log.error("%s", cleaned.log.fail(error).message)
+            self.manager.put_off(cleaned.log.topic_partition)
+            return False
+        return True
+
+    async def delete_from_compacted_logs(self) -> None:
+        """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
+        self.manager.review_marks()
+        await self.retain(self._broker.logs.logs.values(), compacted=True)
+
+    async def retain(self, logs: Iterable[Log], *, compacted: bool) -> None:
+        """Retention of those of `logs` that are free, one after the other, and compacted or not."""
+        turn = Turn()
+        for each in logs:
+            if turn.is_over():
+                await turn.next()
+            if self.manager.begin_retention(each, compacted=compacted):
+                try:
+                    await self._delete_old_segments(each)
+                finally:
+                    self.manager.done_deleting([each.topic_partition])
+
+    async def _delete_old_segments(self, candidate: Log) -> None:
+        """Retention of one log that is held for it. What goes wrong there is told, and is that log's affair alone."""
+        try:
+            # Thousands of segments go in several steps, unless somebody wants the log.
+            while await self._delete_some(candidate) and not self.manager.is_aborting(candidate.topic_partition):
+                pass
+        except OSError as error:
+            log.error("%s", candidate.fail(error).message)
+        except KafkaError as error:
+            log.error("%s", error.message)
+        except Exception:
+            log.exception("retention of %s failed", candidate.topic_partition)
+
+    async def _delete_some(self, candidate: Log) -> bool:
+        """Whether there are more to go."""
+        clock = self._broker.clock
+        try:
+            deletion = candidate.begin_deletion(clock.now_ms(), at_once=True)
+        except WouldWaitError as cold:
+            await bring(cold, candidate)
+            deletion = candidate.begin_deletion(clock.now_ms())
+        if deletion is None:
+            return False
+        try:
+            await in_thread(Work.HOUSEKEEPING, data_dir_of(candidate), deletion.carry_out)
+        finally:
+            candidate.end_deletion(deletion, clock.elapsed_ms())
+            self._broker.waits.changed(candidate.topic_partition)
+        return deletion.has_more
+
+    def log_reconfigured(self, changed: Log, config: LogConfig) -> None:
+        """Give `changed` its new configuration; a pass over a log that is no longer compacted is given up.
+
+        A log that was found uncleanable is tried again with it (KAFKA-19895).
+        """
+        was_compact, partition = changed.config.is_compact, changed.topic_partition
+        if config != changed.config:
+            self.manager.retry(partition)
+        changed.config = config
+        if was_compact and not config.is_compact and self.manager.is_busy(partition):
+            self._pause_then(partition, partial(self.resume, partition))
+
+    async def pause(self, partition: TopicPartition) -> None:
+        """Return once no pass touches `partition`, and none will until `resume`."""
+        paused = trio.Event()
+        self._pause_then(partition, paused.set)
+        try:
+            await paused.wait()
+        except trio.Cancelled:
+            # Nobody is left who would resume it.
+            if paused.is_set():
+                self.resume(partition)
+            else:
+                waiting = self._waiting[partition]
+                waiting[waiting.index(paused.set)] = partial(self.resume, partition)
+            raise
+
+    def _pause_then(self, partition: TopicPartition, then: Callable[[], None]) -> None:
+        """Call `then` with the partition paused: at once, or when the pass that is running has been given up.
+
+        Any number of callers may want that of one pass: a change of policy, then a deletion.
+        """
+        waiting = self._waiting.get(partition)
+        if waiting is not None:
+            waiting.append(then)
+        elif self.manager.abort_and_pause(partition, partial(self._paused, partition)):
+            then()
+        else:
+            self._waiting[partition] = [then]
+            self.throttler.wake()
+
+    def _paused(self, partition: TopicPartition) -> None:
+        """The pass was given up: everyone who waited holds a pause of their own before the first may give theirs back."""
+        waiting = self._waiting.pop(partition)
+        for _ in waiting[1:]:
+            self.manager.abort_and_pause(partition, lambda: None)
+        for then in waiting:
+            then()
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Take back one `pause`."""
+        self.manager.resume([partition])
+
+    async def forget(self, data_dir: str, partitions: Collection[TopicPartition]) -> None:
+        """Paused partitions of a data directory were deleted: their checkpoint entries, marks and counts go."""
+        for partition in partitions:
+            self._passes.pop(partition, None)
+        try:
+            await in_thread(Work.CATALOG, data_dir, self.manager.forget, data_dir, partitions)
+        except Exception as error:  # noqa: BLE001 - they are gone all the same, and their names are to be free
+            log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
+        finally:
+            self.manager.resume(partitions)
+
+    def statuses(self, logs: Sequence[Log]) -> Iterator[Steps[CleanerStatus]]:
+        """What the cleaner says of each of these logs, when it is asked for the next one: in pieces, as a log may be long."""
+        found = self.manager.assessments(logs, self._broker.clock.now_ms(), cleaner_off=self._why_off())
+        return map(self._status, logs, found)
+
+    def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:
+        eligibility = yield from assessment
+        return CleanerStatus(eligibility, *self._passes.get(log.topic_partition, ()))
+
+    def _why_off(self) -> str | None:
+        if not self._is_enabled:
+            return "log.cleaner.enable is false"
+        if self.threads and all(thread.is_dead for thread in self.threads):
+            return "every cleaner thread is dead: log.cleaner.dedupe.buffer.size and load factor leave no room for keys"
+        return None

@@ -1,0 +1,270 @@
+"""Partitions that somebody else compacts: the cleaner is kept off them for a time, and new segments come in from outside.
+
+    pause      a lease: no pass touches the partition until it is given back, or its time is over
+    install    under a lease: one staged segment takes the place of neighbours that are still what the caller says
+    resume     the lease is given back; the caller may say up to where the partition is clean now
+
+For the time of an install the partition counts as in progress, so that whoever wants it cut or deleted waits for the end
+of it, as for a pass of the cleaner; for the rest of a lease it is paused, and nobody waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import trio
+
+from ...protocol.errors import CorruptRecordError, KafkaError
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.disk import paths
+from ...storage.disk.files import SyncError
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.log import Log
+from ...storage.logs.staged_segment import StagedError, bring_in
+from ...storage.segment.index import CorruptIndexError
+from ...storage.segment.segment import LogSegment
+from ..runtime.disk import Work, in_thread
+
+if TYPE_CHECKING:
+    from ..broker.broker import Broker
+
+LEASE_MS_MAX = 3_600_000
+"""A longer lease has to be renewed: a job that died keeps the cleaner off for so long at most."""
+
+
+class LeaseError(Exception):
+    """A call that is refused, with the HTTP status that says of what kind; nothing was changed."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(slots=True)
+class Lease:
+    """Who keeps the cleaner off a partition."""
+
+    lease_id: str
+    log: Log
+    """Another topic may come to have the name."""
+    due_ms: int
+    """When it expires, in elapsed time."""
+    lock: trio.Lock = field(default_factory=trio.Lock)
+    """Held while something is done under it: an install outlives the lease."""
+
+
+class CleaningLeases:
+    """The leases of one broker. On Trio's thread."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._leases: dict[TopicPartition, Lease] = {}
+        self._nursery: trio.Nursery
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Let leases expire, until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def of(self, tp: TopicPartition) -> Lease | None:
+        """The lease on a partition, if there is one."""
+        return self._leases.get(tp)
+
+    async def pause(self, tp: TopicPartition, lease_ms: int, lease_id: str | None = None) -> Lease:
+        """Keep the cleaner off a partition; returns once no pass touches it.
+
+        Args:
+            lease_ms: From now on.
+            lease_id: Of a lease that is to be renewed.
+
+        Raises:
+            LeaseError: 404: there is no such partition; 409: somebody else has a lease, or this one has expired.
+        """
+        log = self.log_of(tp)
+        clock = self._broker.clock
+        due_ms = clock.elapsed_ms() + lease_ms
+        if lease_id is not None:
+            lease = self._held(tp, lease_id)
+            lease.due_ms = due_ms
+            return lease
+        if (other := self._leases.get(tp)) is not None:
+            until_ms = clock.wall_at(other.due_ms)
+            raise LeaseError(409, f"{tp} is paused already, until {until_ms} ms since 1970 by the broker's clock")
+        lease = Lease(f"{self._broker.rng.getrandbits(64):016x}", log, due_ms)
+        self._leases[tp] = lease
+        try:
+            async with lease.lock:
+                await self._broker.cleaning.pause(tp)
+        except BaseException:
+            del self._leases[tp]
+            raise
+        self._nursery.start_soon(self._expire, tp, lease)
+        return lease
+
+    async def resume(self, tp: TopicPartition, lease_id: str, clean_up_to: int | None = None) -> None:
+        """Give a lease back.
+
+        Args:
+            clean_up_to: Written to the cleaner's checkpoint, unless that is higher already.
+
+        Raises:
+            LeaseError: 404, 409 as for `pause`; 422: `clean_up_to` lies beyond the closed segments; 500: the disk
+                refused. The lease holds on.
+        """
+        lease = self._held(tp, lease_id)
+        async with lease.lock:
+            self._held(tp, lease_id)
+            if clean_up_to is not None:
+                await self._write_checkpoint(self._log_under(lease, tp), clean_up_to)
+            self._end(tp)
+
+    async def install(
+        self, tp: TopicPartition, lease_id: str, sources: Sequence[tuple[int, int]], staged: str, manifest_crc: int
+    ) -> LogSegment:
+        """Put a staged segment in the place of segments of the log; returns it once it is there.
+
+        Args:
+            sources: Base offset and size in bytes of each segment that goes: neighbours, in order.
+            staged: The directory with the manifest, in the staging folder beside the partition's data directory.
+            manifest_crc: CRC-32C of the manifest.
+
+        Raises:
+            LeaseError: 404, 409 as for `pause`; 409: the segments are not those, the topic is not compacted, or somebody
+                is about to cut or delete the partition; 422: what is staged is not whole, or lies elsewhere; 500: the
+                disk refused. If that was in the swap, the partition's data directory is offline.
+        """
+        lease = self._held(tp, lease_id)
+        async with lease.lock:
+            self._held(tp, lease_id)
+            log = self._log_under(lease, tp)
+            if not log.config.is_compact:
+                raise LeaseError(409, f"{tp} is not compacted: cleanup.policy is {','.join(log.config.cleanup_policy)}")
+            old = _same_segments(log, sources)
+            directory = _staged_directory(log, staged)
+            manager = self._broker.cleaning.manager
+            manager.resume([tp])
+            if manager.is_held(tp):
+                manager.abort_and_pause(tp, lambda: None)
+                raise LeaseError(409, f"{tp} is about to be cut or deleted")
+            manager.begin(tp)
+            try:
+                with trio.CancelScope(shield=True):
+                    new = await self._swap(log, old, directory, manifest_crc)
+            finally:
+                manager.done_deleting([tp])
+                manager.abort_and_pause(tp, lambda: None)
+        return new
+
+    def log_of(self, tp: TopicPartition) -> Log:
+        """The log of a partition.
+
+        Raises:
+            LeaseError: 404: there is none; 500: its data directory is offline.
+        """
+        log = self._broker.logs.logs.get(tp)
+        if log is None:
+            raise LeaseError(404, f"there is no partition {tp}")
+        if log.failure is not None:
+            raise LeaseError(500, f"{tp} is offline: {log.failure}")
+        return log
+
+    def _held(self, tp: TopicPartition, lease_id: str) -> Lease:
+        lease = self._leases.get(tp)
+        if lease is None or lease.lease_id != lease_id:
+            raise LeaseError(409, f"{tp} is not paused under lease {lease_id}: it has expired or was given back")
+        return lease
+
+    def _log_under(self, lease: Lease, tp: TopicPartition) -> Log:
+        if (log := self.log_of(tp)) is not lease.log:
+            raise LeaseError(409, f"{tp} was deleted and made anew since it was paused")
+        return log
+
+    async def _expire(self, tp: TopicPartition, lease: Lease) -> None:
+        clock = self._broker.clock
+        while self._leases.get(tp) is lease:
+            await clock.sleep_until(lease.due_ms)
+            async with lease.lock:
+                if self._leases.get(tp) is lease and clock.elapsed_ms() >= lease.due_ms:
+                    self._end(tp)
+
+    def _end(self, tp: TopicPartition) -> None:
+        del self._leases[tp]
+        self._broker.cleaning.resume(tp)
+
+    async def _write_checkpoint(self, log: Log, clean_up_to: int) -> None:
+        end = log.segments.active.base_offset
+        if clean_up_to > end:
+            raise LeaseError(
+                422, f"clean_up_to: expected at most {end}, where the closed segments end, found {clean_up_to}"
+            )
+        try:
+            await in_thread(
+                Work.CLEAN, data_dir_of(log), self._broker.cleaning.manager.cleaned_elsewhere, log, clean_up_to
+            )
+        except OSError as error:
+            raise LeaseError(500, f"the cleaner's checkpoint cannot be written: {error}") from error
+
+    async def _swap(self, log: Log, old: Sequence[LogSegment], directory: str, manifest_crc: int) -> LogSegment:
+        now_ms = self._broker.clock.now_ms()
+        following = log.segments.higher(old[-1].base_offset)
+        assert following is not None  # those that go are closed
+        work = partial(
+            bring_in,
+            log,
+            old,
+            directory,
+            manifest_crc,
+            end_offset=following.base_offset,
+            unsynced=log.begin_flush(),
+            now_ms=now_ms,
+        )
+        try:
+            new = await in_thread(Work.CLEAN, data_dir_of(log), work)
+        except (StagedError, CorruptIndexError, CorruptRecordError) as error:
+            raise LeaseError(422, str(error)) from error
+        except SyncError as error:
+            raise LeaseError(500, log.fail(error).message) from error
+        except OSError as error:
+            status = 422 if error.errno == errno.EXDEV else 500
+            raise LeaseError(status, f"{directory} cannot be brought in: {error}") from error
+        try:
+            await in_thread(Work.CLEAN, data_dir_of(log), log.prepare_swap, [new], old)
+        except OSError as error:
+            failure: KafkaError = log.fail(error)
+            raise LeaseError(500, failure.message) from error
+        log.commit_swap([new], old, self._broker.clock.elapsed_ms())
+        self._broker.waits.replaced(log)
+        return new
+
+
+def _same_segments(log: Log, sources: Sequence[tuple[int, int]]) -> list[LogSegment]:
+    """The closed segments that `sources` speaks of; LeaseError 409 if they are not neighbours of these sizes."""
+    closed = log.segments.non_active()
+    bases = {base_offset for base_offset, _ in islice(sources, len(closed) + 1)}
+    slots = [at for at, segment in enumerate(closed) if segment.base_offset in bases]
+    found = list(closed[slots[0] : slots[-1] + 1]) if slots else []
+    there = [(segment.base_offset, segment.size_bytes) for segment in found]
+    if not there or there != list(sources):
+        raise LeaseError(
+            409, f"{log.topic_partition}: expected closed segments {list(sources)[:10]}, found {there[:10]}"
+        )
+    following = log.segments.higher(found[-1].base_offset)
+    if following is None or following.base_offset > log.last_stable_offset:
+        raise LeaseError(409, f"{log.topic_partition}: segment {there[-1][0]} has undecided transactions")
+    return found
+
+
+def _staged_directory(log: Log, staged: str) -> str:
+    """`staged` without links; LeaseError 422 unless it is below the staging folder of the log's data directory."""
+    root = os.path.realpath(paths.staging_root(os.path.realpath(paths.parent(log.directory))))
+    found = os.path.realpath(staged)
+    if not (os.path.isabs(staged) and found.startswith(root + "/")):
+        raise LeaseError(422, f"staged: expected a directory below {root}, found {staged[:300]!r}")
+    return found

@@ -1,0 +1,36 @@
+"""What the broker tells of the cleaner's work on a partition: `Broker.cleaner_status`, `ottla topics status`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...storage.cleaning.eligibility import Eligibility
+
+if TYPE_CHECKING:
+    from ...storage.cleaning.cleaner import CleanStats
+
+
+@dataclass(frozen=True, slots=True)
+class LastPass:
+    """The last pass over a partition that came to its end."""
+
+    end_offset: int
+    """The first dirty offset after it."""
+    ended_at_ms: int
+    stats: CleanStats
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerStatus:
+    """One partition as the cleaner sees it now, and what it has done to it since the broker started."""
+
+    eligibility: Eligibility
+    passes: int = 0
+    """How many came to their end."""
+    last_pass: LastPass | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `json.dumps`: the fields of the eligibility, `passes`, and `last_pass` as an object or null."""
+        last_pass = None if self.last_pass is None else asdict(self.last_pass)
+        return asdict(self.eligibility) | {"passes": self.passes, "last_pass": last_pass}

@@ -1,0 +1,75 @@
+"""The cleaner threads of a broker: what they are made with, and what each of them has."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+# The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
+if TYPE_CHECKING:
+    from ...storage.cleaning.cleaner import Cleaner, CleanStats
+    from ..config.broker_config import BrokerConfig
+
+log = logging.getLogger("ottla.cleaner")
+
+# Apache Kafka's map is one array of the JVM.
+THREAD_DEDUPE_BYTES_MAX = 2**31 - 1
+
+
+class CleanerSettings(NamedTuple):
+    """What the cleaner threads are made with: they start anew when any of it changes."""
+
+    threads: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    message_max_bytes: int
+    backoff_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CleanerSettings:
+        return cls(
+            config.log_cleaner_threads,
+            config.log_cleaner_dedupe_buffer_size,
+            config.log_cleaner_io_buffer_load_factor,
+            config.log_cleaner_io_buffer_size,
+            config.message_max_bytes,
+            config.log_cleaner_backoff_ms,
+        )
+
+
+@dataclass(slots=True)
+class CleanerThread:
+    """One of `log.cleaner.threads`."""
+
+    cleaner: Cleaner | None = None
+    """None until its first log."""
+    last_stats: CleanStats | None = None
+    """Of its last finished pass."""
+    is_dead: bool = False
+    """Whether it could not work with its settings, and has ended. Nothing else kills one: what goes wrong in a pass is
+    its log's affair, and in a round that round's. Changed settings bring a new one."""
+
+    def make_ready(self, settings: CleanerSettings) -> Cleaner | None:
+        """Its cleaner, with its share of the memory; None if no pass is possible with that, and the thread is dead."""
+        try:
+            self.cleaner = self.cleaner or _cleaner(settings)
+        except ValueError as error:
+            log.error("a cleaner thread ends, until the cleaner's options change: %s", error)
+            self.is_dead = True
+        return self.cleaner
+
+
+def _cleaner(settings: CleanerSettings) -> Cleaner:
+    """The cleaner of one thread, with its share of the memory. ValueError if that is too little for any pass."""
+    from ...storage.cleaning.cleaner import IO_BUFFER_BYTES_MIN, Cleaner
+
+    dedupe_bytes = settings.dedupe_buffer_bytes // settings.threads
+    if dedupe_bytes > THREAD_DEDUPE_BYTES_MAX:
+        log.warning("no cleaner thread uses more than 2 GiB of log.cleaner.dedupe.buffer.size; the rest is left")
+    return Cleaner(
+        dedupe_buffer_bytes=min(dedupe_bytes, THREAD_DEDUPE_BYTES_MAX),
+        load_factor=settings.load_factor,
+        io_buffer_bytes=max(IO_BUFFER_BYTES_MIN, settings.io_buffer_bytes // settings.threads),
+    )

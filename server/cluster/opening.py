@@ -1,0 +1,255 @@
+"""Opening the data directories: whose they are, which topics there are, and bringing both together.
+
+What they may hold, and what becomes of it:
+
+    ottla.json                      the catalog: topics, ids, configs as promised to clients
+    no catalog, Apache Kafka's      the catalog is made from its metadata log, which is only read
+        __cluster_metadata-0
+    no catalog, no meta.properties  names, ids and numbers of partitions come from the directories
+    a topic without its directory   it was being created: an empty log is made
+    a directory without its topic   see `storage.partition_dirs`
+    not all directories             see `storage.directories`
+
+Everything is looked at twice, before the locks are taken, so that a refusal leaves not even a lock file, and under them.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
+from ...storage.disk.files import Files
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.directories import FoundDirectory, check, check_assigned, home_of, look
+from ...storage.logs.manager import DataDirectoryError, LogManager
+from ...storage.logs.partition_dirs import Assigned, assign, topics_of
+from ...storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ...storage.topics.config import LogConfig
+from ..config.broker_config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, resolve, static_config
+from ..config.properties import Properties
+from ..partitions.topics import Partition, Topic
+
+if TYPE_CHECKING:
+    from ..broker.broker import Broker
+
+log = logging.getLogger("ottla.opening")
+
+
+def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
+    """Lock and load the data directories, and fill `broker.topics`. Blocks; for a worker thread.
+
+    Raises:
+        DataDirectoryError, CatalogError: One clear line. The directories are unlocked and as they were.
+        OSError: The disk refused.
+    """
+    config, files, now_ms = broker.config, broker.files, broker.clock.now_ms()
+    _survey(broker, config.data_dirs, is_glance=True)
+    logs = LogManager(
+        files,
+        config.data_dirs,
+        node_id=config.node_id,
+        rng=broker.rng,
+        note=_warn,
+    )
+    try:
+        survey = _survey(broker, logs.data_dirs)
+        state, catalog = survey.state, survey.catalog
+        # With the dynamic ones: a load forgets producers by them, and syncs what `flush.messages` is for.
+        config, _ = resolve(broker.static, state.broker_configs, config.node_id)
+        logs.set_producer_expiration(config.producer_id_expiration_ms)
+        log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
+        survey.assigned.carry_out(files, broker.rng, _warn)
+        logs.load(
+            now_ms,
+            broker.clock.elapsed_ms(),
+            config_for=lambda each: log_configs[each.topic] if _is_known(state, each) else None,
+        )
+
+        def record(directories: Mapping[str, str]) -> None:
+            nonlocal catalog
+            if catalog is None:
+                catalog = Catalog.create(files, survey.home, replace(state, directories=directories))
+            else:
+                catalog.set_directories(directories)
+
+        logs.claim(survey.home, state.cluster_id, record)
+        assert catalog is not None
+        if catalog.state.next_producer_id <= _highest_producer_id(logs):
+            # A catalog from a backup; or a client invents ids, so that they are no bound for ours.
+            catalog.skip_producer_ids(now_ms)
+        catalog.on_doubt = logs.take_offline
+        for entry in state.topics.values():
+            broker.topics.add(_topic(broker, logs, entry, log_configs[entry.name]))
+    except BaseException:
+        logs.release()
+        raise
+    return logs, catalog
+
+
+class _Survey(NamedTuple):
+    """What is there and what shall become of it; nothing has changed yet."""
+
+    home: str
+    """The directory of the catalog."""
+    catalog: Catalog | None
+    """None if it is yet to be made, with this state:"""
+    state: CatalogState
+    assigned: Assigned
+
+
+def _survey(broker: Broker, data_dirs: Sequence[str], *, is_glance: bool = False) -> _Survey:
+    """Look at everything, and refuse what cannot be served.
+
+    Args:
+        is_glance: Only to see whether it is refused: no word of what was found broken, and no more is read than that takes.
+
+    Raises:
+        DataDirectoryError, CatalogError: One clear line.
+    """
+    files = broker.files
+    note: Callable[[str], None] = (lambda _: None) if is_glance else _warn
+    found = look(files, data_dirs)
+    home = home_of(found)
+    try:
+        check(files, found, broker.config.node_id)
+        state = home.catalog.state if home.catalog is not None else _first_state(broker, found, note)
+        return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note, only_doubles=is_glance))
+    except OSError as error:
+        raise DataDirectoryError(f"data directories {', '.join(data_dirs)}: {error}") from error
+
+
+def _is_known(state: CatalogState, topic_partition: TopicPartition) -> bool:
+    entry = state.topics.get(topic_partition.topic)
+    return entry is not None and topic_partition.partition < len(entry.partitions)
+
+
+def _warn(line: str) -> None:
+    log.warning("%s", line)
+
+
+def static_config_with_stored_id(
+    files: Files,
+    *,
+    profile: str,
+    file: Properties | None = None,
+    flags: Texts = NO_TEXTS,
+    overrides: Texts = NO_TEXTS,
+    nodes: int | None = None,
+) -> StaticConfig:
+    """As `static_config`; where no source names a node id, the one that the data directory belongs to.
+
+    So that a directory of another broker, Apache Kafka's for example, is served without looking its id up first.
+
+    Raises:
+        ConfigError: as `static_config`.
+    """
+    config = static_config(profile=profile, file=file, flags=flags, overrides=overrides, nodes=nodes)
+    named = [*flags, *overrides, *(file.values if file else ())]
+    if "node.id" not in named and "broker.id" not in named:
+        first = config.node(config.node_ids[0])
+        stored = [_stored_node_id(files, data_dir) for data_dir in first.data_dirs]
+        adopted = next((node_id for node_id in stored if node_id is not None), first.node_id)
+        if adopted != first.node_id:
+            flags = {**flags, "node.id": str(adopted)}
+            return static_config(profile=profile, file=file, flags=flags, overrides=overrides, nodes=nodes)
+    return config
+
+
+def _stored_node_id(files: Files, data_dir: str) -> int | None:
+    """The node id that `data_dir` belongs to; None for a new directory, or one that cannot be read."""
+    try:
+        identity = read_meta_properties(files, data_dir)
+    except (OSError, CorruptCheckpointError):
+        return None  # Opening it will say what is wrong.
+    return identity.node_id if identity else None
+
+
+def _first_state(broker: Broker, found: Sequence[FoundDirectory], note: Callable[[str], None]) -> CatalogState:
+    """What the catalog of directories without one has to say."""
+    static, files = broker.static, broker.files
+    stored = next((each.identity.cluster_id for each in found if each.identity is not None), None)
+    cluster_id = stored or static.cluster_id or _new_cluster_id(broker.rng)
+    for each in found:
+        if each.has_metadata_log:
+            # Loaded where it is needed: its record classes would slow every other start down.
+            from ...storage.topics.cluster_metadata import ClusterMetadataError, replay_cluster_metadata
+
+            try:
+                replay = replay_cluster_metadata(files, each.path)
+            except ClusterMetadataError as error:
+                raise DataDirectoryError(str(error)) from error
+            if replay is not None:
+                check_assigned(found, replay.directories_of(broker.config.node_id))
+                state = replay.state(cluster_id)
+                log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
+                return state
+    topics = _topics_of_directories(broker, topics_of(files, found, note))
+    # Their producers' ids count from 0, and which was the last one nobody knows: one that is given again would be taken for
+    # the producer that had it, and its first batch for one that lies there already.
+    return CatalogState(cluster_id, topics, next_producer_id=broker.clock.now_ms() if topics else 0)
+
+
+def _highest_producer_id(logs: LogManager) -> int:
+    return max((state.producer_id for each in logs.logs.values() for state in each.producers), default=-1)
+
+
+def _new_cluster_id(rng: random.Random) -> str:
+    return base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
+
+
+def _topics_of_directories(broker: Broker, found: Mapping[str, tuple[int, bytes | None]]) -> dict[str, TopicEntry]:
+    node_ids = broker.static.node_ids
+    return {
+        name: TopicEntry(
+            name,
+            topic_id or broker.rng.randbytes(16),
+            tuple(
+                PartitionEntry((node_ids[index % len(node_ids)],), node_ids[index % len(node_ids)])
+                for index in range(count)
+            ),
+        )
+        for name, (count, topic_id) in found.items()
+    }
+
+
+def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
+    """What the topic's logs run with; stored overrides that this version refuses are left out, with a line each."""
+    log_config, problems = LogConfig.from_stored(entry.configs, config.log_defaults)
+    for problem in problems:
+        log.warning("stored config of topic %s: %s", entry.name, problem)
+    return log_config
+
+
+def _topic(broker: Broker, logs: LogManager, entry: TopicEntry, config: LogConfig) -> Topic:
+    topic = Topic(entry.name, entry.topic_id)
+    live = broker.live_node_ids()
+    named = [TopicPartition(entry.name, index) for index in range(len(entry.partitions))]
+    if missing := [each for each in named if each not in logs.logs]:
+        logs.create(
+            missing,
+            topic_id=entry.topic_id,
+            config=config,
+            now_ms=broker.clock.now_ms(),
+            elapsed_ms=broker.clock.elapsed_ms(),
+        )
+    for index, stored in enumerate(entry.partitions):
+        partition_log = logs.logs[named[index]]
+        routed = _routable(stored, index, live)
+        # What the log has seen holds even where the catalog knows less (it was made from directories).
+        epoch = max(routed.leader_epoch, partition_log.leader_epochs.latest_epoch)
+        topic.partitions.append(Partition(topic, index, replace(routed, leader_epoch=epoch), partition_log))
+    return topic
+
+
+def _routable(stored: PartitionEntry, index: int, node_ids: list[int]) -> PartitionEntry:
+    """The assignment on the nodes that there are now: a start with fewer nodes must not leave a partition without."""
+    replicas = tuple(node_id for node_id in stored.replicas if node_id in node_ids)
+    if not replicas:
+        replicas = (node_ids[index % len(node_ids)],)
+    leader = stored.leader if stored.leader in replicas else replicas[0]
+    return PartitionEntry(replicas, leader, stored.leader_epoch)

@@ -1,0 +1,97 @@
+"""Changing who holds and who leads partitions: in the catalog first, then for every node.
+
+Under `broker.admin.lock`, in two steps, so that what changes with them (a node that stops) changes between the two:
+
+    await record(broker, placed)
+    await show(broker, placed)
+
+A leader epoch goes up where the leader changes or a replica goes, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from ...storage.topics.catalog import PartitionEntry
+from ..partitions.topics import NO_LEADER, Partition
+from ..runtime.disk import Work, on_disk
+from ..runtime.turns import Turn
+from .leadership import Leadership
+from .placement import Replicas
+
+if TYPE_CHECKING:
+    from ..broker.broker import Broker
+
+
+class Placement(NamedTuple):
+    """Who holds a partition, and who leads it."""
+
+    replicas: Replicas
+    leadership: Leadership
+
+
+Placed = Mapping[Partition, Placement]
+"""What shall become of partitions."""
+
+
+async def record(broker: Broker, placed: Placed) -> None:
+    """Write what a restart has to know: replicas, leaders and epochs, not the ISR, since a restart starts all nodes.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
+    """
+    topics = broker.catalog.topics
+    turn = Turn()
+    changed: dict[str, list[PartitionEntry]] = {}
+    for partition, new in placed.items():
+        if turn.is_over():
+            await turn.next()
+        epoch = _epoch(partition, new)
+        if epoch == partition.leader_epoch and new.replicas == partition.replicas:
+            continue
+        name, index = partition.topic_partition
+        if name not in changed:
+            changed[name] = list(topics[name].partitions)
+        stored = changed[name][index]
+        # The replicas of a start with more nodes stay stored, and where nobody leads any more, the last leader.
+        replicas = stored.replicas if new.replicas == partition.replicas else new.replicas
+        leader = stored.leader if new.leadership.leader == NO_LEADER else new.leadership.leader
+        changed[name][index] = PartitionEntry(replicas, leader, epoch)
+    if changed:
+        entries = await turn.map(lambda each: replace(topics[each[0]], partitions=tuple(each[1])), changed.items())
+        await on_disk(Work.CATALOG, broker.catalog.data_dir, broker.catalog.put_topics, entries)
+
+
+async def show(broker: Broker, placed: Placed) -> None:
+    """Let everybody know, and have those look again who wait at a partition that is led anew.
+
+    Known it is in one turn, from the call on: a node that stops must not be led to by any partition then. It takes a
+    microsecond a partition. Who is cancelled meanwhile has told everybody all the same: half of it would leave a node that
+    leads and does not listen, or fetches that wait at the old leader.
+    """
+    moved = []
+    for partition, new in placed.items():
+        if new.leadership.leader != partition.leader:
+            moved.append(partition)
+        partition.leader_epoch = _epoch(partition, new)
+        partition.replicas = new.replicas
+        partition.leader, partition.isr = new.leadership
+    # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
+    moved.sort(key=lambda partition: not partition.is_internal)
+    turn = Turn()
+    with trio.CancelScope(shield=True):
+        for partition in moved:
+            if not partition.is_internal and turn.is_over():
+                await turn.next()
+            broker.leader_moved(partition)
+
+
+def _epoch(partition: Partition, new: Placement) -> int:
+    is_bumped = partition.leader != new.leadership.leader or (
+        partition.replicas != new.replicas and not set(partition.replicas) <= set(new.replicas)
+    )
+    return partition.leader_epoch + is_bumped

@@ -1,0 +1,1 @@
+"""Programs: `ottla serve` and its siblings."""

@@ -1,0 +1,95 @@
+"""A small blocking client for the commands of this package: one connection, one request at a time.
+
+Not a Kafka client library; programs use kafka-python, confluent-kafka or aiokafka. It shares the codec
+with the server and none of the server's code, so tests speak raw requests through it too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Self
+
+from ...protocol.apis import APIS, Api
+from ...protocol.connection import encode_request, parse_response
+
+# Larger answers than this are not for a command line; bounds what a wrong peer makes us allocate.
+MAX_RESPONSE_BYTES = 100 << 20
+
+
+def api_of(message: Any) -> Api:
+    """The API that a request body belongs to."""
+    name = type(message).__name__.removesuffix("Request")
+    return next(api for api in APIS.values() if api.name == name)
+
+
+class Client:
+    """A connection to one broker."""
+
+    def __init__(self, host: str, port: int, *, client_id: str | None = "ottla", timeout_s: float = 10) -> None:
+        """Connects; every blocking call on the socket gives up after `timeout_s`.
+
+        Raises:
+            OSError: There is no broker at that address.
+        """
+        self.client_id = client_id
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_ids = itertools.count(1)
+        self._waiting: list[tuple[Api, int, int]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, message: Any, version: int | None = None) -> Any:
+        """Send a request (in the API's highest version unless told) and return the body of its response."""
+        self.send(message, version)
+        return self.receive()
+
+    def send(self, message: Any, version: int | None = None) -> int:
+        """Send a request without waiting; returns its correlation id."""
+        api = api_of(message)
+        version = api.versions[1] if version is None else version
+        correlation_id = next(self._correlation_ids)
+        self._socket.sendall(encode_request(api, version, correlation_id, self.client_id, message))
+        self._waiting.append((api, version, correlation_id))
+        return correlation_id
+
+    def receive(self) -> Any:
+        """The body of the next response, which answers the oldest request still waiting (Kafka keeps the order).
+
+        Raises:
+            ConnectionError: The broker closed the connection.
+            ProtocolError: What came is no such response.
+        """
+        api, version, expected = self._waiting.pop(0)
+        correlation_id, body = parse_response(api, version, self.receive_frame())
+        if correlation_id != expected:
+            raise ConnectionError(f"response {correlation_id} came where {expected} was due")
+        return body
+
+    def receive_frame(self) -> bytes:
+        """The next frame, without its size. Raises ConnectionError when there is none."""
+        (size,) = struct.unpack(">i", self._receive_exactly(4))
+        if not 0 <= size <= MAX_RESPONSE_BYTES:
+            raise ConnectionError(f"a response of {size} bytes; at most {MAX_RESPONSE_BYTES} are taken")
+        return self._receive_exactly(size)
+
+    def _receive_exactly(self, size: int) -> bytes:
+        out = bytearray()
+        while len(out) < size:
+            data = self._socket.recv(min(size - len(out), 1 << 20))
+            if not data:
+                raise ConnectionError("the broker closed the connection")
+            out += data
+        return bytes(out)

@@ -1,0 +1,215 @@
+"""`ottla serve`: options in, a broker that runs until a signal comes."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+
+import trio
+
+from ...storage.disk.files import DirectoryLockedError, OsFiles
+from ...storage.kernel import COMPILED
+from ...storage.logs.manager import DataDirectoryError
+from ...storage.topics.catalog import CatalogError
+from ...storage.topics.config import ConfigError
+from ..broker.broker import run_broker
+from ..cluster.opening import static_config_with_stored_id
+from ..config.broker_config import StaticConfig
+from ..config.properties import Properties, parse_server_properties
+from ..handlers import Handlers, load
+from ..runtime.collector import Collector
+from ..runtime.disk import Arguments
+from ..runtime.nursery import open_plain_nursery
+from .node_lines import obey
+
+log = logging.getLogger("ottla")
+
+SWITCH_INTERVAL_S = 0.0005
+
+WARM_UP_AFTER_S = 0.2
+
+SIGHUP = getattr(signal, "SIGHUP", None)
+STOP_SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, SIGHUP) if number is not None]
+
+
+HELLO = """
+Ottla serves Kafka clients at {address}. With `pip install kafka-python`:
+
+    from kafka import KafkaConsumer, KafkaProducer
+    with KafkaProducer(bootstrap_servers="{address}") as producer:
+        producer.send("greetings", key=b"me", value=b"hello").get()
+    for record in KafkaConsumer("greetings", bootstrap_servers="{address}", auto_offset_reset="earliest", consumer_timeout_ms=1000):
+        print(record.offset, record.key, record.value)
+
+Stop with Ctrl-C."""
+
+
+class StartError(Exception):
+    """Why the broker does not start, in one line."""
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 after a clean stop, 1 after an error.
+
+    Raises:
+        StartError: Bad options, an address or a data directory that cannot be used. Nothing was written.
+    """
+    stop = StopSignals()
+    try:
+        static = _configuration(options)
+        for line in static.warnings:
+            log.warning("%s", line)
+        _prepare_process()
+        stop.listen()
+        trio.run(_run, static, options.hello, options.admin, stop)
+    except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
+        if stop.may_end:
+            log.exception("the broker has ended")
+            return 1
+        raise StartError(str(error)) from error
+    finally:
+        stop.ignore()
+    return 0
+
+
+class StopSignals:
+    """The signals that ask for a clean stop, as Apache Kafka takes them: the first one counts, whatever comes behind it.
+
+    From `listen` to the end of the process none of them ends it: Python and Trio would each give a signal back to the
+    system at some moment between the stop and the end. Under `nohup` SIGHUP stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.may_end = False
+        """Whether the broker serves, or did: what ends it from now on is no failed start."""
+        self._listening: list[int] = []
+        self._first: int | None = None
+        self._wake: Callable[[], None] | None = None
+
+    def listen(self) -> None:
+        """Note signals from now on. To be called in the main thread."""
+        for number in STOP_SIGNALS:
+            if number == SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            self._listening.append(number)
+            signal.signal(number, self._note)
+
+    def ignore(self) -> None:
+        """Ignore what comes after this, even when Python itself has ended."""
+        for number in self._listening:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _note(self, number: int, _frame: object) -> None:
+        if self._first is None:
+            self._first = number
+        if self._wake is not None:
+            with suppress(trio.RunFinishedError):
+                self._wake()
+
+    async def wait(self) -> None:
+        """Return once one has come, however long ago."""
+        come = trio.Event()
+        self._wake = partial(trio.lowlevel.current_trio_token().run_sync_soon, come.set)
+        if self._first is None:
+            await come.wait()
+        assert self._first is not None
+        log.info("%s: stopping", signal.Signals(self._first).name)
+
+
+def _configuration(options: argparse.Namespace) -> StaticConfig:
+    flags = {}
+    if options.data is not None:
+        flags["log.dirs"] = options.data
+    if options.listener:
+        flags["listeners"] = ",".join(_listener(text) for text in options.listener)
+    overrides = {}
+    for text in options.override:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise ConfigError(f"Invalid value {text} for --override: must be NAME=VALUE")
+        overrides[name.strip()] = value
+    return static_config_with_stored_id(
+        OsFiles(),
+        profile=options.profile,
+        file=_file(options.config) if options.config else None,
+        flags=flags,
+        overrides=overrides,
+        nodes=options.nodes,
+    )
+
+
+def _listener(text: str) -> str:
+    return text if "://" in text else f"PLAINTEXT://{text}"
+
+
+def _file(path: str) -> Properties:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_server_properties(file.read())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _prepare_process() -> None:
+    """What a broker with a process of its own may ask of it; inside another program it is not ours to change."""
+    # Every segment and every connection holds a descriptor.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # Not every system lets a process have all that its limit says.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # A clean pass is Python in another thread; clients must not wait the default 5 ms for it to let go.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    # In the background of a shell, reading the terminal shall fail instead of stopping the process.
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)
+
+
+async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopSignals) -> None:
+    async with run_broker(static, admin=admin) as broker, open_plain_nursery() as nursery:
+        if not COMPILED:
+            log.warning(
+                "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
+            )
+        stop.may_end = True
+        print(f"ready {broker.bootstrap}", flush=True)
+        if hello:
+            print(HELLO.format(address=broker.nodes[0].listeners[0].address), flush=True)
+        # A process of its own has a collector of its own.
+        nursery.start_soon(broker.collector.run)
+        nursery.start_soon(obey, broker)
+        nursery.start_soon(warm_up, broker.collector)
+        await stop.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def warm_up(collector: Collector) -> None:
+    """Load coordinators and APIs before somebody needs one: else every client would wait, for up to a tenth of a second.
+
+    What the start has made stays, and so do modules: no collection need look at them again.
+
+    If that is not possible now, for want of descriptors or memory, the first one who needs it tries again.
+    """
+    collector.keep()
+    await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start come first
+    for whose in ("group", "transaction"):
+        await _load_ahead(f"{whose} coordinator", f"first {whose}", import_module, f".{whose}s.service", __package__)
+    for key in sorted(Handlers.keys_served()):
+        if not await _load_ahead("other APIs", "first requests", load, key):
+            break
+    collector.keep()
+
+
+async def _load_ahead(what: str, of: str, loading: Callable[[*Arguments], object], *arguments: *Arguments) -> bool:
+    try:
+        await trio.to_thread.run_sync(loading, *arguments, abandon_on_cancel=True)
+    except (OSError, ImportError, MemoryError) as error:
+        log.warning("the %s could not be loaded ahead of the %s: %s", what, of, error)
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What the broker can be configured with, what it is configured with, and how that changes."""

@@ -1,0 +1,199 @@
+"""What AlterConfigs, IncrementalAlterConfigs and CreateTopics may set on topics and brokers.
+
+Functions of a BrokerConfig and of the texts that are set before; they return the texts after, and nothing is stored
+here. Errors are Apache Kafka's: 40 INVALID_CONFIG for topics, 42 INVALID_REQUEST for brokers and for requests that
+contradict themselves.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ...protocol.codegen import MAX_STRING_BYTES
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
+from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
+from .broker_config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_option
+
+_LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
+"""Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
+
+CONFIGS_MAX = 400
+"""Of one resource. A broker takes names that nobody knows, keeps them, and looks at all of them with each change."""
+
+CONFIG_CHARS_MAX = 64 << 10
+"""Of one resource, in names and values. All are read with each change, in some milliseconds, and written with each change of the
+catalog."""
+
+# A name that nobody knows may be as long as a string can be, and must leave room for the words around it.
+_NAME_CHARS_IN_MESSAGE = 1024
+
+_FIXED_HERE = ("listeners", "listener.security.protocol.map")
+"""What Kafka changes at run time and Ottla does not."""
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to one config."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One wished change of one config."""
+
+    name: str
+    value: str | None
+    operation: int = Operation.SET
+
+
+def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
+    """What a topic with these overrides would run with.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, naming value, option and bound.
+    """
+    for name in overrides:
+        if name not in TOPIC_OPTIONS:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    try:
+        return LogConfig.from_texts(overrides, config.log_defaults)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def alter_topic(config: BrokerConfig, overrides: Texts, changes: Iterable[Change]) -> dict[str, str]:
+    """The overrides of a topic after `changes`; AlterConfigs, which replaces all of them, starts from none.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, or INVALID_REQUEST for changes that contradict themselves.
+    """
+    changed = _apply(overrides, changes, TOPIC_OPTIONS.get, config)
+    check_topic_configs(config, changed)
+    return changed
+
+
+def alter_broker(config: BrokerConfig, level: ConfigSource, texts: Texts, changes: Iterable[Change]) -> dict[str, str]:
+    """The dynamic configs of a node (`level` DYNAMIC_BROKER) or of all (DYNAMIC_DEFAULT_BROKER) after `changes`.
+
+    Args:
+        config: What the node runs with now.
+        level: Which of its two dynamic layers is changed.
+        texts: What that layer holds before; nothing, where all of it is replaced (AlterConfigs).
+        changes: The wishes.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: a value is refused, or the option cannot change at run time or on this level.
+            INVALID_CONFIG: APPEND or SUBTRACT on what is no list. POLICY_VIOLATION: more than CONFIGS_MAX or
+            CONFIG_CHARS_MAX.
+    """
+    changed = _apply(texts, changes, find_option, config)
+    for name in changed:
+        _check_dynamic(name, level)
+    other = {level: changed}
+    try:
+        new = config.with_dynamic(
+            other.get(ConfigSource.DYNAMIC_DEFAULT_BROKER, config.texts_of(ConfigSource.DYNAMIC_DEFAULT_BROKER)),
+            other.get(ConfigSource.DYNAMIC_BROKER, config.texts_of(ConfigSource.DYNAMIC_BROKER)),
+        )
+        _check_threads(config.log_cleaner_threads, new.log_cleaner_threads)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return changed
+
+
+def _check_dynamic(name: str, level: ConfigSource) -> None:
+    """Whether `name` may change at run time on this level; a name that nobody knows may."""
+    option = find_option(name)
+    if option is None:
+        return
+    if option.update is UpdateMode.READ_ONLY or name in _FIXED_HERE:
+        reason = "cannot be changed while the broker runs"
+    elif name.startswith(_LISTENER_ONLY):
+        reason = f"can be changed for one listener only, as listener.name.NAME.{name}"
+    elif option.update is UpdateMode.PER_BROKER and level is ConfigSource.DYNAMIC_DEFAULT_BROKER:
+        reason = "cannot be changed for all brokers, a broker id must be named"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {name} {reason}")
+
+
+def _check_threads(present: int, wanted: int) -> None:
+    """Kafka lets a number of threads at most double or halve in one step."""
+    if wanted != present and not max(1, present // 2) <= wanted <= present * 2:
+        bound = f"must be between {max(1, present // 2)} and {present * 2}, half and double the present value"
+        raise BROKER_OPTIONS["log.cleaner.threads"].error(str(wanted), bound)
+
+
+def _apply(
+    texts: Texts, changes: Iterable[Change], find: Callable[[str], Option | None], config: BrokerConfig
+) -> dict[str, str]:
+    changed = dict(texts)
+    seen = set()
+    for change in changes:
+        name, value = change.name, change.value
+        if name in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {name} is named more than once")
+        seen.add(name)
+        if change.operation == Operation.DELETE:
+            changed.pop(name, None)
+        elif value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+        elif change.operation == Operation.SET:
+            changed[name] = value
+        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
+            changed[name] = _edited_list(find(name), change, changed.get(name), config)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation} on the config {name}")
+        if name in changed:
+            _check_size(name, changed[name])
+        if len(changed) > CONFIGS_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"more than {CONFIGS_MAX} configs of one resource are not allowed"
+            )
+    chars = sum(map(len, changed)) + sum(map(len, changed.values()))
+    if chars > CONFIG_CHARS_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The configs of the resource would have {chars} characters; at most {CONFIG_CHARS_MAX} are allowed.",
+        )
+    return changed
+
+
+def _check_size(name: str, value: str) -> None:
+    """What grew beyond what an answer can carry could never be described again; KAFKA-18020, which counts UTF-16 units."""
+    if 4 * len(value) > MAX_STRING_BYTES and (size_bytes := len(value.encode())) > MAX_STRING_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"The value of the config {name[:_NAME_CHARS_IN_MESSAGE]} has {size_bytes} bytes; at most {MAX_STRING_BYTES} are"
+            " allowed.",
+        )
+
+
+def _edited_list(option: Option | None, change: Change, present: str | None, config: BrokerConfig) -> str:
+    """The list after APPEND (only items that are not in it yet) or SUBTRACT (those that are)."""
+    if option is None or option.type is not OptionType.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"APPEND and SUBTRACT are for lists, and the config {change.name} is none"
+        )
+    items = _items(present) if present is not None else _items(_base(option, config))
+    named = dict.fromkeys(_items(change.value or ""))
+    if change.operation == Operation.APPEND:
+        return ",".join(dict.fromkeys([*items, *named]))
+    return ",".join(item for item in items if item not in named)
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")] if text.strip() else []
+
+
+def _base(option: Option, config: BrokerConfig) -> str:
+    """What APPEND and SUBTRACT start from where nothing is set on this level: static value or default, as in Kafka."""
+    static = config.texts_of(ConfigSource.STATIC_BROKER)
+    for name in (option.name, *(synonym.name for synonym in option.synonyms)):
+        if name in static:
+            return static[name]
+    return format_value(option.default)

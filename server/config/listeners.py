@@ -1,0 +1,150 @@
+"""What the options `listeners`, `advertised.listeners` and `listener.security.protocol.map` mean.
+
+Used by the configuration, so that a bad address is refused before anything is opened. Nothing is resolved here.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from ...storage.topics.options import ConfigError
+
+PLAINTEXT = "PLAINTEXT"
+_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_ANY_ADDRESS = ("0.0.0.0", "::")
+_ENDPOINT = re.compile(r"(?P<name>[^:/,\s]+)://(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One named address. An empty `host` means every interface; port 0 means a free one."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """One listener of a node: where it listens, and what clients are told.
+
+    An empty `advertised_host` stands for this machine's name, `advertised_port` 0 for the port that was bound.
+    """
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+
+def parse_endpoint(option: str, text: str) -> Endpoint:
+    """`NAME://HOST:PORT`; the host may be empty or an IPv6 address in brackets. Names are upper case, as in Kafka.
+
+    Raises:
+        ConfigError: Naming `option` and `text`.
+    """
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(
+            f"Invalid value {text} for configuration {option}: must be NAME://HOST:PORT, port up to 65535"
+        )
+    return Endpoint(match["name"].upper(), match["ipv6"] or match["host"] or "", int(match["port"]))
+
+
+def resolve_listeners(
+    listeners: Iterable[str],
+    advertised: Iterable[str] | None,
+    protocol_map: Mapping[str, str] | None,
+    skip: Iterable[str],
+) -> tuple[ListenerConfig, ...]:
+    """The listeners of one node, in order.
+
+    Args:
+        listeners: The items of the option `listeners`.
+        advertised: The items of `advertised.listeners`; None advertises the listeners themselves.
+        protocol_map: Security protocols by listener name; None takes a listener of any name for PLAINTEXT.
+        skip: Names of listeners that are not for clients (`controller.listener.names`).
+
+    Raises:
+        ConfigError: Malformed, twice the same name or address, no protocol, a protocol that is not offered, an
+            advertised name without listener or an address nobody can connect to.
+    """
+    left_out = {name.upper() for name in skip}
+    endpoints = _named_endpoints("listeners", listeners, left_out)
+    if not endpoints:
+        raise ConfigError("Invalid value for configuration listeners: must name a listener that clients can use")
+    for name in endpoints:
+        _check_protocol(name, protocol_map)
+    _check_addresses(endpoints.values())
+    told = endpoints if advertised is None else _named_endpoints("advertised.listeners", advertised, left_out)
+    for endpoint in told.values():
+        if endpoint.name not in endpoints:
+            raise _refused("advertised.listeners", endpoint, "must be a name from listeners")
+        if endpoint.host in _ANY_ADDRESS:
+            raise _refused(
+                "advertised.listeners",
+                endpoint,
+                "must be an address that clients can connect to; set advertised.listeners",
+            )
+    return tuple(_joined(endpoint, told.get(endpoint.name)) for endpoint in endpoints.values())
+
+
+def _named_endpoints(option: str, texts: Iterable[str], left_out: Collection[str]) -> dict[str, Endpoint]:
+    found: dict[str, Endpoint] = {}
+    for text in texts:
+        endpoint = parse_endpoint(option, text)
+        if endpoint.name in found:
+            raise _refused(option, endpoint, "each listener needs a name of its own")
+        if endpoint.name not in left_out:
+            found[endpoint.name] = endpoint
+    return found
+
+
+def _refused(option: str, endpoint: Endpoint, bound: str) -> ConfigError:
+    return ConfigError(
+        f"Invalid value {endpoint.name}://{endpoint.host}:{endpoint.port} for configuration {option}: {bound}"
+    )
+
+
+def _joined(endpoint: Endpoint, told: Endpoint | None) -> ListenerConfig:
+    if told is None:  # not advertised: only clients that were given its address come here
+        told = Endpoint(endpoint.name, "" if endpoint.host in _ANY_ADDRESS else endpoint.host, endpoint.port)
+    return ListenerConfig(endpoint.name, endpoint.host, endpoint.port, told.host, told.port)
+
+
+def _check_addresses(endpoints: Iterable[Endpoint]) -> None:
+    taken = set()
+    for endpoint in endpoints:
+        address = (endpoint.host, endpoint.port)
+        if endpoint.port and address in taken:
+            raise _refused("listeners", endpoint, "another listener has this address")
+        taken.add(address)
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`NAME:PROTOCOL,…` as a mapping. ConfigError for a malformed entry or an unknown protocol."""
+    protocols = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, _, protocol = entry.partition(":")
+        if protocol.strip().upper() not in _PROTOCOLS:
+            raise ConfigError(
+                f"Invalid value {entry} for configuration listener.security.protocol.map: must be NAME:PROTOCOL with"
+                f" one of {', '.join(_PROTOCOLS)}"
+            )
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def _check_protocol(name: str, protocol_map: Mapping[str, str] | None) -> None:
+    default = name if name in _PROTOCOLS else PLAINTEXT
+    protocol = default if protocol_map is None else protocol_map.get(name)
+    if protocol is None:
+        raise ConfigError(
+            f"Invalid value {name} for configuration listeners: listener.security.protocol.map has no protocol for it"
+        )
+    if protocol != PLAINTEXT:
+        raise ConfigError(
+            f"Invalid value {name} for configuration listeners: its security protocol is {protocol},"
+            f" Ottla offers {PLAINTEXT}"
+        )

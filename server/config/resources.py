@@ -1,0 +1,213 @@
+"""What DescribeConfigs shows of topics, brokers and other resources: values, where they come from, their synonyms.
+
+Functions of a BrokerConfig and of the texts that are set. What may be set is in `config_changes.py`.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
+from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
+from .broker_config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_option
+
+
+class ResourceType(IntEnum):
+    """Kinds of resources that have configs, numbered as on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """One place that a value comes from, or would come from."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config as it holds. `value` is None for none and for secrets; `type` as DescribeConfigs numbers it."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    type: int
+    doc: str
+    synonyms: tuple[Synonym, ...]
+
+
+def describe_topic(config: BrokerConfig, overrides: Texts, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The configs of a topic with these overrides: all that are not hidden, or those of `names` that exist."""
+    entries = []
+    for option in TOPIC_OPTIONS.values():
+        if _is_wanted(option, overrides, names):
+            text = format_value(getattr(config.log_defaults, option.attribute))
+            synonyms = []
+            if option.name in overrides:
+                text = _normal(option, overrides[option.name])
+                synonyms.append(Synonym(option.name, text, ConfigSource.TOPIC))
+            if option.synonyms:
+                synonyms += _broker_synonyms(config, BROKER_OPTIONS[option.synonyms[0].name])
+            entries.append(_entry(option, text, synonyms, read_only=False))
+    return entries
+
+
+def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The configs of a node: all that are not hidden, those that were set, or those of `names` that exist."""
+    texts = {name: text for _, layer in reversed(config.layers) for name, text in layer.items()}
+    entries = []
+    for option in _set_and_known(texts):
+        if _is_wanted(option, texts, names):
+            value = config.value(option.name) if find_option(option.name) else texts[option.name]
+            text = None if value is None or option.is_sensitive else format_value(value)
+            entries.append(_entry(option, text, list(_broker_synonyms(config, option))))
+    return entries
+
+
+def describe_cluster_default(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The dynamic configs that hold for all nodes; nothing else."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    entries = []
+    for name, text in sorted(config.texts_of(source).items()):
+        if not names or name in names:
+            option = find_option(name) or _unknown(name)
+            shown = None if option.is_sensitive else text
+            entries.append(_entry(option, shown, [Synonym(name, shown, source)]))
+    return entries
+
+
+def describe_group(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The configs of any group: nothing is set on single groups, so these are the broker's `group.…` options."""
+    entries = []
+    for name in _GROUP_CONFIGS:
+        option = BROKER_OPTIONS[f"group.{name}"]
+        synonyms = list(_broker_synonyms(config, option))
+        entries.append(_entry(dataclasses.replace(option, name=name), synonyms[0].value, synonyms, read_only=False))
+    for option in _GROUP_ONLY_CONFIGS:
+        text = format_value(option.default)
+        default = Synonym(option.name, text, ConfigSource.DEFAULT)
+        entries.append(_entry(option, text, [default], read_only=False))
+    return [entry for entry in entries if not names or entry.name in names]
+
+
+def describe_client_metrics(names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The configs of any client metrics subscription: none can be made, so these are Kafka's defaults."""
+    return [
+        _entry(option, format_value(option.default), [], read_only=False)
+        for option in _CLIENT_METRICS_CONFIGS
+        if not names or option.name in names
+    ]
+
+
+_GROUP_CONFIGS = (
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "share.assignment.interval.ms",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.session.timeout.ms",
+    "streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas",
+    "streams.session.timeout.ms",
+)
+
+_SHARE_GROUPS = "Share groups are not offered."
+
+_GROUP_ONLY_CONFIGS = (
+    Option("share.auto.offset.reset", OptionType.STRING, "latest", doc=_SHARE_GROUPS),
+    Option("share.isolation.level", OptionType.STRING, "read_uncommitted", doc=_SHARE_GROUPS),
+    Option("share.renew.acknowledge.enable", OptionType.BOOLEAN, True, doc=_SHARE_GROUPS),
+)
+
+_CLIENT_METRICS_CONFIGS = (
+    Option("interval.ms", OptionType.INT, 300_000, doc="Time between two reports; metrics are not collected."),
+    Option("match", OptionType.LIST, (), doc="Clients that report; metrics are not collected."),
+    Option("metrics", OptionType.LIST, (), doc="Metrics to report; metrics are not collected."),
+)
+
+
+def _normal(option: Option, text: str) -> str:
+    """How Kafka writes the value that `text` means; a stored text that this version does not take, as it is."""
+    try:
+        return format_value(option.parse(text))
+    except ConfigError:
+        return text
+
+
+def _is_wanted(option: Option, texts: Texts, names: Collection[str] | None) -> bool:
+    if names and option.name not in names:
+        return False
+    return not option.hidden or option.name in texts
+
+
+def _set_and_known(texts: Texts) -> Iterator[Option]:
+    yield from BROKER_OPTIONS.values()
+    for name in texts:
+        if name not in BROKER_OPTIONS:
+            yield find_option(name) or _unknown(name)
+
+
+def _unknown(name: str) -> Option:
+    """A name that is no option of Kafka's: kept for plug-ins, hidden like a secret since nobody knows what it is."""
+    return Option(name, OptionType.PASSWORD, None, update=UpdateMode.READ_ONLY, acts=False)
+
+
+def _entry(option: Option, text: str | None, synonyms: list[Synonym], read_only: bool | None = None) -> ConfigEntry:
+    return ConfigEntry(
+        option.name,
+        text,
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        option.update is UpdateMode.READ_ONLY if read_only is None else read_only,
+        option.is_sensitive,
+        option.type if option.doc else 0,
+        option.doc,
+        tuple(synonyms),
+    )
+
+
+def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[Synonym]:
+    """Where a broker option's value may come from, the strongest first, from the option's own name on.
+
+    Kafka looks through all sources for all names of one thing (log.retention.ms, .minutes, .hours), then leaves out
+    what comes before the asked name: a weaker name alone does not show.
+    """
+    group = _SAME_THING.get(option.name, (option.name,))
+    found = [
+        Synonym(name, None if option.is_sensitive else texts[name], source)
+        for source, texts in config.layers
+        for name in group
+        if name in texts
+    ]
+    for name in group:
+        default = BROKER_OPTIONS[name].default if name in BROKER_OPTIONS else None
+        if default is not None and name not in _REQUIRED_BY_KAFKA:
+            found.append(Synonym(name, None if option.is_sensitive else format_value(default), ConfigSource.DEFAULT))
+    while found and found[0].name != option.name:
+        del found[0]
+    yield from found
+
+
+_REQUIRED_BY_KAFKA = ("controller.listener.names", "node.id", "process.roles")
+"""Options that Kafka has no default for."""
+
+_SAME_THING = {
+    synonym.name: tuple(other.name for other in topic.synonyms)
+    for topic in TOPIC_OPTIONS.values()
+    if len(topic.synonyms) > 1
+    for synonym in topic.synonyms
+}

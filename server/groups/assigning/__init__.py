@@ -1,0 +1,1 @@
+"""Which member of a consumer group gets which partition: subscriptions, assignors, targets."""

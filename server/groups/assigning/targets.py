@@ -1,0 +1,158 @@
+"""What all members of a group should have: the group as the assignors see it, and what comes back as records.
+
+A group of few members and partitions is given its target in the turn of the heartbeat that brings it to its next epoch. In
+a larger one a job makes it, from the members as they were at its beginning, while they go on with the target before: as
+Apache Kafka is to do it (KIP-1263). Who came meanwhile gets something with the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ...coordination.jobs import Steps
+from ...coordination.records import Records
+from ..consumer import records
+from ..consumer.group import ConsumerGroup, ResolvedRegex
+from ..consumer.member import Member
+from ..consumer.records import Change
+from ..records import write_record
+from ..settings import MEMBERS_A_PIECE
+from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription
+from .topics import TopicView
+
+ASSIGNED_AT_ONCE = 4_000
+"""Partitions, and members times topics: some milliseconds."""
+
+
+def preferred_assignor(members: Iterable[Member], default: str) -> str:
+    """The assignor that most members ask for; `default` if none asks."""
+    votes: dict[str, int] = {}
+    for member in members:
+        if member.assignor is not None:
+            votes[member.assignor] = votes.get(member.assignor, 0) + 1
+    return max(votes, key=votes.__getitem__, default=default)
+
+
+def is_homogeneous(members: Collection[Member]) -> bool:
+    """All subscribe to the same topics by name, or all by one regular expression and to none by name."""
+    by_name = {member.topic_names for member in members}
+    by_regex = {member.topic_regex or None for member in members}
+    if by_regex <= {None}:
+        return len(by_name) <= 1
+    return len(by_regex) == 1 and by_name == {frozenset()}
+
+
+class Subscriptions:
+    """Topic ids that members subscribe to; equal subscriptions are looked up once."""
+
+    def __init__(self, topics: TopicView, regexes: Mapping[str, ResolvedRegex]) -> None:
+        self._topics = topics
+        self._regexes = regexes
+        self._known: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
+
+    def topic_ids(self, member: Member) -> frozenset[bytes]:
+        """Of all topics that exist now."""
+        key = member.topic_names, member.topic_regex
+        if key not in self._known:
+            resolved = self._regexes.get(member.topic_regex or "")
+            names = member.topic_names | resolved.topics if resolved is not None else member.topic_names
+            self._known[key] = frozenset(
+                topic_id for name in names if (topic_id := self._topics.id_of(name)) is not None
+            )
+        return self._known[key]
+
+
+def are_many(members: int, names: Collection[str], topics: TopicView) -> bool:
+    """Whether it takes long to assign the partitions of these topics to so many members."""
+    if members > MEMBERS_A_PIECE or members * len(names) > ASSIGNED_AT_ONCE:
+        return True
+    ids = filter(None, map(topics.id_of, names))
+    return sum(map(topics.partition_count, ids)) > ASSIGNED_AT_ONCE
+
+
+def new_targets(
+    regexes: Mapping[str, ResolvedRegex],
+    members: Mapping[str, Member],
+    before: Mapping[str, Assignment],
+    assignor: Assignor,
+    topics: TopicView,
+) -> Steps[dict[str, Assignment]]:
+    """What each of `members` should have; `before` is what they should have had until now. All are to stay as they are
+    meanwhile, but for the topics."""
+    subscriptions = Subscriptions(topics, regexes)
+    subscribing = {}
+    for member_id, member in members.items():
+        subscribing[member_id] = MemberSubscription(
+            member_id,
+            member.instance_id,
+            member.rack_id,
+            subscriptions.topic_ids(member),
+            before.get(member_id, {}),
+        )
+        yield
+    spec = GroupSpec(subscribing, is_homogeneous(members.values()))
+    assigned = yield from assignor(spec, topics.partition_count)
+    return {member_id: assigned.get(member_id, {}) for member_id in members}
+
+
+class WholeTarget(NamedTuple):
+    """A new target assignment on its way into a group."""
+
+    records: Records
+    """What is to be written of the members for whom it is another."""
+    given: dict[str, Assignment]
+    """The same as a table."""
+
+
+def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[WholeTarget]:
+    """The records of a new target assignment, but for what has to be said of members who go or come meanwhile
+    (`amended`).
+
+    Raises:
+        KafkaError: UNKNOWN_SERVER_ERROR, as for any batch that is too large.
+    """
+    whole = WholeTarget(Records(), {})
+    for member_id, assignment in targets.items():
+        if member_id in group.members and group.targets.get(member_id) != assignment:
+            whole.records.add(*write_record(*records.target(group.group_id, member_id, assignment)))
+            whole.given[member_id] = assignment
+            if whole.records.batch_bytes > max_bytes:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"the targets of {len(targets)} members take more than the {max_bytes} bytes of a batch",
+                )
+        yield
+    return whole
+
+
+def amended(
+    group: ConsumerGroup, whole: WholeTarget, targets: Mapping[str, Assignment], members: Mapping[str, Member]
+) -> None:
+    """Let `whole` say of the group's present members alone what they should have.
+
+    Args:
+        members: Those that `targets` were made for. One that was replaced by another of its instance id leaves it what
+            it should have.
+    """
+    for member_id in members.keys() - group.members.keys():
+        instance_id = members[member_id].instance_id
+        heir = group.static_member(instance_id)
+        if whole.given.pop(member_id, None) is not None:
+            whole.records.add(*write_record(*records.target_tombstone(group.group_id, member_id)))
+        if heir is not None and heir.member_id not in members:
+            assignment = whole.given[heir.member_id] = targets[member_id]
+            whole.records.add(*write_record(*records.target(group.group_id, heir.member_id, assignment)))
+
+
+def changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:
+    """The records of a new target assignment; members for whom nothing changes have none."""
+    return [
+        *(
+            records.target(group.group_id, member_id, assignment)
+            for member_id, assignment in targets.items()
+            if group.targets.get(member_id) != assignment
+        ),
+        records.target_metadata(group.group_id, epoch, now_ms),
+    ]

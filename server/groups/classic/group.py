@@ -1,0 +1,405 @@
+"""One classic consumer group as a table: its members, their votes, its state and generation.
+
+Called by `classic` (which knows the protocol's rules over time) and `coordinator` (which describes, lists and expires
+groups). Nothing here sets a deadline, writes a record or reads a clock.
+
+    Empty ──────────► PreparingRebalance ◄────────────┐
+      ▲                 │           ▲                 │
+      │  nobody joined  │           │ a member joins, │
+      └─────────────────┤           │ leaves or fails │
+                        ▼           │                 │
+              CompletingRebalance ──┘     Stable ─────┘
+                        └────────────────►
+                         the leader's assignment
+
+Source: KIP-62, KIP-345 (static members), KIP-394 (required member ids).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import ClassVar
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.join_group import JoinGroupResponse
+from ....protocol.messages.sync_group import SyncGroupResponse
+from ...coordination.deadlines import Deadline
+from ...coordination.jobs import Job
+from ..records import CommittedOffset, group_key
+from ..subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""The assignment strategies that a member offers, best first: (name, metadata)."""
+
+
+def size_of(protocols: Protocols) -> int:
+    """Roughly how many bytes they take."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+JoinReply = Callable[[JoinGroupResponse], None]
+SyncReply = Callable[[SyncGroupResponse], None]
+
+
+class GroupState(Enum):
+    """States of a classic group, by the names that Kafka shows to users."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+# State -> states that it may be entered from. Every state may end in DEAD: deleted, or unloaded with its partition.
+ENTERED_FROM = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE},
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
+    GroupState.DEAD: set(GroupState),
+}
+
+
+class Member:
+    """One member of a classic group; static (KIP-345) when it has a `group_instance_id`.
+
+    Attributes:
+        assignment: What the leader gave it in this generation; empty while a rebalance runs.
+        is_new: It has never had an answer to a join, so it cannot send heartbeats yet.
+        join_reply: Where the answer of its parked JoinGroup goes; None when none is parked.
+        sync_reply: The same for SyncGroup.
+        session: Due when the member counts as failed. Whoever makes the member sets it.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "join_reply",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session",
+        "session_timeout_ms",
+        "sync_reply",
+        "written",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.session: Deadline
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.join_reply: JoinReply | None = None
+        self.sync_reply: SyncReply | None = None
+        self.written: tuple[str | None, bytes] | None = None
+        """What the group's record says of it for a protocol, all but its assignment (`records.make_ready`)."""
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Its metadata for that protocol; empty if it does not offer the protocol."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+    @property
+    def awaits_rebalance(self) -> bool:
+        """It waits for our answer, so silence is no sign of failure."""
+        return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
+
+
+class ClassicGroup:
+    """The members, votes and state of one classic group.
+
+    A group without protocol type is a "simple" one: it exists only because somebody committed offsets by hand.
+
+    Attributes:
+        partition: Of `__consumer_offsets`, where its records stand.
+        members: By member id, in the order of joining.
+        static_members: Group instance id -> member id, for members that have one.
+        pending: Member ids given out by KIP-394 and not yet used, each with the deadline of its patience.
+        pending_sync: Members that have been told of this generation and have not sent SyncGroup.
+        previous_state: Tells the first rebalance of an empty group from later ones.
+        new_member_added: Somebody joined during the initial delay, so it is to be extended.
+        delay_ms, delay_left_ms: How long the initial delay is this time, and how much may be added.
+        subscribed_topics: Of all members, for consumer groups whose subscriptions can be read; else None.
+        protocol_bytes: What all members offer, see `size_of`.
+        rejoin: Due when a rebalance waits no longer for members. `sync_by`: likewise for their SyncGroup.
+    """
+
+    type_name: ClassVar[str] = "classic"
+
+    def __init__(self, group_id: str, now_ms: int, *, partition: int, rejoin: Deadline, sync_by: Deadline) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.state_since_ms = now_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending: dict[str, Deadline] = {}
+        self.pending_sync: set[str] = set()
+        self.new_member_added = False
+        self.delay_ms = 0
+        self.delay_left_ms = 0
+        self.subscribed_topics: frozenset[str] | None = None
+        self.rejoin = rejoin
+        self.sync_by = sync_by
+        self.awaiting_join_count = 0
+        self.protocol_bytes = 0
+        self.is_completing = False
+        """A job is at removing those who did not join."""
+        self._supporters: dict[str, int] = {}
+
+    # States
+
+    def enter(self, state: GroupState, now_ms: int) -> None:
+        """Change the state; the table of allowed changes guards against our own mistakes."""
+        assert self.state in ENTERED_FROM[state], f"{self.group_id}: {self.state} -> {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = now_ms
+
+    def is_told_of(self, generation: int) -> bool:
+        """Whether this is the present generation, and no rebalance has begun that will bring the next one."""
+        return self.generation == generation and self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in ENTERED_FROM[GroupState.PREPARING_REBALANCE]
+
+    def next_generation(self, now_ms: int) -> None:
+        """Close the joining phase: choose the protocol, or become empty if nobody is left. `read_subscriptions` is to
+        follow."""
+        self.generation = self.generation + 1 & 0x7FFF_FFFF
+        self.pending_sync.clear()
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = None
+        self.enter(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
+
+    # Members
+
+    def has(self, member: Member) -> bool:
+        """Whether this very member is in the group still."""
+        return self.members.get(member.member_id) is member
+
+    def add(self, member: Member, reply: JoinReply | None = None) -> None:
+        """Take in a new member; the first one gives the group its protocol type and leads it."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self._count_supporters(member, 1)
+        self.await_join(member, reply)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Forget a member or pending member id; the next oldest member leads if it was the leader."""
+        self.pending.pop(member_id, None)
+        self.pending_sync.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        self._count_supporters(member, -1)
+        self.await_join(member, None)
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member that came back its new id; it keeps place, leadership and assignment."""
+        assert member.group_instance_id is not None
+        if self.leader == member.member_id:
+            self.leader = member_id
+        self.members = {member_id if known == member.member_id else known: one for known, one in self.members.items()}
+        if member.member_id in self.pending_sync:
+            self.pending_sync.remove(member.member_id)
+            self.pending_sync.add(member_id)
+        self.static_members[member.group_instance_id] = member_id
+        member.member_id = member_id
+        member.written = None
+
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        """Take over what a rejoining member says now."""
+        self._count_supporters(member, -1)
+        member.protocols = protocols
+        self._count_supporters(member, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        member.written = None
+
+    def await_join(self, member: Member, reply: JoinReply | None) -> None:
+        """Park the member's JoinGroup, or with None take it as no longer parked."""
+        self.awaiting_join_count += (reply is not None) - (member.join_reply is not None)
+        member.join_reply = reply
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader if it has joined, else choose a member that has; False if nobody has."""
+        leader = None if self.leader is None else self.members[self.leader]
+        if leader is not None and leader.join_reply is None:
+            joined = (member.member_id for member in self.members.values() if member.join_reply is not None)
+            chosen = next(joined, None)
+            self.leader = chosen or self.leader
+            return chosen is not None
+        return leader is not None
+
+    @property
+    def all_joined(self) -> bool:
+        return len(self.members) == self.awaiting_join_count and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest patience that any member asks for."""
+        return max((0, *(member.rebalance_timeout_ms for member in self.members.values())))
+
+    # Protocols
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols can live with all members there are."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        size = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self._supporters.get(name, 0) == size for name, _ in protocols
+        )
+
+    def select_protocol(self) -> str:
+        """The protocol that all members offer and most of them put first (of several, the one voted for earliest)."""
+        size = len(self.members)
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            vote = next(name for name, _ in member.protocols if self._supporters[name] == size)
+            votes[vote] = votes.get(vote, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def read_subscriptions(self) -> Job:
+        """Learn which topics the members of a consumer group subscribe to; until then no topic is known not to be."""
+        self.subscribed_topics = None
+        if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            if not self.members:
+                self.subscribed_topics = frozenset()
+            elif self.protocol_name is not None:
+                generation = self.generation
+                blobs = [member.metadata(self.protocol_name) for member in self.members.values()]
+                topics = yield from subscribed_topics(blobs)
+                if self.generation == generation:
+                    self.subscribed_topics = topics
+
+    def subscribes_to(self, topic: str) -> bool:
+        """True also for a consumer group whose subscriptions cannot be read: its offsets must not be touched."""
+        if self.subscribed_topics is not None:
+            return topic in self.subscribed_topics
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def _count_supporters(self, member: Member, by: int) -> None:
+        self.protocol_bytes += by * size_of(member.protocols)
+        # A set, because a member that names a protocol twice still is one supporter.
+        for name in {name for name, _ in member.protocols}:
+            self._supporters[name] = self._supporters.get(name, 0) + by
+            if not self._supporters[name]:
+                del self._supporters[name]
+
+    # Checks of requests
+
+    def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """NONE if the request comes from a member, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when a newer member
+        has taken over the instance id."""
+        if group_instance_id is not None:
+            current = self.static_members.get(group_instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # As `kinds.Group` says
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
+
+    @property
+    def may_expire(self) -> bool:
+        return self.state is GroupState.EMPTY and not self.pending
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
+    ) -> None:
+        """See `kinds.Group`.
+
+        Generation -1 with an empty member id is a consumer that assigns partitions by hand, or an admin client; it may
+        commit while the group has no members. A producer that names no member (KIP-447) may always.
+        """
+        if error := self._commit_error(member_id, instance_id, epoch, is_transactional=is_transactional):
+            raise KafkaError(error, f"group {self.group_id} in generation {self.generation}: {error.name}")
+
+    def _commit_error(
+        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
+    ) -> ErrorCode:
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
+        if error := self.member_error(member_id, instance_id):
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Anybody may."""
+
+    def check_offset_delete(self) -> None:
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has members")
+
+    def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
+        """Offsets of an empty group age from the moment it became empty (KIP-211); those of a consumer group at work
+        and of a group without members from their commit."""
+        if self.protocol_type is not None and self.state is GroupState.EMPTY:
+            since_ms = self.state_since_ms
+            return lambda committed: committed.commit_ms if since_ms < 0 else since_ms
+        is_read = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
+        if self.protocol_type is None or (is_read and self.state is GroupState.STABLE):
+            return lambda committed: committed.commit_ms
+        return None
+
+    def tombstone_keys(self) -> list[bytes]:
+        return [group_key(self.group_id)]

@@ -1,0 +1,1 @@
+"""Committed offsets, transactional ones too."""

@@ -1,0 +1,61 @@
+"""Which partition a request means, and whether the node it reached leads it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..network.connection import Context
+from ..partitions.topics import NO_LEADER, Partition
+
+
+class NotLeaderError(KafkaError):
+    """The request reached a node that does not lead the partition; `partition` tells who does."""
+
+    def __init__(self, partition: Partition, node_id: int) -> None:
+        who = "no live node" if partition.leader == NO_LEADER else f"node {partition.leader}"
+        super().__init__(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} does not lead {partition.topic_partition}; {who} does"
+        )
+        self.partition = partition
+
+
+def led_partition(ctx: Context, topic: str | bytes, index: int) -> Partition:
+    """The partition that `topic` (a name, or an id as bytes) and `index` mean, if this node leads it.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or NOT_LEADER_OR_FOLLOWER
+            (as NotLeaderError).
+    """
+    topics = ctx.broker.topics
+    partition = topics.partition(topic, index) if isinstance(topic, str) else topics.partition_by_id(topic, index)
+    if partition.leader != ctx.node.node_id:
+        raise NotLeaderError(partition, ctx.node.node_id)
+    return partition
+
+
+def replica_of(ctx: Context, topic: str, index: int) -> Partition:
+    """The partition `index` of `topic`, if this node holds it, as its leader or not.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER (as NotLeaderError).
+    """
+    partition = ctx.broker.topics.partition(topic, index)
+    if ctx.node.node_id not in partition.replicas:
+        raise NotLeaderError(partition, ctx.node.node_id)
+    return partition
+
+
+def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int, str | None]]:
+    """Node id, host, port and rack for each of `node_ids`, on the listener the client came by."""
+    found = []
+    for node_id in sorted(set(node_ids)):
+        node = ctx.broker.node(node_id)
+        if node is not None:
+            found.append((node_id, *node.advertised(ctx.listener.name), node.rack))
+    return found
+
+
+def offline_replicas(partition: Partition, live: Collection[int]) -> tuple[int, ...]:
+    """The replicas on nodes that are not among the live ones."""
+    return tuple(node_id for node_id in partition.replicas if node_id not in live)

@@ -1,0 +1,1 @@
+"""The admin listener: what is asked over HTTP."""

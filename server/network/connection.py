@@ -1,0 +1,237 @@
+"""One client connection: read a frame, handle it, write the answer, one at a time and in order.
+
+Kafka's ordering promise is per connection, so requests are not handled side by side: the next
+frame is looked at only when the answer to the one before has been written (a parked fetch holds
+back what is pipelined behind it, as in Apache Kafka).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from ...protocol.connection import Request, parse_request
+from ...protocol.errors import ProtocolError
+from ..runtime.turns import Turn
+from .answer_places import AnswerPlace
+from .frames import FrameReader
+from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
+from .transport import Part, PeerGoneError, PlainTransport
+from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
+
+if TYPE_CHECKING:
+    from ..broker.broker import Broker
+    from ..cluster.nodes import Listener, Node
+
+log = logging.getLogger("ottla.connection")
+
+# Its records stay views into the frame; all else of a request is copied out of it.
+PRODUCE_KEY = 0
+# A frame with more than this may take milliseconds. Hundreds of them may come at once, so those that find others at it already
+# stand in line; but not Produce and Fetch, of which a busy broker has hundreds anyway, each of them short.
+LITTLE_BYTES = 4 << 10
+BULK = (b"\0\0", b"\0\1")
+# What a frame says of its size.
+unpack_size = struct.Struct(">i").unpack_from
+# What the process or the machine is short of for a while.
+SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+# A parked request looks this often whether its client is still there.
+PEER_CHECK_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a handler may know beside the request itself."""
+
+    broker: Broker
+    node: Node
+    """The node whose listener took the connection; routing facts are seen from here."""
+    listener: Listener
+    client_host: str
+    connection: Connection
+    turn: Turn = field(default_factory=Turn)
+    """Of the task that serves the connection: for handlers that mostly have little to do."""
+
+
+class Connection:
+    """The server side of one TCP connection."""
+
+    def __init__(self, broker: Broker, node: Node, listener: Listener, transport: PlainTransport, peer: str) -> None:
+        self.peer = peer
+        self.node = node
+        self.busy = False
+        self._moved_s = trio.current_time()
+        """When it was last seen that bytes had moved. Trio's time, not the broker's: moving that must not cost clients
+        their connections."""
+        self._broker = broker
+        self._transport = transport
+        self._listener = listener
+        self._client_host = peer.rpartition(":")[0]
+        self._frames = FrameReader(
+            transport, broker.config.socket_request_max_bytes, broker.request_memory, self._client_host, self.give_up
+        )
+        self._place: AnswerPlace | None = None
+        """Made with its first request that needs one."""
+        self._large: LargeRequest | None = None
+        """The request it is at, if that or its answer is large."""
+
+    async def serve(self) -> None:
+        """Answer requests until the peer closes, does not speak Kafka, or the node stops.
+
+        Never raises but for cancellation: malformed bytes end this connection with one log line,
+        an error of our own with a traceback, and every other connection goes on.
+        """
+        broken_off: list[Exception] = []
+        try:
+            await self._serve()
+        except Exception as error:  # noqa: BLE001 -- every connection for itself
+            self._log(error)
+            if self._large is not None:
+                broken_off.append(error)
+        finally:
+            self._frames.close()
+            self._transport.close()
+            if self._place is not None:
+                self._place.leave()
+            if self._large is not None:
+                # Its traceback names the request, and all that the handler has made of it.
+                try:
+                    await self._large.end(broken_off)
+                finally:
+                    # It names this frame, too: a cycle, if it was not freed.
+                    broken_off.clear()
+                    self._large = None
+
+    def _log(self, error: Exception) -> None:
+        match error:
+            case ProtocolError():
+                log.warning("closing %s: %s", self.peer, error)
+            case PeerGoneError():
+                log.debug("%s is gone: %s", self.peer, error)
+            case trio.ClosedResourceError():
+                log.debug("%s was closed by us", self.peer)
+            case ImportError():
+                # An API is loaded when it is first spoken, which is tried again with the next request of its kind.
+                log.error("closing %s: %s", self.peer, error)
+            case OSError() if error.errno in SCARCE:
+                log.error("closing %s: %s", self.peer, error)
+            case _:
+                log.error("closing %s after an error of the broker", self.peer, exc_info=error)
+
+    async def _serve(self) -> None:
+        broker, frames = self._broker, self._frames
+        # It names this connection, which must not name it: whoever has gone is freed at once, not when cycles are looked for.
+        context = Context(broker, self.node, self._listener, self._client_host, self, self._transport.turn)
+        handlers, answer_places, turn = broker.handlers, broker.answer_places, self._transport.turn
+        while self.node.is_alive and not broker.stopping:
+            frame = await frames.next_frame()
+            if frame is None:
+                return
+            self.busy = True
+            size_bytes = len(frame)
+            request: Request | None
+            if size_bytes <= READ_ELEMENTS_AT_ONCE:  # an element has a byte at least
+                request = parse_request(frame)
+            else:
+                if size_bytes > LITTLE_BYTES and frame[:2] not in BULK and turn.is_pass_over():
+                    await turn.next()
+                request = read_now(frame)
+            # Whatever still names the frame here while we wait would keep its memory.
+            if request is None:
+                box = [frame]
+                del frame
+                request = await self._at_large().read(box)
+            else:
+                del frame
+            key = request.api.key
+            if frames.held_bytes and key != PRODUCE_KEY:
+                frames.let_go()
+            handle = handlers.get(key)
+            if handle is None:
+                try:
+                    handle = await handlers.loaded(key)
+                except KeyError:
+                    raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
+            places = answer_places.get(key)
+            if places is not None:
+                if self._place is None:
+                    self._place = AnswerPlace(context.client_host)
+                await self._place.take(places)
+            body = await handle(context, request)
+            parts = None if body is None or self._large is not None else write_now(request, body)
+            if parts is None and (body is not None or self._large is not None):
+                answer = [request, body]
+                del request, body
+                parts = await self._at_large().write(answer)
+            else:
+                del request, body
+            if places is not None and self._place is not None:
+                self._place.leave()
+            if frames.held_bytes:
+                frames.let_go()
+            if parts is not None:
+                if unpack_size(parts[0])[0] < COUNTED_BYTES_MIN:  # type: ignore[arg-type]  # the first part is ours
+                    await self._transport.send(parts)
+                else:
+                    await self._send(parts)
+            if self._large is not None:
+                sent = [parts]
+                del parts
+                await self._large.end(sent)
+                self._large = None
+            else:
+                del parts
+            self.busy = False
+            if turn.is_over():
+                await turn.next()
+
+    async def _send(self, parts: list[Part]) -> None:
+        size_bytes = memory_bytes(parts)
+        if size_bytes < COUNTED_BYTES_MIN:
+            await self._transport.send(parts)
+            return
+        with self._broker.unsent_answers.lying(self, self._client_host, size_bytes):
+            await self._transport.send(parts)
+
+    def _at_large(self) -> LargeRequest:
+        if self._large is None:
+            self._large = LargeRequest(self._broker.large_requests, self, self._client_host)
+        return self._large
+
+    def check_peer(self) -> None:
+        """Raise PeerGoneError if the client has gone while its request was parked.
+
+        Otherwise a client that asks to wait for days and leaves would hold its place for days.
+        """
+        if self._transport.is_closed_by_peer():
+            raise PeerGoneError("closed while its request was parked")
+
+    def idle_s(self, now_s: float) -> float:
+        """How long no byte has moved in either direction, as far as the calls of this have seen it.
+
+        A request that is being worked on does not count, as in Apache Kafka: a client whose wait is longer than
+        `connections.max.idle.ms` loses its connection there, too.
+        """
+        if self._transport.has_moved:
+            self._transport.has_moved = False
+            self._moved_s = now_s
+        return now_s - self._moved_s
+
+    def close(self) -> None:
+        """Close at once; a task inside `serve` ends, in the midst of a request as soon as it would go on without one."""
+        self._transport.close()
+        self._frames.stop_waiting()
+        if self._place is not None:
+            self._place.stop_waiting()
+        if self._large is not None:
+            self._large.stop_waiting()
+
+    def give_up(self, reason: str) -> None:
+        """Close it, and say why."""
+        log.warning("closing %s: %s", self.peer, reason)
+        self.close()

@@ -1,0 +1,222 @@
+"""Cuts request frames out of one connection's bytes, within named memory limits.
+
+A frame is four size bytes and that many bytes. Frames that fit the connection's buffer are handed
+out as views into it, so a produced batch is validated and written to the log where `recv` put it.
+
+What is announced costs nothing. Up to 1 MiB a buffer doubles when it is full. Then it is address space of the whole frame,
+of which the kernel makes memory as bytes are written to it: nothing more is copied, and no turn fills much with zeros.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+import trio
+
+from ...protocol.errors import ProtocolError
+from .request_memory import RequestMemory
+from .transport import PeerGoneError, PlainTransport
+
+# What an idle connection costs. Requests other than Produce are far smaller.
+INITIAL_BUFFER_BYTES = 16 << 10
+# A producer's buffer is kept between requests up to this size (Kafka's largest batch by default
+# is 1 MiB, and a frame adds a little), so that a steady stream never allocates.
+RETAINED_BUFFER_BYTES = (1 << 20) + (128 << 10)
+# A connection is given room for as much as it has brought, within these.
+STEP_BYTES_MIN = 64 << 10
+STEP_BYTES_MAX = 1 << 20
+# Behind that by pages of this size: small ones would take the kernel six times as long. The others have their turn between.
+HUGE_PAGE_BYTES = 2 << 20
+
+_SIZE = struct.Struct(">i")
+_NOTHING = memoryview(b"")
+
+
+class FrameReader:
+    """The receiving half of one connection.
+
+    Args:
+        transport: Where bytes come from.
+        max_frame_bytes: `socket.request.max.bytes`; a larger declared size is refused before any
+            memory is spent on it.
+        memory: Shared by all connections of the broker.
+        address: Whose share of it this connection uses.
+        give_up: Ends the connection, for the reason given.
+    """
+
+    give_up: Callable[[str], None]
+
+    def __init__(
+        self,
+        transport: PlainTransport,
+        max_frame_bytes: int,
+        memory: RequestMemory,
+        address: str,
+        give_up: Callable[[str], None],
+    ) -> None:
+        self.address = address
+        self.held_bytes = 0
+        self.give_up = give_up
+        self._transport = transport
+        self._max_frame_bytes = max_frame_bytes
+        self._memory = memory
+        self._view = _first_buffer()
+        self._start = 0
+        self._end = 0
+        self._room = INITIAL_BUFFER_BYTES
+        """Up to where the buffer may be filled: all of it but while a large frame grows."""
+        self._has_brought_much = False
+        """Whether it has brought a frame that was too large to keep its buffer: the next such one need not begin small."""
+        self._is_in_use = False
+        """Whether the frame given last may still be looked at."""
+        self._is_taking = False
+
+    @property
+    def is_receiving(self) -> bool:
+        return not (self._is_in_use or self._is_taking)
+
+    async def next_frame(self) -> memoryview | None:
+        """The next frame without its size bytes, or None when the peer closed between frames.
+
+        The view is writable and stays valid only until the next call, or until `let_go`.
+
+        Raises:
+            ProtocolError: A negative or too large size.
+            PeerGoneError: The connection ended inside a frame.
+        """
+        self._is_in_use = False
+        if self._start == self._end:
+            self._start = self._end = 0
+            if self._room > RETAINED_BUFFER_BYTES:
+                self._has_brought_much = True
+                self.shrink()
+            elif self._room > INITIAL_BUFFER_BYTES and self._memory.is_short:
+                self.shrink()
+        while True:
+            have = self._end - self._start
+            need = 4
+            if have >= 4:
+                (size,) = _SIZE.unpack_from(self._view, self._start)
+                if not 0 <= size <= self._max_frame_bytes:
+                    raise ProtocolError(
+                        f"frame size {size} is outside 0..{self._max_frame_bytes} (socket.request.max.bytes)"
+                    )
+                need += size
+                if have >= need:
+                    frame = self._view[self._start + 4 : self._start + need]
+                    self._start += need
+                    self._is_in_use = True
+                    return frame
+            if self._start + need > self._room:
+                await self._make_room(need)
+            received = self._transport.receive_now(self._view[self._end : self._room])
+            while received is None:
+                await self._transport.readable()
+                # Sliced anew: `shrink` may have taken the buffer while nothing was in it.
+                received = self._transport.receive_now(self._view[self._end : self._room])
+            if not received:
+                if have:
+                    raise PeerGoneError(f"closed inside a frame, {have} bytes in")
+                return None
+            self._end += received
+
+    def let_go(self) -> None:
+        """Nobody looks at the frame given last any more. Need not be said of one in the first buffer, which nobody takes."""
+        self._is_in_use = False
+        if self.held_bytes and self._memory.is_short:
+            self.shrink()
+
+    def shrink(self) -> None:
+        """Fall back to the first buffer, unless a frame in use or what is unread needs the larger one."""
+        if self._is_in_use or self._is_taking or not self.held_bytes:
+            return
+        if self._end - self._start < INITIAL_BUFFER_BYTES:
+            self._move_to(_first_buffer())
+            self._room = INITIAL_BUFFER_BYTES
+            self._memory.give_back(self, self.held_bytes)
+
+    def stop_waiting(self) -> None:
+        """Wait for memory no more: `next_frame` raises PeerGoneError if it does."""
+        self._memory.stop_waiting(self)
+
+    def close(self) -> None:
+        """Give all memory back. Neither the reader nor the frame it gave last is used again."""
+        self._view = _NOTHING
+        self._start = self._end = self._room = 0
+        self._memory.give_back(self, self.held_bytes)
+        self.give_up = _is_over  # it named its connection, which names this
+
+    async def _make_room(self, need_bytes: int) -> None:
+        """Let more bytes in for a frame of `need_bytes`, which may take several calls."""
+        size_bytes = len(self._view)
+        if need_bytes > size_bytes and self._end - self._start == size_bytes:
+            if need_bytes > RETAINED_BUFFER_BYTES and (size_bytes >= STEP_BYTES_MAX or self._has_brought_much):
+                self._move_to(_untouched(_in_steps(need_bytes, HUGE_PAGE_BYTES)))
+                self._room = self.held_bytes
+            else:
+                await self._double(need_bytes)
+        elif self._start + need_bytes > size_bytes:
+            self._move_to(self._view)
+        if self._end >= self._room:
+            await self._take(min(HUGE_PAGE_BYTES, len(self._view) - self.held_bytes))
+            self._room = self.held_bytes
+            await trio.lowlevel.checkpoint()
+
+    async def _double(self, need_bytes: int) -> None:
+        """Move to a buffer of twice the size, or of what the frame needs or one may keep, if that is less."""
+        most_bytes = _in_steps(need_bytes, STEP_BYTES_MIN) if need_bytes <= RETAINED_BUFFER_BYTES else STEP_BYTES_MAX
+        size_bytes = min(max(2 * self.held_bytes, STEP_BYTES_MIN), most_bytes)
+        await self._take(size_bytes - self.held_bytes)
+        # Not from the heap, which keeps what is freed between small things: thousands of these must leave nothing.
+        self._move_to(_untouched(size_bytes))
+        self._room = size_bytes
+
+    async def _take(self, size_bytes: int) -> None:
+        self._is_taking = True
+        try:
+            if not self._memory.take_now(self, size_bytes):
+                await self._memory.take(self, size_bytes)
+        finally:
+            self._is_taking = False
+
+    def _move_to(self, target: memoryview) -> None:
+        """Put what is unread to the front of `target`, which may be the buffer itself."""
+        unread_bytes = self._end - self._start
+        target[:unread_bytes] = self._view[self._start : self._end]  # as memmove, where they overlap
+        self._view, self._start, self._end = target, 0, unread_bytes
+
+
+def _in_steps(size_bytes: int, step_bytes: int) -> int:
+    """Rounded up, so that frames of slightly different size do not each bring a new buffer."""
+    return -(-size_bytes // step_bytes) * step_bytes
+
+
+def _first_buffer() -> memoryview:
+    """Not from the heap either: what ten thousand connections have had shall leave with them."""
+    try:
+        return _untouched(INITIAL_BUFFER_BYTES)
+    except ProtocolError:
+        return memoryview(bytearray(INITIAL_BUFFER_BYTES))
+
+
+def _untouched(size_bytes: int) -> memoryview:
+    """A buffer of zeros that takes no memory before it is written to, and gives all back when its last view goes.
+
+    Raises:
+        ProtocolError: The system has no address space for it.
+    """
+    try:
+        memory = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, ValueError) as error:
+        raise ProtocolError(f"no room for a frame of up to {size_bytes} bytes: {error}") from error
+    if size_bytes >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # not every kernel has huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)
+
+
+def _is_over(_reason: str) -> None:
+    """Nobody is left who could give up."""

@@ -1,0 +1,218 @@
+"""Bytes in and out of one plain TCP connection.
+
+"Try non-blocking first, park only when the kernel says so": a request that is already there and
+an answer that fits the socket buffer cost no scheduler pass, which halves the CPU of a request
+against `trio.SocketStream`. The socket is an ordinary non-blocking stdlib socket; Trio only waits
+for its readiness. A TLS connection will bring a second class with these same methods.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import trio
+
+from ...storage.disk.files import Buffer, FileSlice, WouldWaitError
+from ..partitions.cold_reads import read_ahead
+from ..runtime.turns import Turn
+
+Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
+
+# One call at most: a reader that is fast enough would let the kernel go on and on.
+SEND_BYTES = 1 << 20
+# Small slices are copied into the same call as what is before and behind them, up to so many bytes at a time: that costs no
+# more than a call for each, and all of the slice is looked for in memory, not some of it.
+COPIED_BYTES = 16 << 10
+# The kernel takes at most IOV_MAX (1024 on Linux) buffers in one sendmsg.
+MAX_BUFFERS = 1000
+# Mostly some records, and what is before and behind them.
+FEW_BUFFERS = 4
+# Linux joins the header with the file bytes that follow into full packets.
+MSG_MORE = getattr(socket, "MSG_MORE", 0)
+# Elsewhere a closed peer is noticed when its answer cannot be sent.
+POLLRDHUP = getattr(select, "POLLRDHUP", 0)
+
+
+class PeerGoneError(Exception):
+    """The peer closed or reset the connection."""
+
+
+class PlainTransport:
+    """A non-blocking stdlib socket as a Trio task sees it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self.turn = Turn()
+        """Of the connection's task; it begins anew whenever the client has kept it waiting."""
+        self.has_moved = False
+        """Set whenever bytes have moved, either way; whoever looks whether any do takes it back."""
+
+    def receive_now(self, buffer: memoryview) -> int | None:
+        """Fill `buffer` with what is there, without waiting.
+
+        Returns:
+            Bytes received; 0 when the peer closed its side; None when there is nothing yet.
+
+        Raises:
+            PeerGoneError: The connection was reset.
+        """
+        try:
+            received = self._sock.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            raise PeerGoneError(str(error)) from error
+        self.has_moved = True
+        return received
+
+    def is_closed_by_peer(self) -> bool:
+        """Whether the peer has closed its side, even if bytes it sent before are still unread; or `close` was called."""
+        if self._sock.fileno() < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._sock, POLLRDHUP)
+        return bool(poll.poll(0))
+
+    async def readable(self) -> None:
+        """Wait until `receive_now` has something to say.
+
+        Raises:
+            trio.ClosedResourceError: `close` was called meanwhile.
+        """
+        await trio.lowlevel.wait_readable(self._sock)
+        self.turn.begin()
+
+    async def send(self, parts: Sequence[Part]) -> None:
+        """Send all parts in order; large file slices go from the page cache to the socket uncopied.
+
+        What is not in the page cache is brought there by a worker thread first.
+
+        Raises:
+            PeerGoneError: The peer does not take them any more.
+        """
+        buffers: list[bytes | bytearray | memoryview] = []
+        copied_bytes = 0
+        try:
+            # Nearly every answer is one small part, and there is room for it.
+            if (
+                len(parts) == 1
+                and not isinstance(part := parts[0], FileSlice)
+                and (size_bytes := len(part)) <= SEND_BYTES
+            ):
+                sent = 0
+                try:
+                    sent = self._sock.send(part)
+                    self.has_moved = True
+                except BlockingIOError:
+                    pass
+                if sent == size_bytes:
+                    return
+                parts = [memoryview(part)[sent:]]
+            for part in parts:
+                if isinstance(part, FileSlice):
+                    is_copied = part.size_bytes <= COPIED_BYTES
+                    if not is_copied or copied_bytes > COPIED_BYTES:
+                        await self._send_buffers(buffers, MSG_MORE)
+                        buffers, copied_bytes = [], 0
+                    if is_copied:
+                        buffers.append(await self._read(part))
+                        copied_bytes += part.size_bytes
+                        if self.turn.is_over():
+                            await self.turn.next()
+                    else:
+                        await self._send_file(part)
+                elif part:
+                    buffers.append(part)
+            await self._send_buffers(buffers, 0)
+        except OSError as error:
+            raise PeerGoneError(str(error)) from error
+
+    async def _send_buffers(self, buffers: list[bytes | bytearray | memoryview], flags: int) -> None:
+        at = 0
+        while at < len(buffers):
+            is_all = False
+            try:
+                if at == 0 and len(buffers) <= FEW_BUFFERS and (size_bytes := sum(map(len, buffers))) <= SEND_BYTES:
+                    sent = self._sock.sendmsg(buffers, (), flags)
+                    is_all = sent == size_bytes
+                else:
+                    sent = self._sock.sendmsg(_some_of(buffers, at), (), flags)
+            except BlockingIOError:
+                await self._writable()
+                continue
+            self.has_moved = True
+            if is_all:
+                return
+            while at < len(buffers) and sent >= len(buffers[at]):
+                sent -= len(buffers[at])
+                at += 1
+            if sent:
+                buffers[at] = memoryview(buffers[at])[sent:]
+            if at < len(buffers) and self.turn.is_over():
+                await self.turn.next()
+
+    async def _send_file(self, part: FileSlice) -> None:
+        file, position, left = part.file, part.position, part.size_bytes
+        while left:
+            size_bytes = min(left, SEND_BYTES)
+            # The call waits for the disk if it has to, and a client that reads slowly leaves pages time to go.
+            cached_bytes = file.cached_bytes(position, size_bytes)
+            if not cached_bytes:
+                await self._read_ahead(FileSlice(file, position, size_bytes))
+            try:
+                sent = os.sendfile(self._sock.fileno(), file.fileno(), position, cached_bytes or size_bytes)
+            except BlockingIOError:
+                await self._writable()
+                continue
+            if sent == 0:  # The file is shorter than promised: the frame cannot be completed.
+                raise PeerGoneError(f"file ended {left} bytes before the promised end")
+            self.has_moved = True
+            position += sent
+            left -= sent
+            if self.turn.is_over():
+                await self.turn.next()
+
+    async def _read(self, part: FileSlice) -> Buffer:
+        try:
+            data = part.file.read_now(part.position, part.size_bytes)
+        except WouldWaitError:
+            await self._read_ahead(part)
+            data = part.file.read_at(part.position, part.size_bytes)
+        if len(data) != part.size_bytes:
+            raise PeerGoneError(f"file ended {part.size_bytes - len(data)} bytes before the promised end")
+        return data
+
+    async def _read_ahead(self, part: FileSlice) -> None:
+        await read_ahead(part)
+        self.turn.begin()
+
+    async def _writable(self) -> None:
+        await trio.lowlevel.wait_writable(self._sock)
+        self.turn.begin()
+
+    def close(self) -> None:
+        """Close the socket at once and wake a task that waits on it."""
+        if self._sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+def _some_of(buffers: list[bytes | bytearray | memoryview], at: int) -> list[bytes | bytearray | memoryview]:
+    """Those from `at` on that one call may send."""
+    first = buffers[at]
+    if len(first) >= SEND_BYTES:
+        return [memoryview(first)[:SEND_BYTES]]
+    some, room = [first], SEND_BYTES - len(first)
+    for buffer in buffers[at + 1 : at + MAX_BUFFERS]:
+        room -= len(buffer)
+        if room < 0:
+            break
+        some.append(buffer)
+    return some

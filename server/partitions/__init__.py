@@ -1,0 +1,1 @@
+"""Partitions as requests meet them: topics, waiting, flushing, large appends, cold reads."""

@@ -1,0 +1,236 @@
+"""Fetch sessions (KIP-227): the broker remembers a client's partitions, so polls carry only changes.
+
+A session belongs to one node. A full fetch (epoch 0) opens one, each later fetch counts the epoch
+up, adds, changes and forgets partitions, and is answered with those partitions only that have
+something new: records, an error, or a moved high watermark or log start offset.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..runtime.turns import Turn
+
+if TYPE_CHECKING:
+    from ...protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+# An idle session of this age may be evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
+EVICTION_AGE_MS = 120_000
+# All sessions together remember this many partitions for each session that there may be. A partition takes several hundred bytes, and a
+# request may name a hundred thousand.
+PARTITIONS_A_SLOT = 50
+
+TopicKey = str | bytes
+"""A topic name up to Fetch 12, a topic id from 13 on."""
+
+
+@dataclass(slots=True)
+class FetchItem:
+    """One partition that a client fetches, and what it was told last."""
+
+    topic: TopicKey
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+
+    def has_news(self, data: PartitionData) -> bool:
+        """Whether an incremental answer must hold this partition; remembers what it then says."""
+        news = bool(data.records)
+        if data.high_watermark != self.told_high_watermark:
+            news = True
+            self.told_high_watermark = data.high_watermark
+        if data.log_start_offset != self.told_log_start_offset:
+            news = True
+            self.told_log_start_offset = data.log_start_offset
+        if data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != -1:
+            news = True
+            # The next success is news whatever it says.
+            self.told_high_watermark = -1
+        return news
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """The partitions of one client, in the order in which they are served."""
+
+    session_id: int
+    by_topic_id: bool
+    items: dict[tuple[TopicKey, int], FetchItem]
+    next_epoch: int
+    last_used_at_ms: int
+    """In elapsed time."""
+
+
+class FetchSessions:
+    """The sessions of one node, at most `max_sessions` (`max.incremental.fetch.session.cache.slots`), and bounded in what
+    they remember. Who finds no room goes on with full fetches, as with Apache Kafka, which bounds the number alone."""
+
+    def __init__(self, max_sessions: int, rng: random.Random) -> None:
+        self._max_sessions = max_sessions
+        self._rng = rng
+        self._max_partitions = max_sessions * PARTITIONS_A_SLOT
+        self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
+        self._counted: dict[int, int] = {}
+        """Session id -> partitions, as far as they are in `partition_count`."""
+        self.partition_count = 0
+        """Of all sessions."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def clear(self) -> None:
+        """Forget all sessions; their clients open new ones."""
+        self._sessions.clear()
+        self._counted.clear()
+        self.partition_count = 0
+
+    def _count(self, session: FetchSession) -> None:
+        """The session has another number of partitions, or is new."""
+        self.partition_count += len(session.items) - self._counted.get(session.session_id, 0)
+        self._counted[session.session_id] = len(session.items)
+
+    def _drop(self, session_id: int) -> None:
+        if self._sessions.pop(session_id, None) is not None:
+            self.partition_count -= self._counted.pop(session_id)
+
+    async def begin(
+        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: int, turn: Turn
+    ) -> tuple[FetchSession | None, list[FetchItem]]:
+        """The partitions to read for `request`, and the session it belongs to (None without one).
+
+        While this takes several turns the session's next epoch is given away already, so nobody else changes it.
+
+        Raises:
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+                FETCH_SESSION_TOPIC_ID_ERROR. Nothing changed, unless there is no room for what a session became: it is gone.
+        """
+        session_id, epoch = request.session_id, request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._drop(session_id)
+            items: dict[tuple[TopicKey, int], FetchItem] = {}
+            for at, topic in enumerate(request.topics):
+                if at and turn.is_over():
+                    await turn.next()
+                for item in items_of(topic, by_topic_id):
+                    if items and turn.is_over():
+                        await turn.next()
+                    items[item.topic, item.partition] = item
+            session = self._open(items, by_topic_id, elapsed_ms) if epoch == INITIAL_EPOCH and items else None
+            return session, list(items.values())
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
+        if epoch != session.next_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} expects epoch {session.next_epoch}, not {epoch}",
+            )
+        if by_topic_id != session.by_topic_id:
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes topic names and topic ids"
+            )
+        session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        session.last_used_at_ms = elapsed_ms
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        await self._update(session, request, turn)
+        self._make_room(session, elapsed_ms)
+        return session, list(session.items.values())
+
+    def _open(
+        self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, elapsed_ms: int
+    ) -> FetchSession | None:
+        if len(items) > self._max_partitions:
+            return None  # The client goes on with full fetches.
+        while len(self._sessions) >= self._max_sessions or self.partition_count + len(items) > self._max_partitions:
+            if not self._evict(elapsed_ms):
+                return None
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._rng.randrange(1, 2**31)
+        session = FetchSession(session_id, by_topic_id, items, 1, elapsed_ms)
+        self._sessions[session_id] = session
+        self._count(session)
+        return session
+
+    def _evict(self, elapsed_ms: int) -> bool:
+        """Forget the session that was used least recently, if that is long ago."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or elapsed_ms - oldest.last_used_at_ms <= EVICTION_AGE_MS:
+            return False
+        self._drop(oldest.session_id)
+        return True
+
+    def _make_room(self, session: FetchSession, elapsed_ms: int) -> None:
+        """Count what a session, the one used last, has become; forget it if there is no room, which its client learns as if
+        it had been evicted, and goes on with a full fetch."""
+        if self._sessions.get(session.session_id) is not session:
+            return
+        self._count(session)
+        while self.partition_count > self._max_partitions:
+            if not self._evict(elapsed_ms):
+                self._drop(session.session_id)
+                raise KafkaError(
+                    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                    f"fetch session {session.session_id} has {len(session.items)} partitions; all sessions together may"
+                    f" have {self._max_partitions}",
+                )
+
+    @staticmethod
+    async def _update(session: FetchSession, request: FetchRequest, turn: Turn) -> None:
+        for asked in request.topics:
+            if turn.is_over():
+                await turn.next()
+            for item in items_of(asked, session.by_topic_id):
+                if turn.is_over():
+                    await turn.next()
+                key = (item.topic, item.partition)
+                known = session.items.get(key)
+                if known is None:
+                    session.items[key] = item
+                else:
+                    known.fetch_offset = item.fetch_offset
+                    known.max_bytes = item.max_bytes
+                    known.current_leader_epoch = item.current_leader_epoch
+                    known.last_fetched_epoch = item.last_fetched_epoch
+        for forgotten in request.forgotten_topics_data:
+            if turn.is_over():
+                await turn.next()
+            topic: TopicKey = forgotten.topic_id if session.by_topic_id else forgotten.topic
+            for partition in forgotten.partitions:
+                if turn.is_over():
+                    await turn.next()
+                session.items.pop((topic, partition), None)
+
+    @staticmethod
+    def served(session: FetchSession, item: FetchItem) -> None:
+        """Move a partition whose records were sent to the end, so that the others get their turn."""
+        key = (item.topic, item.partition)
+        if key in session.items:
+            session.items[key] = session.items.pop(key)
+
+
+def items_of(topic: FetchTopic, by_topic_id: bool) -> Iterable[FetchItem]:
+    """The partitions that a request names of one topic, in its order."""
+    key: TopicKey = topic.topic_id if by_topic_id else topic.topic
+    for wanted in topic.partitions:
+        yield FetchItem(
+            key,
+            wanted.partition,
+            wanted.fetch_offset,
+            wanted.partition_max_bytes,
+            wanted.current_leader_epoch,
+            wanted.last_fetched_epoch,
+        )

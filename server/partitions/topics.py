@@ -1,0 +1,139 @@
+"""The topics as the nodes see them: names, ids, partitions and who leads them.
+
+Built at start from the catalog (what was promised to clients) and the log manager (what is on
+disk); changed only by `topic_admin`, and by `placing` where partitions change hands. Handlers look partitions up here,
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.log import Log
+from ...storage.topics.catalog import PartitionEntry
+from .internal_topics import INTERNAL_TOPICS
+
+NO_LEADER = -1
+"""`Partition.leader` while no live node leads it."""
+NAME_CHARS_SHOWN = 249
+"""Of a name that a request brings, in a message: no topic has a longer one, but a request may repeat one of 32 KB a million times."""
+
+
+class Partition:
+    """One partition: its log and the routing facts around it."""
+
+    __slots__ = ("index", "is_internal", "isr", "leader", "leader_epoch", "log", "replicas", "topic_partition")
+
+    def __init__(self, topic: Topic, index: int, entry: PartitionEntry, log: Log) -> None:
+        # It does not refer to the topic, which has the list of them: what is deleted is to go at once, with its files, and
+        # not when the collector finds it, all in one go.
+        self.is_internal = topic.is_internal
+        """Whether the broker alone writes it."""
+        self.index = index
+        self.topic_partition = TopicPartition(topic.name, index)
+        self.replicas = entry.replicas
+        self.isr = entry.replicas
+        self.leader = entry.leader
+        self.leader_epoch = entry.leader_epoch
+        self.log = log
+
+    def check_leader_epoch(self, claimed: int) -> None:
+        """Compare the epoch that a client believes in with ours (KIP-320); −1 claims nothing.
+
+        Raises:
+            KafkaError: FENCED_LEADER_EPOCH (older) or UNKNOWN_LEADER_EPOCH (newer).
+        """
+        if claimed == -1 or claimed == self.leader_epoch:
+            return
+        code = ErrorCode.FENCED_LEADER_EPOCH if claimed < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise KafkaError(
+            code, f"{self.topic_partition}: leader epoch is {self.leader_epoch}, the request says {claimed}"
+        )
+
+
+class Topic:
+    """A topic and its partitions, which are numbered from 0 without gaps."""
+
+    __slots__ = ("id", "name", "partitions")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.id = topic_id
+        self.partitions: list[Partition] = []
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+class Topics:
+    """All topics by name and by id."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._by_flat_name: dict[str, list[Topic]] = {}
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def add(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.id] = topic
+        self._by_flat_name.setdefault(_flat(topic.name), []).append(topic)
+
+    def remove(self, topic: Topic) -> None:
+        del self._by_name[topic.name]
+        del self._by_id[topic.id]
+        same = self._by_flat_name[_flat(topic.name)]
+        same.remove(topic)
+        if not same:
+            del self._by_flat_name[_flat(topic.name)]
+
+    def colliding(self, name: str) -> Topic | None:
+        """A topic that metrics could not tell from one of this name: they write "." as "_"."""
+        return next(iter(self._by_flat_name.get(_flat(name), ())), None)
+
+    def partition(self, name: str, index: int) -> Partition:
+        """The partition `index` of topic `name`.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self._by_name.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name[:NAME_CHARS_SHOWN]}-{index}")
+        return topic.partitions[index]
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """The partition `index` of the topic with this id.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a missing partition.
+        """
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+        if not 0 <= index < len(topic.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic.name}-{index}")
+        return topic.partitions[index]
+
+
+def unknown_topic(name: str) -> KafkaError:
+    """That there is no topic of this name; to be raised, or to stand in an answer."""
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")

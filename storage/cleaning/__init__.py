@@ -1,0 +1,1 @@
+"""Which log is cleaned next, how far, and what becomes of a pass."""

@@ -1,0 +1,295 @@
+"""One clean pass over one log: learn the newest record of every key, then copy what is still worth keeping.
+
+Called by the server for a log that the cleaner manager chose, in a worker thread: a pass reads sealed segments and
+writes `.cleaned` ones, which nobody else touches, and hands both to `swap`. It knows no scheduling, throttling or
+states; `checkpoint` is where those reach into it.
+
+    [0 ...] [310 ...] [550 ...] [700 ...]  upper offset
+     \\_______ group _________/  \\_ group _/
+               |                    |
+     0.log.cleaned                700.log.cleaned          each swapped in before the next begins
+
+A pass that is stopped anywhere, by abort, crash or power loss, leaves each segment old or new, and a log that means the
+same; the next pass begins anew from the old checkpoint.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ..disk import paths
+from ..filter.batch_chunks import ChunkReader
+from ..filter.clean_output import CleanOutput
+from ..filter.clean_rules import BatchFilter, RemovedRecords
+from ..filter.copy_group import copy_group, set_mtime
+from ..filter.map_builder import DirtyMap, build_map
+from ..filter.offset_map import BYTES_PER_SLOT, OffsetMap, TableMemory, entries_max
+from ..logs.swap import discard, discard_cleaned
+from ..produce import producer_snapshots
+from ..segment.index import RELATIVE_OFFSET_MAX, AbortedTxn
+from ..segment.segment import LogSegment
+from ..segment.split import overflows, split_segment
+from ..topics.config import LogConfig
+from .dirtiness import LogToClean
+
+IO_BUFFER_BYTES_MIN = 2 << 20
+"""What a thread should have at least, whatever `log.cleaner.io.buffer.size` says: reads and writes of 1 MiB cost least,
+and the kernel wants that much to do between two looks at the rest of the broker."""
+
+Swap = Callable[[Sequence[LogSegment], Sequence[LogSegment]], None]
+Checkpoint = Callable[[int], None]
+
+
+class CleaningAbortedError(Exception):
+    """The pass was given up: its `checkpoint` wants that, as somebody else needs the log or the broker stops, or segments
+    had to be split first. The next pass begins anew."""
+
+
+@dataclass(slots=True)
+class CleanStats:
+    """What a pass did."""
+
+    map_bytes_read: int = 0
+    map_record_count: int = 0
+    """Records of the dirty part that the map knows."""
+    map_entry_count: int = 0
+    map_utilization: float = 0.0
+    bytes_read: int = 0
+    records_read: int = 0
+    bytes_written: int = 0
+    records_written: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    removed: RemovedRecords = field(default_factory=RemovedRecords)
+    seconds: float = 0.0
+    """How long the pass took. A pass knows no clock: whoever calls it fills in the three times."""
+    map_seconds: float = 0.0
+    """Of which for the map; see `on_map_built`."""
+    throttled_seconds: float = 0.0
+    """Of which `checkpoint` waited to hold the rate."""
+
+
+class Cleaner:
+    """The memory that one cleaner thread may spend. A pass leaves nothing in it but the room for the next one's map."""
+
+    def __init__(self, *, dedupe_buffer_bytes: int, load_factor: float, io_buffer_bytes: int) -> None:
+        """
+        Args:
+            dedupe_buffer_bytes: This thread's share of `log.cleaner.dedupe.buffer.size`.
+            load_factor: `log.cleaner.io.buffer.load.factor`.
+            io_buffer_bytes: This thread's share of `log.cleaner.io.buffer.size`; half of it for reading.
+
+        Raises:
+            ValueError: The map would not hold two keys.
+        """
+        self.max_entries = entries_max(dedupe_buffer_bytes, load_factor)
+        self._slots_max = dedupe_buffer_bytes // BYTES_PER_SLOT
+        self._chunk_bytes = io_buffer_bytes // 2
+        self._table_memory = TableMemory()
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether there is anything for `release_memory`."""
+        return self._table_memory.size_bytes > 0
+
+    def release_memory(self) -> None:
+        """Keep nothing for the next pass: it will not come soon. May take a tenth of a millisecond for each megabyte."""
+        self._table_memory.release()
+
+    def clean(
+        self,
+        to_clean: LogToClean,
+        now_ms: int,
+        *,
+        secret: bytes,
+        swap: Swap,
+        checkpoint: Checkpoint,
+        on_map_built: Callable[[], None] = lambda: None,
+    ) -> tuple[int, CleanStats]:
+        """Clean the log up to the end of its cleanable part, or as far as the map reaches.
+
+        Args:
+            now_ms: The time of the pass, for delete horizons.
+            secret: `offset_map.SECRET_BYTES` random bytes, drawn for this pass.
+            swap: Puts new segments in the place of old ones; `Log.replace_segments`, or the server's way to
+                `prepare_swap` here and `commit_swap` on its own thread.
+            checkpoint: Called before every chunk with the bytes read or written since the last call. May wait, or
+                raise CleaningAbortedError.
+            on_map_built: Called once, between the two halves of the pass.
+
+        Returns:
+            The next first dirty offset, and what was done.
+
+        Raises:
+            CleaningAbortedError: From `checkpoint`, or segments had to be split.
+            CorruptRecordError: A batch or record cannot be read. Groups before it are swapped, its own is untouched.
+            OSError: The disk refused.
+            After any error no `.cleaned` file is left, if the disk allows that.
+        """
+        offsets = OffsetMap(
+            to_clean.first_dirty_offset,
+            to_clean.upper_offset,
+            slots_max=self._slots_max,
+            entries_max=self.max_entries,
+            secret=secret,
+            memory=self._table_memory,
+        )
+        return _Pass(
+            to_clean,
+            now_ms,
+            offsets,
+            chunk_bytes=self._chunk_bytes,
+            swap=swap,
+            checkpoint=checkpoint,
+            on_map_built=on_map_built,
+        ).run()
+
+
+class _Pass:
+    def __init__(
+        self,
+        to_clean: LogToClean,
+        now_ms: int,
+        offsets: OffsetMap,
+        *,
+        chunk_bytes: int,
+        swap: Swap,
+        checkpoint: Checkpoint,
+        on_map_built: Callable[[], None],
+    ) -> None:
+        self._to_clean = to_clean
+        self._log = to_clean.log
+        self._config = to_clean.log.config
+        self._now_ms = now_ms
+        self._offsets = offsets
+        self._reader = ChunkReader(chunk_bytes)
+        self._swap = swap
+        self._checkpoint = checkpoint
+        self._on_map_built = on_map_built
+        self._stats = stats = CleanStats()
+
+        def written(size_bytes: int) -> None:
+            stats.bytes_written += size_bytes
+            checkpoint(size_bytes)
+
+        # Nothing here may refer back to the pass: its buffers and its files are to go with it, in its thread, and not when
+        # the garbage collector next runs, which is in the owner's thread and holds that until they are gone.
+        self._output = CleanOutput(chunk_bytes, written)
+        segments = to_clean.segments
+        self._ends = {segment.base_offset: following.base_offset for segment, following in pairwise(segments)}
+        if segments:
+            self._ends[segments[-1].base_offset] = to_clean.upper_offset
+
+    def run(self) -> tuple[int, CleanStats]:
+        last_records = self._to_clean.last_records
+        assert last_records is not None, "a pass wants `LogToClean.for_worker()`"
+        discard_cleaned(self._log.files, self._log.directory)  # what an earlier pass could not remove
+        # An old value must not go for a newer one that a power loss could still take, be it with the marker that commits
+        # it, which may lie in the active segment.
+        if unsynced := self._log.begin_flush():
+            unsynced.sync()
+        self._split_overflowing()
+        producer_snapshots.remove_undecided(self._log.files, self._log.directory, self._to_clean.upper_offset)
+        dirty = self._build_map()
+        self._on_map_built()
+        rules = BatchFilter(
+            dirty.dead_bits(),
+            self._output,
+            last_records=last_records,
+            upper_offset=self._to_clean.upper_offset,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+        )
+        segments = [segment for segment in self._to_clean.segments if segment.base_offset < dirty.end_offset]
+        for group in group_segments(segments, self._to_clean.upper_offset, self._config):
+            self._clean_group(group, rules)
+        stats = self._stats
+        stats.removed = rules.removed
+        stats.records_read = rules.records_read
+        stats.records_written = stats.records_read - stats.removed.total
+        return dirty.end_offset, stats
+
+    def _split_overflowing(self) -> None:
+        """Split segments whose offsets no new segment of their base could hold, and leave the rest to the next pass."""
+        found = [each for each in self._to_clean.segments if overflows(each, self._ends[each.base_offset])]
+        for segment in found:
+            self._swap(split_segment(segment, self._now_ms), [segment])
+        if found:
+            raise CleaningAbortedError(f"offsets of {len(found)} segments did not fit them; they were split")
+
+    def _build_map(self) -> DirtyMap:
+        start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset
+        dirty = build_map(
+            self._offsets,
+            [segment for segment in self._to_clean.segments if self._ends[segment.base_offset] > start],
+            start,
+            upper,
+            aborted=self._log.aborted_transactions(start, upper),
+            reader=self._reader,
+            checkpoint=self._checkpoint,
+        )
+        self._stats.map_bytes_read = dirty.bytes_read
+        self._stats.map_record_count = dirty.offsets.keys.records
+        self._stats.map_entry_count = dirty.offsets.keys.entries
+        self._stats.map_utilization = dirty.offsets.utilization
+        return dirty
+
+    def _clean_group(self, group: Sequence[LogSegment], rules: BatchFilter) -> None:
+        """Copy what stays of a group to a new segment and swap that in."""
+        files, directory = self._log.files, self._log.directory
+        new: list[LogSegment] = []
+        try:
+            cleaned = LogSegment.create(
+                files, directory, group[0].base_offset, self._config, self._now_ms, suffix=paths.CLEANED
+            )
+            new.append(cleaned)
+            self._stats.bytes_read += copy_group(
+                group,
+                cleaned,
+                rules,
+                reader=self._reader,
+                output=self._output,
+                aborted_in=self._aborted_in,
+                checkpoint=self._checkpoint,
+            )
+            set_mtime(cleaned, files.mtime_ms(group[-1].file_paths()[0]))
+        except BaseException:
+            discard(files, directory, new)
+            raise
+        self._swap([cleaned], group)
+        self._stats.segments_before += len(group)
+        self._stats.segments_after += 1
+
+    def _aborted_in(self, segment: LogSegment) -> list[AbortedTxn]:
+        return self._log.aborted_transactions(segment.base_offset, self._ends[segment.base_offset])
+
+
+def group_segments(segments: Sequence[LogSegment], upper_offset: int, config: LogConfig) -> list[list[LogSegment]]:
+    """Put neighbours together, as many as fit into one segment before cleaning.
+
+    A group keeps to `segment.bytes`, its offset index and its time index each to `segment.index.bytes`, and its last
+    offset to 31 bits above its base, where the next segment's base (for the last one `upper_offset`) stands for
+    the end of a segment that is not empty. A segment that breaks a limit by itself is a group by itself.
+    """
+    ends = [segment.base_offset for segment in segments[1:]] + [upper_offset]
+    groups: list[list[LogSegment]] = []
+    log_bytes = offset_index_bytes = time_index_bytes = 0
+    for segment, end in zip(segments, ends, strict=False):  # no segment, one end
+        log_bytes += segment.size_bytes
+        offset_index_bytes += segment.offset_index.size_bytes
+        time_index_bytes += segment.time_index.size_bytes
+        if (
+            groups
+            and log_bytes <= config.segment_bytes
+            and offset_index_bytes <= config.segment_index_bytes
+            and time_index_bytes <= config.segment_index_bytes
+            # Empty segments join whatever they span, or there would stay one for every 2**31 offsets.
+            and (segment.size_bytes == 0 or end - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            log_bytes = segment.size_bytes
+            offset_index_bytes = segment.offset_index.size_bytes
+            time_index_bytes = segment.time_index.size_bytes
+    return groups

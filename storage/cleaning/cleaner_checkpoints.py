@@ -1,0 +1,130 @@
+"""`cleaner-offset-checkpoint`, one file a data directory: up to where each of its logs is clean.
+
+Losing one is safe, the next pass cleans everything again; so a file that cannot be understood is noted and begun anew,
+where Apache Kafka takes the data directory offline. A disk that fails does that here too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from ..disk import paths
+from ..disk.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from ..disk.files import Files
+from ..disk.paths import TopicPartition
+from ..logs.log import Log
+
+
+def data_dir_of(log: Log) -> str:
+    """The data directory that a log's directory lies in."""
+    return log.data_dir
+
+
+class CleanerCheckpoints:
+    """The files of all data directories. What writes waits for the disk, and may run in any thread."""
+
+    def __init__(self, files: Files, logs: Mapping[TopicPartition, Log], note: Callable[[str], None]) -> None:
+        self._files = files
+        self._logs = logs
+        self._note = note
+        self._guard = threading.Lock()  # one reads and replaces a file at a time
+        self._damaged: set[str] = set()
+        """Data directories with a file that nobody understands, which was told."""
+        self._dropped: set[tuple[str, TopicPartition]] = set()
+        """Entries that no longer hold, and that the disk would not let go: a new partition of the name is all dirty."""
+        self._parsed: dict[str, tuple[str, Mapping[TopicPartition, int]]] = {}
+        """The file's last text and what it said: choosing a log asks often, and ten thousand entries take 20 ms."""
+
+    def of(self, logs: Iterable[Log]) -> tuple[dict[TopicPartition, int], set[str]]:
+        """What stands for these logs, read anew, and the directories that could not be read.
+
+        A log's entry is that of its own directory: another one may remember a partition of that name from before.
+        """
+        asked = [(data_dir_of(log), log) for log in logs]
+        entries: dict[str, Mapping[TopicPartition, int]] = {}
+        unread: set[str] = set()
+        for data_dir, log in {data_dir: log for data_dir, log in asked if log.failure is None}.items():
+            try:
+                entries[data_dir] = self._read_all(data_dir)
+            except OSError as error:
+                self._note(log.fail(error).message)
+                unread.add(data_dir)
+        found = {
+            log.topic_partition: entries[data_dir][log.topic_partition]
+            for data_dir, log in asked
+            if log.topic_partition in entries.get(data_dir, ()) and (data_dir, log.topic_partition) not in self._dropped
+        }
+        return found, unread
+
+    def drop_strays(self, data_dir: str) -> None:
+        """Drop the entries of partitions that are not here: their names are free, and who gets one is all dirty.
+
+        Raises:
+            OSError: The disk refused; the file is as before. If it could be read they do not count any more all the same.
+        """
+        with self._guard:
+            self._drop(data_dir, lambda tp: not self._is_here(data_dir, tp))
+
+    def drop(self, data_dir: str, tps: Iterable[TopicPartition]) -> None:
+        """Drop the entries of these partitions, and of all that are gone. Nothing is written where there are none.
+
+        Raises:
+            OSError: The disk refused; the file is as before. The entries do not count any more all the same.
+        """
+        gone = set(tps)
+        with self._guard:
+            self._dropped |= {(data_dir, tp) for tp in gone}
+            self._drop(data_dir, lambda tp: tp in gone or not self._is_here(data_dir, tp))
+
+    def _drop(self, data_dir: str, is_gone: Callable[[TopicPartition], bool]) -> None:
+        offsets = self._read_all(data_dir)
+        gone = {(data_dir, tp) for tp in offsets if is_gone(tp) or (data_dir, tp) in self._dropped}
+        self._dropped |= gone
+        if gone:
+            self._write(data_dir, {tp: at for tp, at in offsets.items() if (data_dir, tp) not in gone})
+        else:
+            self._dropped = {each for each in self._dropped if each[0] != data_dir}
+
+    def set(self, log: Log, offset: int) -> None:
+        """Set a log's entry; entries of partitions that are gone go with it, and this one is not set if its log is.
+
+        Raises:
+            OSError: The disk refused; the file is as before.
+        """
+        data_dir = data_dir_of(log)
+        with self._guard:
+            if self._logs.get(log.topic_partition) is log:
+                offsets = {known: at for known, at in self._read(data_dir).items() if self._is_here(data_dir, known)}
+                self._write(data_dir, {**offsets, log.topic_partition: offset})
+
+    def _is_here(self, data_dir: str, tp: TopicPartition) -> bool:
+        log = self._logs.get(tp)
+        return log is not None and data_dir_of(log) == data_dir
+
+    def _write(self, data_dir: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._parsed[data_dir] = self._file(data_dir).write(offsets), offsets  # nobody has to parse it
+        self._dropped = {each for each in self._dropped if each[0] != data_dir}
+        self._damaged.discard(data_dir)
+
+    def _read(self, data_dir: str) -> dict[TopicPartition, int]:
+        """What counts of the file."""
+        return {tp: at for tp, at in self._read_all(data_dir).items() if (data_dir, tp) not in self._dropped}
+
+    def _read_all(self, data_dir: str) -> Mapping[TopicPartition, int]:
+        file, text = self._file(data_dir), ""
+        try:
+            text = file.read_text()
+            known = self._parsed.get(data_dir)
+            if known is None or known[0] != text:
+                self._parsed[data_dir] = known = text, file.parse(text)
+            return known[1]
+        except CorruptCheckpointError as error:
+            self._parsed[data_dir] = text, {}
+            if data_dir not in self._damaged:
+                self._damaged.add(data_dir)  # the next write makes it anew
+                self._note(f"{error}; begun anew, so all of its logs are cleaned from their start")
+            return {}
+
+    def _file(self, data_dir: str) -> OffsetCheckpoint:
+        return OffsetCheckpoint(self._files, paths.join(data_dir, paths.CLEANER_CHECKPOINT))

@@ -1,0 +1,396 @@
+"""Which log the cleaner takes next, and what it has found about the logs so far.
+
+One a broker, on the broker's own thread; cleaning itself runs elsewhere. What writes a checkpoint waits for the disk:
+those methods say so, and may run in another thread. Keeps `cleaner-offset-checkpoint`, the partitions that cannot be
+cleaned for the time being, and who has which partition (`cleaning_states`).
+Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from ..disk.files import Files
+from ..disk.paths import TopicPartition
+from ..disk.steps import Steps, to_the_end
+from ..logs.log import Log
+from ..produce.producer_state import LastRecord
+from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
+from .cleaning_states import CleaningStates, StateError
+from .dirtiness import LogToClean, first_dirty_offset, measure_in_pieces
+from .eligibility import Eligibility, assess_in_pieces
+
+__all__ = ["CleanerManager", "Mark", "StateError"]
+
+# Logs and their segments; a millisecond or two.
+MEASURED_AT_ONCE = 64
+SEGMENTS_MEASURED_AT_ONCE = 1_024
+CHECKPOINTS_AT_ONCE = 16
+
+
+class Mark(NamedTuple):
+    """A partition that could not be cleaned, and is neither cleaned nor subject to retention for the time being."""
+
+    reason: str
+    log_start_offset: int
+    """Where its log began then: when it begins elsewhere, the damage may be gone."""
+
+
+class CleanerManager(CleaningStates):
+    """See the module."""
+
+    def __init__(
+        self, files: Files, logs: Mapping[TopicPartition, Log], note: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """
+        Args:
+            logs: The broker's open logs, as they are at any time; each lies directly below its data directory.
+            note: Is told, one line each, what was found broken and what was done about it.
+        """
+        super().__init__()
+        self.uncleanable: dict[TopicPartition, Mark] = {}
+        """Partitions that are left alone; see `mark_uncleanable`."""
+        self._put_off: set[TopicPartition] = set()
+        self._corrections: dict[TopicPartition, tuple[Log, int]] = {}
+        """What `write_corrections` is to write."""
+        self.max_dirty_ratio = 0.0
+        """Of the candidates at the last selection."""
+        self.max_lag_overdue_ms = 0
+        """The largest at the last selection."""
+        self._logs = logs
+        self._note = note
+        self._checkpoints = CleanerCheckpoints(files, logs, note)
+
+    def correct_checkpoints(self, data_dirs: Iterable[str]) -> None:
+        """Once, before anything is appended: forget the checkpoints of logs that were longer when they were written.
+
+        The offsets between are given again, and nothing there is clean. Apache Kafka notices only while the log is still
+        too short. Those of partitions that are gone are forgotten too: a process that dies in a deletion leaves them, and
+        they would pass a new partition of the name off as clean, whose tombstones then go before what they delete.
+        Waits for the disk; a log of which it cannot be read or corrected is offline afterwards.
+        """
+        for data_dir in data_dirs:
+            try:
+                self._checkpoints.drop_strays(data_dir)
+            except OSError as error:
+                self._note(f"the cleaner's checkpoint of {data_dir} cannot be corrected: {error}")
+        checkpoints, unread = self._checkpoints.of(self._logs.values())
+        for log in self._logs.values():
+            checkpoint = checkpoints.get(log.topic_partition, 0)
+            if data_dir_of(log) in unread:
+                log.give_up("the cleaner's checkpoint cannot be read")
+            elif checkpoint > log.log_end_offset and not self._correct(log, checkpoint, log.log_start_offset):
+                log.give_up(f"the cleaner's checkpoint {checkpoint}, above the log end, cannot be corrected")
+
+    # Choosing
+
+    def unsurveyed(self) -> list[Log]:
+        """Logs that `filthiest` would read from the disk to measure: whoever must not wait for it has them `survey` before."""
+        return [
+            log
+            for log in self._logs.values()
+            if not log.is_surveyed and log.config.is_compact and self._is_available(log)
+        ]
+
+    def filthiest(self, now_ms: int) -> Generator[None, None, LogToClean | None]:
+        """The log with the largest dirty ratio of those that are due, now in progress; None if none is due.
+
+        In pieces: others may do anything to the logs meanwhile, and choose one too. The chosen one is measured again, and in
+        the piece that takes it is as it was measured. A checkpoint that cannot be right is left to `write_corrections`,
+        whether or not its log is chosen. A log that was `put_off` is not chosen before a call that finds no other one due;
+        one that cannot be measured becomes uncleanable, which is told. Nothing here waits for the disk to write.
+        """
+        logs = list(self._logs.values())
+        max_dirty_ratio, max_lag_overdue_ms = 0.0, 0
+        due: list[tuple[float, int]] = []  # dirtiest first, of several the first in `logs`
+        for piece in _pieces(logs):
+            measured = yield from self._measured(logs, piece, now_ms)
+            for at, found in measured:
+                max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
+                max_lag_overdue_ms = max(max_lag_overdue_ms, found.max_lag_overdue_ms)
+                if self._is_choosable(found):
+                    due.append((-found.dirty_ratio, at))
+            yield
+        self.max_dirty_ratio, self.max_lag_overdue_ms = max_dirty_ratio, max_lag_overdue_ms
+        if not due:
+            self._put_off.clear()
+            return None
+        # One that waited too long is due, but does not come before a dirtier one (KIP-354).
+        heapify(due)
+        while due:
+            _, at = heappop(due)
+            measured = yield from self._measured(logs, [at], now_ms)
+            for _, found in measured:
+                if self._is_choosable(found):
+                    is_first = not due or (-found.dirty_ratio, at) <= due[0]
+                    if is_first and self._is_as_measured(found):
+                        return (yield from self._taken(found))
+                    heappush(due, (-found.dirty_ratio, at))
+            yield
+        return None
+
+    def _taken(self, chosen: LogToClean) -> Generator[None, None, LogToClean]:
+        tp = chosen.log.topic_partition
+        self.begin(tp)
+        last_records: dict[int, LastRecord] = {}
+        try:
+            for piece in chosen.log.producers.last_records_in_pieces():
+                if last_records:
+                    yield
+                last_records |= piece
+        except BaseException:
+            self.leave(tp)  # who is told of the choice gives the partition back, and nobody is
+            raise
+        return chosen.for_worker(last_records)
+
+    def _measured(self, logs: Sequence[Log], asked: Iterable[int], now_ms: int) -> Steps[list[tuple[int, LogToClean]]]:
+        """Of those of `logs` that are still there, free, compacted and not empty. In one piece, but for long logs."""
+        free = {at: log for at in asked if (log := logs[at]).config.is_compact and self._is_available(log)}
+        checkpoints, unread = self._checkpoints.of(free.values())
+        found = []
+        for at, log in free.items():
+            if log.failure is None and data_dir_of(log) not in unread:
+                measured = yield from self._measure(log, checkpoints.get(log.topic_partition), now_ms)
+                if measured is not None and measured.total_bytes > 0:
+                    found.append((at, measured))
+        return found
+
+    def _is_choosable(self, found: LogToClean) -> bool:
+        return found.is_due and found.log.topic_partition not in self._put_off
+
+    def _is_available(self, log: Log) -> bool:
+        tp = log.topic_partition
+        is_free = not self.is_held(tp) and tp not in self.uncleanable and log.failure is None
+        return is_free and self._logs.get(tp) is log
+
+    def _is_as_measured(self, found: LogToClean) -> bool:
+        """Whether what was measured, a long log in several pieces, is so in this one."""
+        log = found.log
+        checkpoints, unread = self._checkpoints.of([log])
+        dirty_from, _ = first_dirty_offset(log, checkpoints.get(log.topic_partition))
+        return (
+            self._is_available(log)
+            and log.config.is_compact
+            and not unread
+            and dirty_from == found.first_dirty_offset
+            and found.upper_offset <= log.segments.active.base_offset
+            and list(log.segments.between(-1, found.upper_offset)) == found.segments
+        )
+
+    def _measure(self, log: Log, checkpoint: int | None, now_ms: int) -> Steps[LogToClean | None]:
+        """None if the system refuses what this takes: the log is out of this round, or for good."""
+        tp = log.topic_partition
+        try:
+            dirty_from, is_wrong = first_dirty_offset(log, checkpoint)
+            found = yield from measure_in_pieces(log, dirty_from, now_ms)
+        except OSError as error:
+            self._note(log.fail(error).message)
+            return None
+        except MemoryError:
+            self._note(f"{tp} cannot be measured for cleaning now: there is no memory")
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            # It must not keep all other logs from being cleaned (KAFKA-8725).
+            if not self._is_available(log):
+                return None  # it was deleted meanwhile, say
+            reason = str(error) or type(error).__name__
+            self.mark_uncleanable(tp, reason)
+            self._note(f"{tp} cannot be measured for cleaning: {reason}")
+            return None
+        if is_wrong and self._is_available(log) and self._corrections.get(tp) != (log, dirty_from):
+            self._note_wrong(log, checkpoint, dirty_from)
+            self._corrections[tp] = log, dirty_from
+        return found
+
+    @property
+    def dirs_to_correct(self) -> set[str]:
+        """The data directories that there is something for `write_corrections` in."""
+        return {data_dir_of(log) for log, _ in self._corrections.values()}
+
+    def write_corrections(self, data_dir: str) -> None:
+        """Write the checkpoints that `filthiest` found wrong. Waits for the disk; may run in any thread."""
+        for tp, (log, dirty_from) in tuple(self._corrections.items()):
+            if data_dir_of(log) == data_dir:
+                self._corrections.pop(tp, None)
+                self._write_correction(log, dirty_from)
+
+    def _note_wrong(self, log: Log, checkpoint: int | None, dirty_from: int) -> None:
+        # Below the log start it is everyday's business where retention deletes.
+        if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
+            self._note(
+                f"{log.topic_partition} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right"
+            )
+
+    def _correct(self, log: Log, checkpoint: int | None, dirty_from: int) -> bool:
+        """Write a checkpoint that can be right, if the disk lets us."""
+        self._note_wrong(log, checkpoint, dirty_from)
+        return self._write_correction(log, dirty_from)
+
+    def _write_correction(self, log: Log, dirty_from: int) -> bool:
+        try:
+            self._checkpoints.set(log, dirty_from)
+        except OSError as error:
+            self._note(log.fail(error).message)
+            return False
+        return True
+
+    def put_off(self, tp: TopicPartition) -> None:
+        """A pass over this partition failed for want of room, memory and the like, which has nothing to do with the log.
+
+        It is tried again, after all others that are due.
+        """
+        self._put_off.add(tp)
+
+    def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> Iterator[Eligibility]:
+        """`assessments`, each in one go."""
+        return map(to_the_end, self.assessments(logs, now_ms, cleaner_off=cleaner_off))
+
+    def assessments(
+        self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None
+    ) -> Iterator[Steps[Eligibility]]:
+        """What the next round would find about these logs, in their order. Chooses and marks nothing.
+
+        Each log is looked at when its turn comes, in pieces, as `assess_in_pieces` has it.
+
+        Args:
+            cleaner_off: Why no cleaner works at all, None if one does.
+        """
+        for at, log in enumerate(logs):
+            if at % CHECKPOINTS_AT_ONCE == 0:
+                checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
+            tp = log.topic_partition
+            mark = self.uncleanable.get(tp)
+            yield assess_in_pieces(
+                log,
+                checkpoints.get(tp),
+                now_ms,
+                held=self.state_name(tp) if self.is_held(tp) else None,
+                uncleanable=mark.reason if mark else None,
+                cleaner_off=cleaner_off,
+            )
+
+    def begin_retention(self, log: Log, *, compacted: bool) -> bool:
+        """Whether retention may have this log now, which is in progress then: until `done_deleting`.
+
+        Logs with compaction and those without are looked at by different jobs; `compacted` says by which of them.
+        """
+        tp = log.topic_partition
+        if log.config.is_compact != compacted or self.is_held(tp) or self._logs.get(tp) is not log:
+            return False
+        if compacted and not self._is_available(log):
+            return False
+        self.begin(tp)
+        return True
+
+    # Ending
+
+    def save_end_offset(self, cleaned: LogToClean, end_offset: int) -> None:
+        """Write the checkpoint after a pass: everything below `end_offset` is clean. Waits for the disk.
+
+        May run in any thread, before `done_cleaning` in the owner's. If somebody has asked for the log meanwhile the
+        pass counts for nothing, and nothing is written.
+
+        Args:
+            end_offset: What the pass returned. After an error of the disk, or when the broker stops, the pass's
+                first dirty offset: groups that were swapped in stay, but are not counted as clean.
+
+        Raises:
+            OSError: The checkpoint cannot be read or written.
+        """
+        tp = cleaned.log.topic_partition
+        if not self.is_aborting(tp):
+            self._corrections.pop(tp, None)
+            self._checkpoints.set(cleaned.log, end_offset)
+
+    def done_cleaning(self, cleaned: LogToClean) -> None:
+        """A pass is over, however it ended: free the partition, or hand it to those who asked for it.
+
+        Raises:
+            StateError: The partition is not being cleaned.
+        """
+        self.leave(cleaned.log.topic_partition)
+
+    def done_deleting(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Retention is through with these. StateError if one was not in progress."""
+        for tp in topic_partitions:
+            self.leave(tp)
+
+    # Partitions that come and go
+
+    def mark_uncleanable(self, tp: TopicPartition, reason: str) -> None:
+        """Leave this partition alone: what is wrong with it would be wrong in every pass (KIP-346).
+
+        Until `retry`, which a change of the topic's configuration is worth, or until its log begins elsewhere, is cut
+        or deleted, or the broker starts anew; Apache Kafka knows only the last two (KAFKA-19895).
+        """
+        if (log := self._logs.get(tp)) is not None:
+            self.uncleanable[tp] = Mark(reason, log.log_start_offset)
+
+    def retry(self, tp: TopicPartition) -> None:
+        """Take the mark away, if there is one: the next pass finds out whether it was right."""
+        self.uncleanable.pop(tp, None)
+
+    def review_marks(self) -> None:
+        """Drop the marks of partitions that are gone, or that begin elsewhere now. Once a round, before retention:
+        damaged segments below the log start are deleted by that, and not read by a pass any more."""
+        for tp, mark in list(self.uncleanable.items()):
+            log = self._logs.get(tp)
+            if log is None or log.log_start_offset != mark.log_start_offset:
+                del self.uncleanable[tp]
+
+    def uncleanable_partitions(self, data_dir: str) -> list[TopicPartition]:
+        """The marked partitions of a data directory."""
+        return [log.topic_partition for log in self._marked_logs(data_dir)]
+
+    def uncleanable_bytes(self, data_dir: str, now_ms: int) -> int:
+        """Bytes that could be cleaned if they could be read; those of the marked partitions of a data directory."""
+        return sum(each.cleanable_bytes for each in self.eligibility(self._marked_logs(data_dir), now_ms))
+
+    def _marked_logs(self, data_dir: str) -> list[Log]:
+        logs = [self._logs[tp] for tp in self.uncleanable if tp in self._logs]
+        return [log for log in logs if data_dir_of(log) == data_dir]
+
+    def forget(self, data_dir: str, tps: Collection[TopicPartition]) -> None:
+        """Partitions of a data directory were deleted: drop their marks and checkpoints.
+
+        Waits for the disk; may run in any thread.
+
+        Raises:
+            OSError: The checkpoint cannot be read or written. What it says of them does not count any more all the same.
+        """
+        for tp in tps:
+            self.retry(tp)
+            self._put_off.discard(tp)
+        self._checkpoints.drop(data_dir, tps)
+
+    def cleaned_elsewhere(self, log: Log, end_offset: int) -> None:
+        """Somebody else has cleaned a paused log up to `end_offset`. Waits for the disk; may run in any thread.
+
+        Raises:
+            OSError: The checkpoint cannot be read or written.
+        """
+        if end_offset > self._checkpoints.of([log])[0].get(log.topic_partition, 0):
+            self._checkpoints.set(log, end_offset)
+
+    def truncated(self, log: Log) -> None:
+        """A log was cut: its clean part may be shorter now, its damage gone. Called while the partition is paused.
+
+        Raises:
+            OSError: The checkpoint cannot be written.
+        """
+        tp, bound = log.topic_partition, log.segments.active.base_offset
+        self.retry(tp)
+        if log.config.is_compact and self._checkpoints.of([log])[0].get(tp, 0) > bound:
+            self._checkpoints.set(log, bound)
+
+
+def _pieces(logs: Sequence[Log]) -> Iterator[range]:
+    """All indexes of `logs`, in ranges of so many as may be measured at once."""
+    begin = segments = 0
+    for at, log in enumerate(logs):
+        segments += len(log.segments)
+        if at + 1 - begin == MEASURED_AT_ONCE or segments >= SEGMENTS_MEASURED_AT_ONCE:
+            yield range(begin, at + 1)
+            begin, segments = at + 1, 0
+    if begin < len(logs):
+        yield range(begin, len(logs))

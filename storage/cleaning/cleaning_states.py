@@ -1,0 +1,123 @@
+"""Who may touch a partition: the cleaner, retention, or somebody who wants both kept away. On the broker's own thread.
+
+A partition without a state is free; one with a state is picked by nobody.
+
+    none          --picked for a pass or for deletion-->  in progress
+    in progress   --done-->                               none
+    in progress   --abort and pause-->                    aborting     the pass ends at its next checkpoint
+    aborting      --done-->                               paused once  and those who wait are told
+    none          --abort and pause-->                    paused once
+    paused n      --abort and pause-->                    paused n+1
+    paused n      --resume-->                             paused n-1, or none after the last one
+
+Anything else is a mistake of the caller (StateError). Truncation, deletion of a partition, a policy that drops
+`compact`, and the retention job on logs without it pause first and resume after.
+Source: Apache Kafka's LogCleanerManager.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..disk.paths import TopicPartition
+
+NOT_HELD = "not held"
+
+
+class StateError(Exception):
+    """A step that the partition's state does not allow: a mistake in the broker."""
+
+
+@dataclass(slots=True)
+class _InProgress:
+    pass
+
+
+@dataclass(slots=True)
+class _Aborting:
+    on_paused: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Paused:
+    times: int = 1
+
+
+_State = _InProgress | _Aborting | _Paused
+
+
+class CleaningStates:
+    """The state of every partition that has one."""
+
+    def __init__(self) -> None:
+        self._states: dict[TopicPartition, _State] = {}
+
+    def is_held(self, tp: TopicPartition) -> bool:
+        """Whether somebody has this partition."""
+        return tp in self._states
+
+    def begin(self, tp: TopicPartition) -> None:
+        """A pass or a deletion of this free partition begins."""
+        self._states[tp] = _InProgress()
+
+    def leave(self, tp: TopicPartition) -> None:
+        """The pass or deletion is over, however it ended. StateError if there was none."""
+        state = self._states.get(tp)
+        if isinstance(state, _InProgress):
+            del self._states[tp]
+        elif isinstance(state, _Aborting):
+            self._states[tp] = _Paused()
+            state.on_paused()
+        else:
+            raise StateError(f"{tp} is {_name(state)}, so no cleaning of it can end")
+
+    def is_aborting(self, tp: TopicPartition) -> bool:
+        """Whether the pass over this partition is to stop; its checkpoints ask. Safe from any thread."""
+        return isinstance(self._states.get(tp), _Aborting)
+
+    def is_busy(self, tp: TopicPartition) -> bool:
+        """Whether a pass or a deletion is running, if only to its next checkpoint."""
+        return isinstance(self._states.get(tp), _InProgress | _Aborting)
+
+    def state_name(self, tp: TopicPartition) -> str:
+        """For people: none, in progress, aborting or paused."""
+        return _name(self._states.get(tp))
+
+    def abort_and_pause(self, tp: TopicPartition, on_paused: Callable[[], None]) -> bool:
+        """Keep the cleaner away from a partition until `resume`.
+
+        Args:
+            on_paused: Called once the running pass has stopped; not called if there is none.
+
+        Returns:
+            True if the partition is paused now, False if `on_paused` will be called.
+
+        Raises:
+            StateError: Somebody else is waiting for the same.
+        """
+        state = self._states.get(tp)
+        if state is None:
+            self._states[tp] = _Paused()
+        elif isinstance(state, _Paused):
+            state.times += 1
+        elif isinstance(state, _InProgress):
+            self._states[tp] = _Aborting(on_paused)
+            return False
+        else:
+            raise StateError(f"{tp} is being aborted already")
+        return True
+
+    def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Take one pause back from each. StateError if one was not paused."""
+        for tp in topic_partitions:
+            state = self._states.get(tp)
+            if not isinstance(state, _Paused):
+                raise StateError(f"{tp} is {_name(state)}, so it cannot be resumed")
+            state.times -= 1
+            if state.times == 0:
+                del self._states[tp]
+
+
+def _name(state: _State | None) -> str:
+    if isinstance(state, _Paused):
+        return f"paused {state.times} times" if state.times > 1 else "paused"
+    return NOT_HELD if state is None else "being aborted" if isinstance(state, _Aborting) else "in progress"

@@ -1,0 +1,200 @@
+"""How dirty a compacted log is, and how much of it a clean pass may touch now.
+
+    0            first dirty offset            upper offset                    LEO
+    |  clean     |  dirty                      |  not to be cleaned yet        |
+    | [segment] [segment] [seg|ment] [segment] | [young or undecided] [active] |
+
+Asked by the cleaner manager about every compacted log of the broker in each round, on the thread that owns the logs. A log may
+have tens of thousands of segments, so each question can be asked in pieces: the log may change between two of them, and what
+comes out is then as of the first one.
+Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from ..disk.steps import Steps, to_the_end
+from ..logs.log import Log
+from ..produce.producer_state import LastRecord
+from ..segment.segment import LogSegment
+
+# A millisecond or less.
+SEGMENTS_AT_ONCE = 1_024
+
+
+def pieces(segments: Sequence[LogSegment]) -> Iterator[Sequence[LogSegment]]:
+    """All of them, so many at a time."""
+    for at in range(0, len(segments), SEGMENTS_AT_ONCE):
+        yield segments[at : at + SEGMENTS_AT_ONCE]
+
+
+def _size_bytes(segments: Sequence[LogSegment]) -> Steps[int]:
+    size_bytes = 0
+    for number, piece in enumerate(pieces(segments)):
+        if number:
+            yield
+        size_bytes += sum(segment.size_bytes for segment in piece)
+    return size_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogToClean:
+    """One log as it was when it was measured, and what a pass over it would do."""
+
+    log: Log
+    first_dirty_offset: int
+    upper_offset: int
+    """Base offset of a segment: the first that the pass must not touch."""
+    segments: list[LogSegment]
+    """Those below `upper_offset`; none is appended to any more. Whoever has run a pass over them empties this."""
+    clean_bytes: int
+    cleanable_bytes: int
+    """The segment that holds the first dirty offset counts in both."""
+    max_lag_overdue_ms: int
+    """How much longer than `max.compaction.lag.ms` the oldest dirty record has waited; 0: not that long."""
+    last_records: dict[int, LastRecord] | None = None
+    """Where the log's producers were; see `for_worker`. Whoever has run a pass empties this, too."""
+
+    @property
+    def total_bytes(self) -> int:
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a pass is worth it: too dirty (strictly, so a ratio of 1.0 never is), or dirty for too long."""
+        return self.cleanable_bytes > 0 and (
+            self.max_lag_overdue_ms > 0 or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
+        )
+
+    def for_worker(self, last_records: dict[int, LastRecord] | None = None) -> "LogToClean":
+        """The same with all that a pass must know of the log's changing state, so that it can run beside appends.
+
+        Args:
+            last_records: What the producers said one after the other, each since the measuring; None asks them now. Who has
+                written since has a last record that the pass does not reach.
+        """
+        if last_records is None:
+            last_records = self.log.producers.last_records()
+        return replace(self, last_records=last_records)
+
+
+def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, bool]:
+    """Where the dirty part begins, and whether the checkpoint is wrong and must be replaced by that.
+
+    A checkpoint below the log start lags behind retention or DeleteRecords. One above the LEO is left over from a
+    longer log: then nothing is known to be clean.
+    """
+    start = log.log_start_offset
+    if checkpoint is None:
+        return start, False
+    if checkpoint < start or checkpoint > log.log_end_offset:
+        return start, True
+    return checkpoint, False
+
+
+class BoundBy(StrEnum):
+    """What may end the part of a log that can be cleaned now."""
+
+    ACTIVE_SEGMENT = "active_segment"
+    OPEN_TRANSACTION = "open_transaction"
+    MIN_COMPACTION_LAG = "min_compaction_lag"
+    DAMAGE = "damage"
+    """The log cannot be measured."""
+
+
+class Bound(NamedTuple):
+    """The end of what may be cleaned, and why it is there."""
+
+    offset: int
+    """The first that must stay as it is."""
+    by: BoundBy
+
+
+def find_bound(log: Log, dirty_from: int, now_ms: int) -> Bound:
+    """The end of what may be cleaned: undecided transactions, the active segment and young segments stay as they are.
+
+    `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range.
+    """
+    return to_the_end(find_bound_in_pieces(log, dirty_from, now_ms))
+
+
+def find_bound_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[Bound]:
+    """`find_bound`."""
+    found = Bound(log.segments.active.base_offset, BoundBy.ACTIVE_SEGMENT)
+    if log.last_stable_offset < found.offset:
+        found = Bound(log.last_stable_offset, BoundBy.OPEN_TRANSACTION)
+    min_lag_ms = log.config.min_compaction_lag_ms
+    if min_lag_ms > 0:
+        young = yield from _first_young(log.segments.between(dirty_from, found.offset), now_ms - min_lag_ms)
+        if young is not None:
+            found = Bound(young.base_offset, BoundBy.MIN_COMPACTION_LAG)
+    return found._replace(offset=max(dirty_from, found.offset))
+
+
+def _first_young(segments: Sequence[LogSegment], since_ms: int) -> Steps[LogSegment | None]:
+    for number, piece in enumerate(pieces(segments)):
+        if number:
+            yield
+        for segment in piece:
+            if segment.largest_timestamp_ms > since_ms:
+                return segment
+    return None
+
+
+def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
+    """Measure one log whose dirty part begins at `dirty_from`."""
+    return to_the_end(measure_in_pieces(log, dirty_from, now_ms))
+
+
+def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | None = None) -> Steps[LogToClean]:
+    """`measure`. `bound` is that of `find_bound`, if it is known."""
+    if bound is None:
+        bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
+    everything, active_base = log.segments, log.segments.active.base_offset
+    # A pass ends between two segments, never in one.
+    uncleanable = min(bound.offset, active_base)
+    floor = everything.floor(uncleanable)
+    upper = uncleanable if floor is None else floor.base_offset
+    dirty_floor = everything.floor(min(dirty_from, upper))
+    dirty_base = upper if dirty_floor is None else dirty_floor.base_offset
+    clean, below = everything.between(-1, dirty_from), everything.between(-1, upper)
+    cleanable, dirty = everything.between(dirty_base, upper), everything.between(dirty_from, active_base)
+    max_lag_ms = log.config.max_compaction_lag_ms
+    clean_bytes = yield from _size_bytes(clean)
+    cleanable_bytes = yield from _size_bytes(cleanable)
+    oldest_ms = yield from _oldest_ms(dirty)
+    return LogToClean(
+        log=log,
+        first_dirty_offset=dirty_from,
+        upper_offset=upper,
+        segments=list(below),
+        clean_bytes=clean_bytes,
+        cleanable_bytes=cleanable_bytes,
+        max_lag_overdue_ms=0 if oldest_ms is None else max(0, now_ms - max_lag_ms - oldest_ms),
+    )
+
+
+def oldest_dirty_ms_in_pieces(log: Log, dirty_from: int) -> Steps[int | None]:
+    """Since when the dirty part waits, or None: an estimate by each of its segments' first batch.
+
+    Segments that may not be cleaned now count too; the active one does not, nor do batches without a time.
+    """
+    return _oldest_ms(log.segments.between(dirty_from, log.segments.active.base_offset))
+
+
+def _oldest_ms(segments: Sequence[LogSegment]) -> Steps[int | None]:
+    oldest_ms: int | None = None
+    for number, piece in enumerate(pieces(segments)):
+        if number:
+            yield
+        firsts = (segment.first_batch_timestamp_ms for segment in piece)
+        found_ms = min((first_ms for first_ms in firsts if first_ms > 0), default=None)
+        if found_ms is not None and (oldest_ms is None or found_ms < oldest_ms):
+            oldest_ms = found_ms
+    return oldest_ms

@@ -1,0 +1,65 @@
+"""Which errors of the system mean that a disk has failed, and what becomes of its data directory then.
+
+A failed disk takes its data directory, with all logs in it, out of use until the next start, as in Apache Kafka
+(KIP-112). Every other error refuses the one call that met it: the call leaves things as they were, and may be tried
+again as soon as what was missing is there.
+
+    disk failed   the device or its file system cannot be had any more, or nobody knows what it holds
+    refused       no room, no memory, no descriptors, no rights, a name that is not there, all that nobody thought of
+
+Apache Kafka takes the directory offline for every IOException: a full disk then cannot be read either, and a process
+out of descriptors loses its disks. To refuse is safe for an error that was put into the wrong row, as nothing is
+acknowledged that was refused.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from ...protocol.errors import ErrorCode
+from .files import SyncError
+
+DISK_FAILED = frozenset(
+    number
+    for name in (
+        "EIO",
+        "EROFS",  # what ext4 and others make of themselves after an error
+        "ENXIO",
+        "ENODEV",
+        "ENOMEDIUM",
+        "EUCLEAN",  # "structure needs cleaning": the file system found itself damaged
+        "EBADMSG",  # a checksum of the file system is wrong
+        "ESTALE",  # of a network file system: what was opened is not there any more
+        "EREMOTEIO",
+        "ENOTCONN",  # of a file system in user space whose process is gone
+        "ESHUTDOWN",
+        "ETIMEDOUT",
+    )
+    if (number := getattr(errno, name, None)) is not None  # not every system has them all
+)
+"""Error numbers of the first row."""
+
+
+def is_disk_failure(error: OSError) -> bool:
+    """Whether `error` says that the disk has failed.
+
+    A failed sync does whatever its number is: what it was to write may be lost for good. So does an error without a
+    number, which is one of ours: a file of the data directory does not hold what it must.
+    """
+    return error.errno is None or error.errno in DISK_FAILED or isinstance(error, SyncError)
+
+
+class Health:
+    """Whether logs can be used. One object for all logs of a data directory: the disk that fails one fails them all."""
+
+    __slots__ = ("code", "failure")
+
+    def __init__(self, failure: str | None = None, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        self.failure = failure
+        """What is wrong; None while all is well. Set once, until the next start."""
+        self.code = code
+
+    def note(self, error: OSError) -> None:
+        """Whatever uses the directory has met `error`. Any thread."""
+        if self.failure is None and is_disk_failure(error):
+            self.failure = str(error)

@@ -1,0 +1,116 @@
+"""What a clean pass writes: batches gathered in one buffer, with their CRCs and index entries, one write a chunk."""
+
+from array import array
+from collections.abc import Callable
+
+from ...protocol.batch_builder import finish_batch, write_crc
+from ...protocol.records import HEADER_BYTES
+from ...protocol.varints import BytesLike
+from ..kernel import RecordFilter
+from ..segment.segment import LogSegment
+from ..segment.segment_indexes import NewEntries
+
+BATCHES_MAX = 4096
+"""Batches between two writes; with very small ones a chunk is written in several goes."""
+
+_ROOM_BYTES = 1 << 16
+
+
+class CleanOutput:
+    """The write buffer of one pass: `view` up to `filled`. The kernel writes into it, and `put` does.
+
+    Attributes:
+        kernel: Notes what is written; to be set before anything else is done.
+        arrays: What the kernel fills, for its constructor.
+    """
+
+    kernel: RecordFilter
+
+    def __init__(self, chunk_bytes: int, written: Callable[[int], None]) -> None:
+        """
+        Args:
+            chunk_bytes: What is read at a time; batches may grow a little when they are rewritten.
+            written: Told the bytes of each write.
+        """
+        self._size_bytes = chunk_bytes + _ROOM_BYTES
+        self.view = memoryview(bytearray(self._size_bytes))
+        self.filled = 0
+        self._written = written
+        self._rebuilt = array("q", bytes(16 * BATCHES_MAX))
+        self._offsets = array("i", bytes(4 * BATCHES_MAX))
+        self._positions = array("i", bytes(4 * BATCHES_MAX))
+        self._timestamps = array("q", bytes(8 * BATCHES_MAX))
+        self._timestamp_offsets = array("i", bytes(4 * BATCHES_MAX))
+        self.arrays = (self._rebuilt, self._offsets, self._positions, self._timestamps, self._timestamp_offsets)
+
+    def begin(self, segment: LogSegment) -> None:
+        """Write to this segment, which was just created, from now on."""
+        self._segment = segment
+        if len(self.view) > self._size_bytes:
+            self.view = memoryview(bytearray(self._size_bytes))
+        self.kernel.begin_segment(
+            segment.base_offset,
+            segment.config.index_distance_bytes,
+            segment.offset_index.room,
+            segment.time_index.room,
+        )
+
+    def put(self, batch: BytesLike, last_offset: int, max_timestamp: int) -> None:
+        """Add a batch that needs no CRC."""
+        size_bytes = len(batch)
+        if size_bytes > len(self.view) - self.filled or self.kernel.is_full:
+            self.make_room(size_bytes)
+        self.view[self.filled : self.filled + size_bytes] = batch
+        self.kernel.note(last_offset, size_bytes, max_timestamp)
+        self.filled += size_bytes
+
+    def put_packed(self, header: memoryview, block: bytes, last_offset: int, max_timestamp: int) -> None:
+        """Add a batch with these packed records, whose header lacks length and CRC."""
+        size_bytes = HEADER_BYTES + len(block)
+        if size_bytes > len(self.view) - self.filled or self.kernel.is_full:
+            self.make_room(size_bytes)
+        view, start = self.view, self.filled
+        self.filled = end = start + size_bytes
+        view[start : start + HEADER_BYTES] = header
+        view[start + HEADER_BYTES : end] = block
+        finish_batch(view, start, end)
+        self.kernel.note(last_offset, size_bytes, max_timestamp)
+
+    def make_room(self, size_bytes: int) -> None:
+        """Write what is there, and have room for so many bytes more."""
+        self.flush()
+        if size_bytes > len(self.view):
+            self.view = memoryview(bytearray(size_bytes))
+
+    def flush(self) -> None:
+        """Write what is there.
+
+        Raises:
+            InvalidOffsetError: A batch lies too far from the segment's base. Nothing is written.
+            OSError: The disk refused.
+        """
+        if self.filled:
+            self.write(self.view[: self.filled])
+            self.filled = 0
+
+    def write(self, view: memoryview) -> None:
+        """Write the batches that the kernel has noted, which are here; otherwise as `flush`."""
+        kernel = self.kernel
+        ends = iter(self._rebuilt[: kernel.rebuilt_count])
+        for start, end in zip(ends, ends, strict=True):
+            write_crc(view, start, end)
+        offset_count, time_count = kernel.offset_count, kernel.time_count
+        self._segment.append_cleaned(
+            view,
+            NewEntries(
+                kernel.last_offset,
+                kernel.max_timestamp,
+                kernel.max_timestamp_offset,
+                self._offsets[:offset_count],
+                self._positions[:offset_count],
+                self._timestamps[:time_count],
+                self._timestamp_offsets[:time_count],
+            ),
+        )
+        kernel.flushed()
+        self._written(len(view))

@@ -1,0 +1,273 @@
+"""What happens to each batch in the second half of a clean pass: copied, rewritten, emptied or dropped.
+
+`BatchFilter` is shown every batch of the cleaned segments, in offset order, and fills the output. Four zones by offset,
+of which two batches may lie in two:
+
+        0                    first dirty                 latest mapped                 end of the last segment
+        |  below             |  mapped                   |  beyond                     |
+    dead if its key is    dead bits of the map        never dead
+    in the map
+
+Rules, in order (source: Apache Kafka 4.3.1's cleaner; KIP-98, KIP-534, KAFKA-17076):
+
+- data of an aborted transaction and markers past their delete horizon go without a look at their records;
+- a record without a key, or with a newer one of its key, goes;
+- a tombstone goes once the clock has reached the delete horizon of its batch;
+- a batch that keeps a tombstone, or a marker whose data is gone, gets a delete horizon: now + delete.retention.ms, at most
+  the last moment that 64 bits can tell;
+- a batch left without records goes, unless it is the last one of its producer (whose sequence numbers only it
+  remembers) or of the cleaned range (or the log could end earlier after a restart): then its header stays, empty.
+
+A batch that nothing happens to is copied byte for byte. Rewritten ones keep everything that the survivors do not
+change: offsets, producer, leader epoch, codec, and with them the sequence number of every record.
+
+Nearly all of this is the kernel's (`kernel.RecordFilter`). It stops at what needs codecs, transactions or producers, and
+the rules for these are here.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import merge
+
+from ...protocol.batch_builder import seal_batch
+from ...protocol.compression import compress, decompress
+from ...protocol.errors import CorruptRecordError
+from ...protocol.records import DELETE_HORIZON_BIT, HEADER_BYTES, NO_TIMESTAMP, RecordBatch, packed_block
+from ..kernel import RecordFilter, Stop
+from ..produce.producer_state import LastRecord
+from ..segment.segment import LogSegment
+from ..topics.options import MAX_LONG
+from .batch_chunks import unreadable
+from .clean_output import CleanOutput
+from .dead_bits import DeadBits
+from .transaction_state import TransactionState
+
+Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
+
+_PRODUCERS_MAX = 256
+
+SORTED_AT_ONCE = 1 << 14
+"""Numbers that one call sorts, during which no other thread runs; it takes a millisecond or two."""
+
+
+@dataclass(slots=True)
+class RemovedRecords:
+    """Records that a pass took out, by reason."""
+
+    superseded: int = 0
+    keyless: int = 0
+    tombstones: int = 0
+    aborted: int = 0
+    markers: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.superseded + self.keyless + self.tombstones + self.aborted + self.markers
+
+
+class BatchFilter:
+    """The rules, for one pass. Call `take` for every chunk in order; `transactions` is to know the aborted ones."""
+
+    def __init__(
+        self,
+        bits: DeadBits,
+        output: CleanOutput,
+        *,
+        last_records: Mapping[int, LastRecord],
+        upper_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        """
+        Args:
+            last_records: Where each producer is that the log remembers.
+            upper_offset: End of the cleaned range, exclusive.
+            now_ms: The pass's time, the same for all batches.
+        """
+        self.transactions = TransactionState()
+        self._bits = bits
+        self._output = output
+        self._last_records = last_records
+        self._upper_offset = upper_offset
+        self._now_ms = now_ms
+        self._records_read = 0
+        self._aborted = self._markers = 0
+        self._rewritten = memoryview(bytearray())  # one batch, its records not packed yet
+        self._producers = array("q", bytes(8 * _PRODUCERS_MAX))
+        # These batches may be wanted without their records.
+        pinned = [last.last_data_offset for last in last_records.values() if last.last_data_offset is not None]
+        pinned.append(upper_offset - 1)
+        self._kernel = output.kernel = RecordFilter(
+            bits.dead,
+            bits.tombstones,
+            bits.numbered,
+            bits.start,
+            bits.latest,
+            bits.table,
+            bits.slots,
+            bits.secret,
+            now_ms,
+            min(now_ms + delete_retention_ms, MAX_LONG),  # "for ever", where the sum is more than a header can say
+            array("q", _ascending(pinned)),
+            (*output.arrays, self._producers),
+        )
+
+    @property
+    def records_read(self) -> int:
+        return self._records_read + self._kernel.records_read
+
+    @property
+    def removed(self) -> RemovedRecords:
+        """So far, by reason."""
+        kernel, mapped_keyless = self._kernel, self._bits.keyless
+        return RemovedRecords(
+            superseded=kernel.superseded - mapped_keyless,
+            keyless=kernel.keyless + mapped_keyless,
+            tombstones=kernel.expired,
+            aborted=self._aborted,
+            markers=self._markers,
+        )
+
+    def begin_segment(self) -> None:
+        """`transactions` was told of those in the next source segment."""
+        self._kernel.wary_from = self.transactions.wary_from
+        self._rewritten = memoryview(bytearray())
+
+    def take(self, segment: LogSegment, view: memoryview, size_bytes: int) -> int:
+        """Put into the output what stays of the whole batches of `view[:size_bytes]`; returns how many bytes these are.
+
+        Raises:
+            CorruptRecordError: Records cannot be read.
+        """
+        kernel, output = self._kernel, self._output
+        at = 0
+        while True:
+            at, output.filled, stop = kernel.filter(view, at, size_bytes, output.view, output.filled)
+            if count := kernel.producer_count:
+                self.transactions.add_committing(self._producers[:count])
+                kernel.producer_count = 0
+            if stop == Stop.DONE:
+                if kernel.unchanged_from >= 0:
+                    output.write(view[kernel.unchanged_from : at])
+                return at
+            if stop == Stop.CORRUPT:
+                raise unreadable(segment, view, at)
+            if stop == Stop.COMPRESSED:
+                at += self._open(segment, view, at)
+                kernel.wary_from = self.transactions.wary_from
+                continue
+            batch = RecordBatch(view, at)
+            if stop == Stop.FLUSH:
+                output.make_room(kernel.room_for(view, at, batch.size_bytes))
+            elif stop == Stop.GROW:
+                kernel.grow(batch.record_count)
+            elif stop == Stop.TRANSACTION and not self.transactions.on_data(batch):
+                kernel.wary_from = max(self.transactions.wary_from, batch.next_offset)  # this one is as good as any
+            else:
+                if stop == Stop.CONTROL:
+                    self._take_control(segment, view, at, batch)
+                elif stop == Stop.TRANSACTION:
+                    self._records_read += batch.record_count
+                    self._aborted += batch.record_count
+                    self._empty(batch)
+                else:
+                    self._empty(batch)
+                kernel.wary_from = self.transactions.wary_from
+                at += batch.size_bytes
+
+    def finish_segment(self, base_offset: int) -> None:
+        """All batches of a source segment were taken; what they became may be kept.
+
+        Raises:
+            CorruptRecordError: The map knows other records by these numbers, so nothing here can be trusted. Only a
+                transaction index that contradicts itself brings that about.
+        """
+        expected = self._bits.ordinal_ends.get(base_offset, self._kernel.ordinal)
+        if self._kernel.ordinal != expected:
+            raise CorruptRecordError(
+                f"segment {base_offset}: its records end at number {self._kernel.ordinal}, at {expected} for the map"
+            )
+
+    def _take_control(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch) -> None:
+        is_unneeded = self.transactions.on_control(batch)
+        horizon_ms = batch.delete_horizon_ms
+        self._records_read += batch.record_count
+        if batch.record_count == 0:
+            self._empty(batch)
+        elif is_unneeded and horizon_ms is None:
+            self._rewrite(segment, view, at, self._kernel.stamp)
+        elif is_unneeded and horizon_ms is not None and horizon_ms <= self._now_ms:
+            self._markers += batch.record_count
+            self._empty(batch)
+        else:
+            self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
+
+    def _open(self, segment: LogSegment, view: memoryview, at: int) -> int:
+        """A compressed batch of which some records may go; returns its bytes."""
+        size_bytes, outcome = self._rewrite(segment, view, at, self._kernel.filter_block)
+        if outcome == Stop.UNCHANGED:
+            batch = RecordBatch(view, at)
+            self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
+        elif outcome == Stop.EMPTIED:
+            self._empty(RecordBatch(view, at))
+        return size_bytes
+
+    def _rewrite(self, segment: LogSegment, view: memoryview, at: int, rewrite: Rewrite) -> tuple[int, int]:
+        """Have the kernel rewrite a batch, and put it into the output if it did; returns (its bytes, the outcome)."""
+        codec, block, last_offset = packed_block(view, at)
+        payload = decompress(codec, block)
+        size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
+        if outcome == Stop.GROW:
+            self._kernel.grow(RecordBatch(view, at).record_count)
+            size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
+        if outcome == Stop.FLUSH:
+            self._rewritten = memoryview(bytearray(self._kernel.room_for(view, at, len(payload))))
+            size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
+        if outcome == Stop.CORRUPT:
+            raise unreadable(segment, view, at)
+        if outcome == Stop.REWRITTEN:
+            packed = compress(codec, self._rewritten[HEADER_BYTES:size_bytes])
+            self._output.put_packed(self._rewritten[:HEADER_BYTES], packed, last_offset, self._kernel.timestamp)
+        return HEADER_BYTES + len(block), outcome
+
+    def _empty(self, batch: RecordBatch) -> None:
+        """The batch without its records: nothing, or a bare header where somebody needs it."""
+        if not self._is_last_of_producer(batch) and batch.next_offset != self._upper_offset:
+            return
+        if batch.record_count == 0:
+            self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
+            return
+        empty = seal_batch(
+            b"",
+            record_count=0,
+            base_offset=batch.base_offset,
+            last_offset_delta=batch.last_offset_delta,
+            attributes=batch.attributes & ~DELETE_HORIZON_BIT,
+            base_timestamp=NO_TIMESTAMP,
+            max_timestamp=batch.max_timestamp,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            partition_leader_epoch=batch.partition_leader_epoch,
+        )
+        self._output.put(empty, batch.last_offset, batch.max_timestamp)
+
+    def _is_last_of_producer(self, batch: RecordBatch) -> bool:
+        if not batch.has_producer:
+            return False
+        last = self._last_records.get(batch.producer_id)
+        if last is None:
+            return False
+        if last.last_data_offset is not None:
+            # By offset, not by sequence number: a producer may begin its sequence anew (KAFKA-8335).
+            return batch.last_offset == last.last_data_offset
+        return batch.is_control and batch.producer_epoch == last.producer_epoch
+
+
+def _ascending(numbers: list[int]) -> Iterable[int]:
+    """The numbers in order; a partition may have hundreds of thousands of producers."""
+    if len(numbers) <= SORTED_AT_ONCE:
+        return sorted(numbers)
+    parts = (numbers[begin : begin + SORTED_AT_ONCE] for begin in range(0, len(numbers), SORTED_AT_ONCE))
+    return merge(*map(sorted, parts))

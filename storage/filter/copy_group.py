@@ -1,0 +1,63 @@
+"""The second half of a clean pass for one group of segments: what stays of them goes to one new segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ..segment.index import AbortedTxn
+from ..segment.segment import LogSegment
+from .batch_chunks import ChunkReader
+from .clean_output import CleanOutput
+from .clean_rules import BatchFilter
+
+
+def copy_group(
+    group: Sequence[LogSegment],
+    cleaned: LogSegment,
+    rules: BatchFilter,
+    *,
+    reader: ChunkReader,
+    output: CleanOutput,
+    aborted_in: Callable[[LogSegment], Iterable[AbortedTxn]],
+    checkpoint: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Fill `cleaned`, which was just created, and seal it; nothing is synced.
+
+    Args:
+        group: Neighbours, in order; `rules` has seen all groups before them, or was told what these left behind.
+        output: The one that `rules` writes to.
+        aborted_in: The aborted transactions that overlap a segment.
+        checkpoint: Called before every chunk with the bytes read since; may raise to stop.
+
+    Returns:
+        The bytes read.
+
+    Raises:
+        CorruptRecordError: A batch or record cannot be read; as whatever `checkpoint` raises, this leaves a part of
+            `cleaned`, open.
+        OSError: The disk refused.
+    """
+    rules.transactions.keep_aborted = cleaned.txn_index.append
+    output.begin(cleaned)
+    bytes_read = 0
+    for segment in group:
+        rules.transactions.add_aborted(aborted_in(segment))
+        rules.begin_segment()
+        for size_bytes in reader.chunks(segment, 0):
+            checkpoint(size_bytes)
+            taken_bytes = rules.take(segment, reader.view, size_bytes)
+            bytes_read += taken_bytes
+            reader.taken(taken_bytes)
+            output.flush()
+        rules.finish_segment(segment.base_offset)
+    checkpoint(0)
+    cleaned.on_roll()
+    return bytes_read
+
+
+def set_mtime(segment: LogSegment, mtime_ms: int) -> None:
+    """Make a cleaned segment as old as its data: retention looks at that where records have no timestamps."""
+    files = segment.files
+    for path in segment.file_paths():
+        if files.exists(path):
+            files.set_mtime_ms(path, mtime_ms)

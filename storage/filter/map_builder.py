@@ -1,0 +1,151 @@
+"""The first half of a clean pass: read the dirty part of a log and learn which record of each key is the newest."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ...protocol.compression import decompress
+from ...protocol.records import HEADER_BYTES, RecordBatch, packed_block
+from ..kernel import Stop
+from ..segment.index import AbortedTxn
+from ..segment.segment import LogSegment
+from .batch_chunks import ChunkReader, unreadable
+from .dead_bits import DeadBits
+from .offset_map import OffsetMap
+from .transaction_state import TransactionState
+
+
+class DirtyMap(NamedTuple):
+    """A map of the dirty part, and what the second half needs to follow it."""
+
+    offsets: OffsetMap
+    first_dirty_offset: int
+    ordinal_ends: dict[int, int]
+    """As in DeadBits."""
+    bytes_read: int
+
+    @property
+    def end_offset(self) -> int:
+        """The first offset that the map does not cover: the next pass's first dirty offset."""
+        return self.offsets.latest_offset + 1
+
+    def dead_bits(self) -> DeadBits:
+        """What the map has found out; good until its memory is used again."""
+        offsets, keys = self.offsets, self.offsets.keys
+        return DeadBits(
+            offsets.dead,
+            offsets.tombstones,
+            keys.records,
+            keys.keyless,
+            self.first_dirty_offset,
+            offsets.latest_offset,
+            offsets.table,
+            offsets.slots,
+            offsets.secret,
+            self.ordinal_ends,
+        )
+
+
+def build_map(
+    offsets: OffsetMap,
+    segments: Sequence[LogSegment],
+    start_offset: int,
+    end_offset: int,
+    *,
+    aborted: Iterable[AbortedTxn],
+    reader: ChunkReader,
+    checkpoint: Callable[[int], None],
+) -> DirtyMap:
+    """Map the keys of `start_offset` (inclusive) to `end_offset` (exclusive), or as many as fit.
+
+    Args:
+        offsets: An empty map of that range. With nothing dirty it stays as it is, so that a pass ends where it began,
+            and still lets go what has reached its horizon.
+        segments: Those that hold the range, in order; `end_offset` is where the last one ends.
+        aborted: Transactions that overlap the range; their keys supersede nothing.
+        checkpoint: Called before every chunk with the bytes read since; may raise to stop.
+
+    Raises:
+        CorruptRecordError: A batch or a record cannot be read.
+        OSError: The disk refused.
+    """
+    builder = MapBuilder(offsets, start_offset, aborted, reader)
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    ordinal_ends: dict[int, int] = {}
+    bytes_read = 0
+    is_full = False
+    for segment, segment_end in zip(segments, ends, strict=False):  # no segment, one end: nothing is dirty
+        checkpoint(0)
+        for size_bytes in reader.chunks(segment, segment.floor_position(start_offset)):
+            bytes_read += size_bytes
+            is_full = not builder.take(segment, size_bytes)
+            checkpoint(size_bytes)
+            if is_full:
+                break
+        ordinal_ends[segment.base_offset] = offsets.keys.records
+        if is_full:
+            break
+        # Offsets that no batch has are covered too, or a pass over a hole would end where it began (KAFKA-8764).
+        offsets.keys.latest_offset = segment_end - 1
+    return DirtyMap(offsets, start_offset, ordinal_ends, bytes_read)
+
+
+class MapBuilder:
+    """Puts batches into a map, in order. `transactions` is to know the aborted ones."""
+
+    def __init__(
+        self, offsets: OffsetMap, start_offset: int, aborted: Iterable[AbortedTxn], reader: ChunkReader
+    ) -> None:
+        """
+        Args:
+            start_offset: Records below it get numbers where their batch reaches it, but are not put.
+            aborted: Transactions that overlap what is to come; their records get no numbers.
+        """
+        self.transactions = TransactionState()
+        self._offsets = offsets
+        self._start_offset = start_offset
+        self._reader = reader
+        self.transactions.add_aborted(aborted)
+        offsets.keys.wary_from = self.transactions.wary_from
+
+    def take(self, segment: LogSegment, size_bytes: int) -> bool:
+        """Put the whole batches of the reader's chunk into the map; False if it became full.
+
+        Raises:
+            CorruptRecordError: A batch or a record cannot be read.
+        """
+        view, keys = self._reader.view, self._offsets.keys
+        at = 0
+        while True:
+            at, stop = keys.build(view, at, size_bytes)
+            if stop == Stop.DONE:
+                self._reader.taken(at)
+                return True
+            if stop == Stop.COMPRESSED:
+                codec, block, _ = packed_block(view, at)
+                payload = decompress(codec, block)
+                while (stop := keys.build_block(view, at, payload)) == Stop.GROW:
+                    self._offsets.grow(RecordBatch(view, at).record_count)
+                if stop == Stop.DONE:
+                    at += HEADER_BYTES + len(block)
+                    continue
+            if stop == Stop.FULL:
+                return False
+            elif stop == Stop.GROW:
+                self._offsets.grow(RecordBatch(view, at).record_count)
+            elif stop == Stop.CORRUPT:
+                raise unreadable(segment, view, at)
+            else:
+                at += self._take_transactional(RecordBatch(view, at))
+
+    def _take_transactional(self, batch: RecordBatch) -> int:
+        """A batch that may belong to an aborted transaction; returns the bytes to go on by."""
+        transactions, keys = self.transactions, self._offsets.keys
+        if batch.is_control:
+            transactions.on_control(batch)
+        elif not transactions.on_data(batch):
+            keys.wary_from = max(transactions.wary_from, batch.next_offset)  # this one is as good as any
+            return 0
+        if batch.last_offset >= self._start_offset:
+            keys.latest_offset = batch.last_offset
+        keys.wary_from = transactions.wary_from
+        return batch.size_bytes

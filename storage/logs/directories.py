@@ -1,0 +1,236 @@
+"""The data directories of one broker, looked at before anything in them changes: whose they are, and whether all are here.
+
+    meta.properties     in each: cluster.id, node.id and directory.id as Apache Kafka has them, and `ottla.catalog`: the
+                        directory.id of the one that holds the catalog
+    ottla.json          in one of them: the catalog; it lists all of them by directory.id
+
+So the catalog misses a directory that is not mounted, and the others miss the catalog. A directory without
+meta.properties is nobody's: it is taken in when all others are here, and refused where it may be the mount point of one
+that is not, as Apache Kafka refuses it. Whoever adds a directory just names it; whoever gives one up takes its line out of
+the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..disk import paths
+from ..disk.checkpoints import MetaProperties, read_meta_properties, uuid_text
+from ..disk.files import Files
+from ..disk.paths import SegmentFile, TopicPartition
+from ..topics.catalog import Catalog
+from .data_dir import DataDirectoryError
+
+NAMED_MAX = 3
+"""So many missing partitions a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDirectory:
+    """A data directory as it lies there."""
+
+    path: str
+    identity: MetaProperties | None
+    """None in one that is nobody's, or not there."""
+    catalog: Catalog | None
+    partitions: tuple[tuple[TopicPartition, str], ...]
+    """Folders with the name of a partition, by their paths; Apache Kafka's metadata log is none."""
+    has_metadata_log: bool
+
+
+def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
+    """What is in these directories. Nothing is changed, no lock taken.
+
+    Raises:
+        DataDirectoryError: One cannot be read, or its `meta.properties` is broken.
+        CatalogError: A catalog is damaged or of a newer version.
+    """
+    found = []
+    for path in dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs):
+        try:
+            found.append(_look(files, path))
+        except OSError as error:
+            raise DataDirectoryError(f"data directory {path}: {error}") from error
+    return found
+
+
+def _look(files: Files, path: str) -> FoundDirectory:
+    if not files.exists(path):
+        return FoundDirectory(path, None, None, (), has_metadata_log=False)
+    identity, catalog = read_meta_properties(files, path), Catalog.load(files, path)
+    partitions = []
+    for name in files.list(path):
+        found, directory = paths.parse_partition_dir(name), paths.join(path, name)
+        is_ours = isinstance(found, TopicPartition) and found.topic != paths.CLUSTER_METADATA_TOPIC
+        if is_ours and files.is_dir(directory):
+            assert isinstance(found, TopicPartition)
+            partitions.append((found, directory))
+    metadata_log = paths.join(path, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))
+    return FoundDirectory(
+        path,
+        identity,
+        catalog,
+        tuple(partitions),
+        has_metadata_log=files.is_dir(metadata_log)
+        and any(name.endswith((paths.LOG, ".checkpoint")) for name in files.list(metadata_log)),
+    )
+
+
+def holds_log(files: Files, directory: str) -> bool:
+    """Whether a folder with the name of a partition is one: it has a segment, or a topic's id."""
+    for name in files.list(directory):
+        segment = paths.parse_segment_name(name)
+        if name == paths.PARTITION_METADATA or (isinstance(segment, SegmentFile) and segment.kind == paths.LOG):
+            return True
+    return False
+
+
+def home_of(found: Sequence[FoundDirectory]) -> FoundDirectory:
+    """The directory that holds the catalog, or shall."""
+    return next((each for each in found if each.catalog is not None), found[0])
+
+
+def check(files: Files, found: Sequence[FoundDirectory], node_id: int) -> None:
+    """Refuse directories that are not one broker's, or not all of its.
+
+    Raises:
+        DataDirectoryError: One line that says which, and what to do.
+        OSError: The disk refused.
+    """
+    check_owners([(each.path, each.identity) for each in found], node_id)
+    homes = [each for each in found if each.catalog is not None]
+    if len(homes) > 1:
+        raise DataDirectoryError(
+            f"{paths.CATALOG_FILE} is in {homes[0].path} as well as in {homes[1].path}: take away the one that is wrong"
+        )
+    if homes:
+        _check_with_catalog(found, homes[0])
+    else:
+        _check_without_catalog(files, found)
+
+
+def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_id: int) -> None:
+    """Refuse directories of another node, of two clusters, or one that is there twice.
+
+    Raises:
+        DataDirectoryError: One line that says which.
+    """
+    owned = [(path, identity) for path, identity in identities if identity is not None]
+    ids: dict[bytes, str] = {}
+    for path, identity in owned:
+        if identity.node_id != node_id:
+            raise DataDirectoryError(f"data directory {path} belongs to node {identity.node_id}, node.id is {node_id}")
+        first_path, first = owned[0]
+        if identity.cluster_id != first.cluster_id:
+            raise DataDirectoryError(
+                f"data directory {path} belongs to cluster {identity.cluster_id}, {first_path} to {first.cluster_id}"
+            )
+        if identity.directory_id is not None:
+            other = ids.setdefault(identity.directory_id, path)
+            if other != path:
+                raise DataDirectoryError(
+                    f"data directories {other} and {path} have the same directory.id"
+                    f" {uuid_text(identity.directory_id)}: one is a copy of the other, or both are the same"
+                )
+
+
+def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory) -> None:
+    assert home.catalog is not None
+    catalog = home.catalog.state
+    for each in found:
+        if each.identity is not None and each.identity.cluster_id != catalog.cluster_id:
+            raise DataDirectoryError(
+                f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, {paths.CATALOG_FILE} is of"
+                f" cluster {catalog.cluster_id}"
+            )
+    if home.identity is None:
+        return  # It gets one when all others have theirs: the first start was cut off before that.
+    present = {uuid_text(each.identity.directory_id) for each in found if each.identity and each.identity.directory_id}
+    missing = [entry for entry in (catalog.directories or {}).items() if entry[0] not in present]
+    if missing:
+        which = ", ".join(f"{path} (directory.id {text})" for text, path in missing)
+        raise DataDirectoryError(
+            f"{paths.CATALOG_FILE} lists a data directory that is not among log.dirs: {which}: is it mounted? To give up"
+            f' what is in it, take it out of "directories" in {paths.join(home.path, paths.CATALOG_FILE)}'
+        )
+    if catalog.directories is None:
+        # Nothing says how many directories there were. But a topic's partitions were somewhere.
+        here = {topic_partition for each in found for topic_partition, _ in each.partitions}
+        lost = [
+            str(wanted)
+            for entry in catalog.topics.values()
+            for index in range(len(entry.partitions))
+            if (wanted := TopicPartition(entry.name, index)) not in here
+        ]
+        if lost:
+            raise DataDirectoryError(
+                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and none of log.dirs"
+                f" has {_some(lost)}: is one not mounted, or not named? To give up what was in it, put the line"
+                ' "directories": {}, into that file'
+            )
+
+
+def check_assigned(found: Sequence[FoundDirectory], assigned: Mapping[TopicPartition, bytes]) -> None:
+    """Refuse where Apache Kafka's controller says that logs are in a directory that is not here.
+
+    Args:
+        assigned: The directory.id of the directory that each log of this broker is in.
+
+    Raises:
+        DataDirectoryError: One line that says which.
+    """
+    present = {each.identity.directory_id for each in found if each.identity is not None}
+    here = {topic_partition for each in found for topic_partition, _ in each.partitions}
+    missing = {tp: where for tp, where in assigned.items() if where not in present and tp not in here}
+    if None not in present and missing:  # Directories without an id may be any.
+        where = next(iter(missing.values()))
+        raise DataDirectoryError(
+            f"no data directory has directory.id {uuid_text(where)}, in which Apache Kafka has"
+            f" {_some([str(tp) for tp, its in missing.items() if its == where])}: is it mounted, and among log.dirs? To give"
+            f" up what is in it, name an empty one with that directory.id in its {paths.META_PROPERTIES}"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED_MAX]) + (", ..." if len(names) > NAMED_MAX else "")
+
+
+def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> None:
+    owned = [each for each in found if each.identity is not None]
+    if not owned:
+        return
+    for each in owned:
+        assert each.identity is not None
+        if each.identity.catalog_id is not None:
+            if each.identity.catalog_id in {other.identity.directory_id for other in owned if other.identity}:
+                raise DataDirectoryError(f"data directory {each.path} has lost its {paths.CATALOG_FILE}; {_ADVICE}")
+            raise DataDirectoryError(
+                f"data directory {each.path} needs the {paths.CATALOG_FILE} of the one with directory.id"
+                f" {uuid_text(each.identity.catalog_id)}: is that mounted, and among log.dirs? {_ADVICE}"
+            )
+    metadata_logs = [each for each in found if each.has_metadata_log]
+    if len(metadata_logs) > 1:
+        raise DataDirectoryError(
+            f"Apache Kafka's metadata log is in {metadata_logs[0].path} as well as in {metadata_logs[1].path}"
+        )
+    if not metadata_logs and not any(holds_log(files, directory) for each in found for _, directory in each.partitions):
+        return
+    nobodys = next((each for each in found if each.identity is None), None)
+    if nobodys is not None:
+        assert owned[0].identity is not None
+        raise DataDirectoryError(
+            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, {owned[0].path} belongs to cluster"
+            f" {owned[0].identity.cluster_id}: is it mounted? To add an empty one, start without it once"
+        )
+    if not metadata_logs:
+        raise DataDirectoryError(
+            f"data directory {owned[0].path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata log, which say how"
+            f" topics are configured: is another directory missing from log.dirs? {_ADVICE}"
+        )
+
+
+_ADVICE = (
+    "To have topics made of the partition directories alone, with default configs, take away every"
+    f" {paths.META_PROPERTIES}"
+)

@@ -1,0 +1,48 @@
+"""What one flush of a log syncs.
+
+Gathered on the thread that owns the log, carried out wherever waiting for the disk does no harm: the server runs
+`Flush.sync` in a worker thread while appends and reads go on, and reports back with `Log.end_flush`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ..disk.files import Files
+from ..segment.leader_epochs import LeaderEpochs
+from ..segment.segment import LogSegment
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Made by `Log.begin_flush`."""
+
+    up_to: int
+    """Everything below this offset survives a power loss once `sync` has returned."""
+    sealed: tuple[LogSegment, ...]
+    """Synced with their indexes: recovery will not look at them again."""
+    active: LogSegment | None
+    """Only its records are synced: its indexes are rebuilt after a crash."""
+    leader_epochs: LeaderEpochs
+    """Recovery will not learn them from what it does not look at."""
+    files: Files
+    new_names_in: str | None
+    """The log's directory, if it has files whose names may not be on disk yet."""
+
+    def sync(self) -> None:
+        """Wait for the disk. Safe beside appends, reads and the cleaner.
+
+        Raises:
+            OSError: The disk refused; what is durable is unknown. The caller takes the log offline (`Log.fail`).
+        """
+        with suppress(FileNotFoundError):  # the partition was deleted meanwhile
+            self.leader_epochs.write()
+        for segment in self.sealed:
+            with suppress(FileNotFoundError):  # swapped or deleted meanwhile; what took its place was synced before
+                segment.flush()
+        if self.active is not None:
+            self.active.log_file.sync()
+        if self.new_names_in is not None:
+            with suppress(FileNotFoundError):  # the partition was deleted meanwhile
+                self.files.sync_dir(self.new_names_in)

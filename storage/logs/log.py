@@ -1,0 +1,697 @@
+"""One partition: a list of segments that grows at its end. The only place that gives offsets.
+
+The server appends and reads on its one thread, which owns all state here; nothing is locked. Retention and the swap of
+the cleaner change the list on that thread too. Worker threads get what never changes under them: sealed segments, a
+`Flush`, a `Deletion`, the file half of a swap. Whatever waits for the disk is in those; an append, a roll or a move of the
+log start syncs nothing.
+
+What an append does, in this order; until the write nothing has changed:
+
+    check the batch, give it offsets -> ask the producer states -> roll if the segment is full
+        -> write -> move the LEO -> tell the producer states
+
+`now_ms` is the wall time, for what is stored; `elapsed_ms` is that of a clock that nobody sets, for what has to wait.
+
+The drawing of a log's offsets stands in `log_reader`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from ...protocol.batch_builder import assign_in_place
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.records import NO_PRODUCER_ID, RecordBatch
+from ..disk import paths
+from ..disk.files import Files, WouldWaitError, WriteAhead
+from ..disk.health import Health, is_disk_failure
+from ..disk.paths import TopicPartition
+from ..produce import producer_snapshots
+from ..produce.producers import ProducerStates
+from ..produce.validation import AppendOrigin, CheckedBatch, assign, check_batch
+from ..segment.index import RELATIVE_OFFSET_MAX
+from ..segment.leader_epochs import LeaderEpochs
+from ..segment.segment import LogSegment
+from ..topics.config import LogConfig
+from .deletion import Deletion
+from .flush import Flush
+from .log_reader import FoundOffset, LogReader
+from .replay import load_producers, update_producers
+from .retention import SEGMENTS_AT_ONCE, deletable_segments
+from .swap import discard, is_begun, swap_files
+
+__all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "LargeWriteError", "Log"]
+
+AT_ONCE_WRITTEN_BYTES = 2 << 20
+"""A batch that is written at once; into memory, which takes a millisecond if nothing is wrong with the machine."""
+
+
+class AppendInfo(NamedTuple):
+    """Where records went."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic stamps records itself."""
+    log_start_offset: int
+    duplicate: bool = False
+    """The producer had sent this before: nothing was written, the offsets are those of the first time."""
+
+
+class LargeWriteError(Exception):
+    """To write this batch takes too long for a thread that others wait for. Offsets and producers are as they were.
+
+    Have another thread call `write`, which raises OSError if the disk refuses.
+    """
+
+    def __init__(self, checked: CheckedBatch, ahead: WriteAhead) -> None:
+        super().__init__("a large batch is to be written")
+        self.checked = checked
+        self.write = ahead.write
+
+
+class _LargeAppend(NamedTuple):
+    """What is being written in another thread."""
+
+    checked: CheckedBatch
+    segment: LogSegment
+    ahead: WriteAhead
+
+
+class Log(LogReader):
+    """An open partition. Made by `recovery.load_log`, kept by the LogManager."""
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        segments: Iterable[LogSegment],
+        producers: ProducerStates,
+        leader_epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        rng: random.Random,
+        health: Health,
+    ) -> None:
+        """Takes what recovery found; `rng` draws the jitter of `segment.jitter.ms`."""
+        super().__init__(
+            files=files,
+            directory=directory,
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            config=config,
+            segments=segments,
+            producers=producers,
+            leader_epochs=leader_epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+            health=health,
+        )
+        self.last_flush_ms = 0
+        """When it was flushed or, at first, opened; in elapsed time."""
+        self.pending_deletions: list[tuple[int, Iterable[str]]] = []
+        """(due at, paths, to be taken once) of files renamed to `.deleted`; in elapsed time."""
+        self._rng = rng
+        self._large: _LargeAppend | None = None
+        """The append of a large batch that was begun."""
+        self._must_roll = False
+        """Whether a roll was refused half-way. A file that begins at the LEO may be there, so nothing may be appended to the
+        segment before it until the roll is done."""
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets that a power loss may take."""
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether `flush.messages` demands a flush before the last append may be acknowledged, or read."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    @property
+    def recovery_checkpoint(self) -> int:
+        """Below which offset the next start need not look, were it to come after a crash. Any thread.
+
+        The recovery point, but not above the base of the active segment. Of that only the records are on disk: once it is
+        sealed recovery would pass it over, and take what there is of its indexes for all of them. Recovery reads whole
+        segments, so nothing is read more often for it.
+        """
+        active = self._active  # first, as a roll takes the recovery point back first
+        return min(self.recovery_point, active.base_offset)
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether there are segments for `begin_flush_of_sealed`, and a disk that takes them."""
+        return self.recovery_point < self._active.base_offset and self.failure is None
+
+    def is_flush_due(self, elapsed_ms: int) -> bool:
+        """Whether there are appends that have waited `flush.ms` for a flush, or whose flush for `flush.messages` was refused."""
+        return (
+            self.recovery_point < self.log_end_offset
+            and self.failure is None
+            and (self.needs_flush or elapsed_ms - self.last_flush_ms >= self.config.flush_ms)
+        )
+
+    # Appending
+
+    def check(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        at_once: bool = False,
+    ) -> CheckedBatch:
+        """The first step of an append, and the one that may take long: any thread may do it, for any number of batches.
+
+        Arguments and errors as for `append`.
+        """
+        return check_batch(
+            records,
+            topic_partition=self.topic_partition,
+            config=self.config,
+            now_ms=now_ms,
+            origin=origin,
+            at_once=at_once,
+        )
+
+    def append(
+        self,
+        records: memoryview | CheckedBatch,
+        *,
+        now_ms: int,
+        leader_epoch: int = 0,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        at_once: bool = False,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """Check a produced record batch, give its records offsets and write it.
+
+        Args:
+            records: One record batch (magic 2), as received. Offsets and leader epoch, and under LogAppendTime the
+                timestamps, are patched in place. Or what `check` made of it.
+            now_ms: Wall clock, for timestamp bounds, LogAppendTime and rolling.
+            leader_epoch: Epoch of the partition's leader, written into each batch.
+            origin: Who writes; only a COORDINATOR may write control batches.
+            at_once: Others wait for this thread: what takes longer than 200 µs to check is left to another one, and so is
+                what the first append after a start has to read.
+            transaction_version: Of the transaction that a marker ends; see `ProducerStates.check`.
+
+        Returns:
+            The offsets given (both inclusive), or for a producer's repetition those given the first time.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (as InvalidRecordError with the records' errors),
+                INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE (more than
+                `segment.bytes`); OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH and the like. Nothing was
+                written. KAFKA_STORAGE_ERROR: the disk refused, or all offsets are given; the log is as it was before
+                the call.
+            HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
+            LargeWriteError: Only if `at_once`: have another thread `write`, and come again with the same CheckedBatch. Whoever
+                appends meanwhile makes it begin anew.
+            WouldWaitError: Only if `at_once`.
+
+        Readable on return, unless it `needs_flush`; durable after the next `flush`, and then readable, too.
+        Source: KIP-98 (batches, sequences), KIP-101 (leader epochs).
+        """
+        if self._health.failure is not None:
+            raise self._offline()
+        if at_once and not self._active.is_ready:
+            raise WouldWaitError(self._active.get_ready)
+        config = self.config
+        base_offset = self.log_end_offset
+        if not isinstance(records, CheckedBatch):
+            checked = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
+        elif records.config is config:
+            checked = records
+        else:  # the topic was reconfigured meanwhile
+            checked = self.check(records.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
+        valid = assign(checked, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+        batch = valid.batches[0]
+        if batch.size_bytes > config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The batch for {self.topic_partition} has {batch.size_bytes} bytes, segment.bytes is"
+                f" {config.segment_bytes}",
+            )
+        has_producer = batch.producer_id != NO_PRODUCER_ID
+        if has_producer and (first := self.producers.check(batch, origin, transaction_version)) is not None:
+            return AppendInfo(first.base_offset, first.last_offset, first.timestamp, self.log_start_offset, True)
+        last_offset = batch.last_offset
+        if last_offset >= paths.OFFSET_MAX:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.topic_partition} ends at {base_offset} and has no {batch.record_count} offsets left of 2^63",
+            )
+        try:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+            segment = self._active
+            if self._must_roll or (segment.size_bytes and self._is_full_for(segment, batch, now_ms)):
+                segment = self._roll(now_ms)
+            ahead = None
+            if at_once and batch.size_bytes > AT_ONCE_WRITTEN_BYTES:
+                ahead = self._written_ahead(checked, segment, valid.records)
+            segment.append(
+                valid.records,
+                last_offset=last_offset,
+                max_timestamp_ms=batch.max_timestamp,
+                max_timestamp_offset=last_offset,
+                ahead=ahead,
+            )
+        except OSError as error:
+            raise self.fail(error) from error
+        self.log_end_offset = end = last_offset + 1
+        if end - self.recovery_point < config.flush_messages:
+            self.high_watermark = end
+        if has_producer:
+            try:
+                if (aborted := update_producers(self.producers, batch)) is not None:
+                    segment.txn_index.append(aborted)
+            except Exception as error:
+                self.give_up(
+                    f"an append ended half-way: {error!r}"
+                )  # the log tells what its producers did: a start reads it
+                raise
+        return AppendInfo(base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset)
+
+    def _written_ahead(self, checked: CheckedBatch, segment: LogSegment, batch: memoryview) -> WriteAhead:
+        """What another thread has written of this batch. LargeWriteError if it is yet to do that."""
+        known, self._large = self._large, None
+        if known is not None and known.checked is checked and known.segment is segment and known.ahead.is_written:
+            return known.ahead
+        self._large = _LargeAppend(checked, segment, segment.write_ahead(batch))
+        assign_in_place(batch, 0, 0)  # as clients send it, should it have to be checked again
+        raise LargeWriteError(checked, self._large.ahead)
+
+    def give_up_large(self) -> None:
+        """Whoever was told of a LargeWriteError does not come again."""
+        known, self._large = self._large, None
+        if known is not None and not known.ahead.is_dropped:
+            try:
+                known.segment.log_file.drop_ahead()
+            except OSError as error:
+                self.fail(error)
+
+    def _is_full_for(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> bool:
+        """Whether `batch` has to go to a new segment. Asked for non-empty segments only."""
+        config = self.config
+        if segment.size_bytes > config.segment_bytes - batch.size_bytes:
+            return True
+        limit_ms = config.segment_ms
+        if config.max_compaction_lag_ms < limit_ms and config.is_compact:
+            limit_ms = config.max_compaction_lag_ms
+        # Record time against record time where there is one, as Kafka does: old records that arrive today do not make
+        # a segment roll at once, and records of one and the same time never do.
+        first_ms = segment.first_batch_timestamp_ms
+        waited_ms = batch.max_timestamp - first_ms if first_ms >= 0 else now_ms - segment.created_ms
+        return (
+            waited_ms > limit_ms - segment.rolling_jitter_ms
+            or segment.offset_index.is_full
+            or segment.time_index.is_full
+            or batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def roll(self, now_ms: int) -> LogSegment:
+        """Seal the active segment and begin a new one at the LEO; an empty active segment stays.
+
+        Returns the active segment. A snapshot of the producers is written for its base. Nothing is synced: until the
+        next `flush` a crash is repaired from the recovery point.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR. Nothing is appended any more until a roll, which the next append tries,
+                comes to its end.
+        """
+        with self._working():
+            return self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> LogSegment:
+        sealed = self._active
+        if sealed.size_bytes == 0 and sealed.base_offset == self.log_end_offset:
+            return sealed
+        self._must_roll = True
+        sealed.on_roll(at_once=True)
+        # A flush may have vouched for all records of this segment while it was active, but not for its indexes. Before the
+        # next one takes its place: see `recovery_checkpoint`.
+        self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
+        segment = self._new_segment(self.log_end_offset, now_ms)
+        self.producers.end_offset = segment.base_offset
+        producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
+        self.segments.add(segment)
+        self._active = segment
+        self._must_roll = False
+        return segment
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        segment = LogSegment.create(self.files, self.directory, base_offset, self.config, now_ms)
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        segment.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
+        return segment
+
+    # Durability
+
+    def begin_flush(self) -> Flush | None:
+        """What must be synced to make all appends so far durable; None if nothing.
+
+        The caller runs its `sync`, in this thread or another, and then calls `end_flush`. Further appends, and
+        further flushes, may come in between: one sync may serve many appends that wait for it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the log is offline. Where a sync failed, no later one vouches for anything.
+        """
+        self._check_online()
+        if self.recovery_point >= self.log_end_offset:
+            return None
+        unflushed = self.segments.between(self.recovery_point, self.log_end_offset + 1)
+        return self._flush_of(self.log_end_offset, unflushed[:-1], unflushed[-1])
+
+    def begin_flush_of_sealed(self) -> Flush | None:
+        """As `begin_flush`, up to the active segment only: what Apache Kafka does in the background after a roll."""
+        self._check_online()
+        end = self._active.base_offset
+        if self.recovery_point >= end:
+            return None
+        return self._flush_of(end, self.segments.between(self.recovery_point, end), None)
+
+    def _flush_of(self, up_to: int, sealed: tuple[LogSegment, ...], active: LogSegment | None) -> Flush:
+        segments = sealed if active is None else (*sealed, active)
+        has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
+        names_in = self.directory if has_new_names else None
+        return Flush(up_to, sealed, active, self.leader_epochs, self.files, names_in)
+
+    def end_flush(self, done: Flush, elapsed_ms: int) -> None:
+        """Note that `done.sync` has returned.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the log went offline meanwhile; the recovery point stays where it was.
+        """
+        self._check_online()
+        up_to = min(done.up_to, self.log_end_offset)
+        if done.active is not None and done.active is not self._active:
+            up_to = min(up_to, done.active.base_offset)  # sealed meanwhile, and its indexes not synced yet
+        self.recovery_point = max(self.recovery_point, up_to)
+        self.high_watermark = max(self.high_watermark, self.recovery_point)
+        if not self.needs_flush:
+            self.high_watermark = self.log_end_offset
+        self.last_flush_ms = elapsed_ms
+
+    def flush(self, elapsed_ms: int) -> None:
+        """Make every append so far durable, waiting for the disk.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the recovery point is where it was, and if a sync failed the log offline.
+        """
+        self._run_flush(self.begin_flush(), elapsed_ms)
+
+    def flush_sealed(self, elapsed_ms: int) -> None:
+        """As `flush`, for the segments that have been rolled."""
+        self._run_flush(self.begin_flush_of_sealed(), elapsed_ms)
+
+    def _run_flush(self, flush: Flush | None, elapsed_ms: int) -> None:
+        if flush is not None:
+            with self._working():
+                flush.sync()
+            self.end_flush(flush, elapsed_ms)
+
+    # Shortening
+
+    def advance_log_start(self, offset: int) -> None:
+        """Hide the records below `offset`; one below the present log start changes nothing.
+
+        Segments that lie wholly below go with the next `delete_old_segments`.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE above the high watermark; KAFKA_STORAGE_ERROR.
+        """
+        with self._working():
+            if offset > self.high_watermark:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"Cannot start {self.topic_partition} at {offset}, above its high watermark {self.high_watermark}",
+                )
+            if offset > self.log_start_offset:
+                self.leader_epochs.truncate_from_start(offset)
+                self.log_start_offset = offset
+
+    def delete_old_segments(self, now_ms: int, elapsed_ms: int) -> int:
+        """Drop what retention lets go; returns the number of segments. See `retention.deletable_segments`.
+
+        If all segments go, a new one begins first, so the LEO is kept. The log start offset moves to the first
+        segment that stays. The caller sees to it that the cleaner does not hold this log. On a full disk, where this is
+        what makes room, all goes that needs none: the active segment stays, and epochs from before the start are forgotten
+        later.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the next call goes on where this one ended.
+        """
+        deleted = 0
+        while (deletion := self.begin_deletion(now_ms)) is not None:
+            with self._working():
+                try:
+                    deletion.carry_out()
+                finally:
+                    self.end_deletion(deletion, elapsed_ms)
+            deleted += len(deletion.renamed)
+            if not deletion.has_more:
+                break
+        return deleted
+
+    def begin_deletion(self, now_ms: int, *, at_once: bool = False) -> Deletion | None:
+        """A first step of `delete_old_segments`: the log starts behind what is to go. None if nothing is.
+
+        If more is to go than one step takes, the deletion says so: another one may follow at once.
+
+        The caller runs `carry_out` in any thread, and then, whatever became of that, calls `end_deletion`. Reads and appends
+        may come in between, but neither another deletion nor a swap.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+            WouldWaitError: Only if `at_once`: others wait for this thread, and a segment's age has to be read.
+        """
+        with self._working():
+            deletable = deletable_segments(self, now_ms, at_once=at_once, at_most=SEGMENTS_AT_ONCE)
+            has_more = len(deletable) == SEGMENTS_AT_ONCE
+            if not deletable:
+                return None
+            if len(deletable) == len(self.segments):
+                try:
+                    self._roll(now_ms)
+                except OSError as error:
+                    if is_disk_failure(error) or len(deletable) == 1:
+                        raise
+                    deletable.pop()
+                    has_more = False
+            staying = self.segments.higher(deletable[-1].base_offset)
+            assert staying is not None
+            self.log_start_offset = max(self.log_start_offset, staying.base_offset)
+            return self._deletion_of(deletable, staying.base_offset, has_more=has_more)
+
+    def end_deletion(self, deletion: Deletion, elapsed_ms: int) -> None:
+        """Take out of the list what `deletion` has renamed; what the disk refused stays, and goes with the next one."""
+        # Not before: a power loss may bring the segments back until then, and their epochs are to come with them.
+        self.leader_epochs.truncate_from_start(self.log_start_offset)
+        self.segments.remove(deletion.renamed)
+        self._delete_later(deletion.renamed, (), elapsed_ms)
+
+    def truncate_to(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
+        """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
+
+        The new LEO is the end of the last batch that is left: `offset`, if one began there. Segments go from the end
+        on, and each is gone from the disk before the next: a power loss leaves a log that is too long, but without a
+        hole. No flush of this log may be under way.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
+        """
+        with self._working(), self._whole("a truncation"):
+            if offset >= self.log_end_offset:
+                return
+            if offset <= self.segments.first.base_offset:
+                self.truncate_fully_and_start_at(offset, now_ms, elapsed_ms)
+                return
+            self.leader_epochs.write()
+            for segment in reversed(self.segments.between(offset + 1, self.log_end_offset + 1)):
+                if segment.base_offset > offset:
+                    self._delete_segments([segment], elapsed_ms)
+                    self.files.sync_dir(self.directory)
+            self._active = self.segments.active
+            self._active.truncate_to(offset)
+            self._active.flush()
+            # Not `offset` itself: a batch that it lies in is gone as a whole, and the next start would see that.
+            end = self._active.next_offset()
+            self.leader_epochs.truncate_from_end(end)
+            self.leader_epochs.write()
+            self.log_end_offset = end
+            self.high_watermark = min(self.high_watermark, end)
+            self.log_start_offset = min(self.log_start_offset, end)
+            self.recovery_point = min(self.recovery_point, end)
+            load_producers(
+                self.files,
+                self.directory,
+                self.producers,
+                self.segments,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=end,
+                now_ms=now_ms,
+            )
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
+        """Drop everything and go on with an empty log that begins at `offset`. No flush may be under way.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
+        """
+        with self._working(), self._whole("a truncation"):
+            self._delete_segments(list(self.segments)[::-1], elapsed_ms)
+            self.files.sync_dir(self.directory)
+            self._active = self._new_segment(offset, now_ms)
+            self.segments.add(self._active)
+            self.leader_epochs.clear()
+            self.leader_epochs.write()
+            producer_snapshots.remove_all(self.files, self.directory)
+            self.producers.reset(offset)
+            self.log_end_offset = self.high_watermark = self.log_start_offset = offset
+            self.recovery_point = min(self.recovery_point, offset)
+
+    def _deletion_of(self, segments: Sequence[LogSegment], snapshots_below: int, *, has_more: bool = False) -> Deletion:
+        one_by_one = self.config.is_compact and len(segments) > 1
+        return Deletion(
+            self.files,
+            self.directory,
+            self.leader_epochs,
+            tuple(segments),
+            snapshots_below,
+            one_by_one=one_by_one,
+            has_more=has_more,
+        )
+
+    def _delete_segments(self, segments: Sequence[LogSegment], elapsed_ms: int) -> None:
+        """Take segments out of the list and rename their files, in the order given.
+
+        An OSError leaves in the list what was not renamed, or not all of it; the same call goes on there.
+        """
+        deletion = self._deletion_of(segments, 0)
+        try:
+            deletion.rename()
+        finally:
+            self.end_deletion(deletion, elapsed_ms)
+
+    def _delete_later(
+        self, segments: Sequence[LogSegment], with_snapshots: Sequence[LogSegment], elapsed_ms: int
+    ) -> None:
+        """Have the files of renamed segments removed, and the snapshots at the bases of some of them."""
+        if segments:
+            # Of a pass over thousands of small segments each path is made when its time comes.
+            files = _deleted_files(
+                self.directory,
+                [segment.base_offset for segment in segments],
+                [segment.base_offset for segment in with_snapshots],
+            )
+            self.pending_deletions.append((elapsed_ms + self.config.file_delete_delay_ms, files))
+
+    def take_due_files(self, elapsed_ms: int) -> Iterator[str]:
+        """The paths of `.deleted` files whose `file.delete.delay.ms` is over. The caller removes them, in any thread."""
+        due = [deleted for due_ms, deleted in self.pending_deletions if due_ms <= elapsed_ms]
+        if due:
+            self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > elapsed_ms]
+        return chain.from_iterable(due)
+
+    def delete_at(self, due_ms: int, path: str) -> None:
+        """Have a `.deleted` file removed at `due_ms` of elapsed time: it could not be."""
+        self.pending_deletions.append((due_ms, [path]))
+
+    def delete_due_files(self, elapsed_ms: int) -> None:
+        """Remove those files. OSError leaves the rest to the next start."""
+        for path in self.take_due_files(elapsed_ms):
+            self.files.remove(path)
+
+    # The swap of the cleaner
+
+    def prepare_swap(self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]) -> None:
+        """Put the files of cleaned segments in the place of the old ones; for a worker thread. See `swap.swap_files`.
+
+        The list is not touched: reads go on with the old segments until `commit_swap`. Retention, truncation and
+        deletion of this log must be kept away from here to there, which the cleaner's state of the partition does.
+
+        Raises:
+            OSError, or another such as MemoryError: If renaming had begun the log is given up: the next start finishes
+                the swap or undoes it. Else the new segments are gone, and the log is as it was.
+        """
+        try:
+            self.leader_epochs.write()
+            swap_files(self.files, self.directory, new_segments, old_segments)
+        except BaseException as error:
+            if is_begun(new_segments):
+                self._give_up_swap(error)
+            else:
+                discard(self.files, self.directory, new_segments)
+            raise
+
+    def _give_up_swap(self, error: BaseException) -> None:
+        if isinstance(error, OSError):
+            self._health.note(error)
+        self.give_up(f"a swap ended half-way: {error!r}")
+
+    def commit_swap(
+        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
+    ) -> None:
+        """Exchange the segments in the list, in one step; for the owner's thread. The LEO and log start stay."""
+        try:
+            self.segments.exchange(new_segments, old_segments)
+        except BaseException as error:
+            self._give_up_swap(error)
+            raise
+        new_bases = {segment.base_offset for segment in new_segments}
+        merged_away = [segment for segment in old_segments if segment.base_offset not in new_bases]
+        self._delete_later(old_segments, merged_away, elapsed_ms)
+
+    def replace_segments(
+        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
+    ) -> None:
+        """`prepare_swap` and `commit_swap` in one, where one thread does everything."""
+        with self._working():
+            self.prepare_swap(new_segments, old_segments)
+        self.commit_swap(new_segments, old_segments, elapsed_ms)
+
+    # The end
+
+    def close(self, now_ms: int) -> None:
+        """Make everything durable, with what a start without recovery needs: indexes and a producer snapshot at the LEO.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
+        """
+        with self._working():
+            if self._must_roll:
+                self._roll(now_ms)
+            self.leader_epochs.write()
+            self._active.on_roll()
+            for segment in self.segments.between(self.recovery_point, self.log_end_offset + 1):
+                segment.flush()
+            if self.log_end_offset > self.log_start_offset:
+                self.producers.end_offset = self.log_end_offset
+                producer_snapshots.take(self.files, self.directory, self.producers, sync=True)
+            self.files.sync_dir(self.directory)
+        self.recovery_point = self.high_watermark = self.log_end_offset
+
+    def release_files(self) -> None:
+        """Give the file handles back; reading is over. For the end of the broker, after `close` or instead of it."""
+        for segment in self.segments:
+            segment.log_file.close()
+
+
+def _deleted_files(directory: str, segments: Sequence[int], snapshots: Sequence[int]) -> Iterator[str]:
+    """The paths of files that have the suffix `.deleted`, by base offsets."""
+    for base_offset in segments:
+        for kind in paths.SEGMENT_KINDS:
+            yield paths.segment_path(directory, base_offset, kind, paths.DELETED)
+    for base_offset in snapshots:
+        yield paths.snapshot_path(directory, base_offset, paths.DELETED)

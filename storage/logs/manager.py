@@ -1,0 +1,631 @@
+"""All logs of the broker, in one data directory or several.
+
+Owned by the broker. It opens what is there, makes and deletes partitions, keeps the checkpoints, and closes all so that
+the next start needs no recovery. Which log is cleaned when is the CleanerManager's business, over the same `logs`.
+
+    manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
+    manager.load(now_ms, elapsed_ms, ...)           loads every <topic>-<partition>
+    manager.claim(home, cluster_id, record)         writes whose directories they are
+    manager.create(...)  .delete_all(...)  .logs[...]
+    manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
+
+Everything runs on the thread that owns the logs. Of what waits for the disk, `load` and `close` may be called in a worker
+thread while nobody else does anything here, `create`, the checkpoints, and what a `Departure` does beside anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..disk import paths
+from ..disk.checkpoints import MetaProperties, uuid_text, write_partition_metadata
+from ..disk.files import Files
+from ..disk.health import Health
+from ..disk.paths import MovingDir, TopicPartition
+from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
+from ..topics.config import LogConfig
+from .clean_stop import StoppedLog
+from .data_dir import DataDir, DataDirectoryError
+from .directories import check_owners
+from .log import Log
+from .partition_dirs import put_aside, topic_id_in
+from .recovery import load_log
+
+__all__ = ["DataDirectoryError", "LogManager", "LogTable", "Removal"]
+
+
+class LogTable(Mapping[TopicPartition, Log]):
+    """The open logs. A change puts a new table in place, so one thread may change it while another iterates."""
+
+    def __init__(self) -> None:
+        self._logs: dict[TopicPartition, Log] = {}
+        self._changing = threading.Lock()
+
+    def __getitem__(self, topic_partition: TopicPartition) -> Log:
+        return self._logs[topic_partition]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._logs)
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def values(self) -> ValuesView[Log]:
+        return self._logs.values()
+
+    def items(self) -> ItemsView[TopicPartition, Log]:
+        return self._logs.items()
+
+    def add(self, logs: Iterable[Log]) -> None:
+        """Enter these logs."""
+        with self._changing:
+            self._logs = {**self._logs, **{log.topic_partition: log for log in logs}}
+
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Take these out; KeyError, and none is, if one is not there."""
+        with self._changing:
+            logs = dict(self._logs)
+            for each in topic_partitions:
+                del logs[each]
+            self._logs = logs
+
+
+OfEach: TypeAlias = Callable[[Callable[[Log], bool], Sequence[Log]], Iterable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A file or directory of something deleted, whose time has come."""
+
+    path: str
+    _remove: Callable[[str], None]
+    _delete_at: Callable[[int, str], None]
+
+    def __call__(self) -> None:
+        """Remove it, in any thread. OSError if the disk refuses; a part of it may be gone then."""
+        self._remove(self.path)
+
+    def put_off(self, due_ms: int) -> None:
+        """Make it due again at `due_ms` of elapsed time; in the owner's thread."""
+        self._delete_at(due_ms, self.path)
+
+
+class Departure:
+    """Directories of deleted partitions on their way out. Made by `LogManager.begin_delete`."""
+
+    def __init__(
+        self, logs: Sequence[Log], data_dirs: Iterable[DataDir], unique_id: str, files: Files, staying: LogTable
+    ) -> None:
+        """
+        Args:
+            data_dirs: All of the broker.
+            unique_id: For the names of the directories.
+            staying: All open logs of the broker; `logs` are not among them.
+        """
+        self.logs = logs
+        self.put_aside: list[tuple[Log, str]] = []
+        """Those that are out of the way, with the paths that they have now."""
+        self._data_dirs = {each.path: each for each in data_dirs}
+        self._unique_id = unique_id
+        self._files = files
+        self._staying = staying
+
+    def let_go(self) -> list[Log]:
+        """The logs, which are the caller's to drop: the last step. Each closes its files with its last name."""
+        logs, self.logs = list(self.logs), ()
+        self.put_aside.clear()
+        return logs
+
+    def carry_out(self) -> None:
+        """Rename the directories, and take the partitions out of the checkpoints; on disk on return.
+
+        Raises:
+            OSError: The disk refused something, the first of it; all else is done.
+        """
+        refused: list[OSError] = []
+        for log in self.logs:
+            aside = paths.join(log.data_dir, paths.deleted_dir_name(*log.topic_partition, self._unique_id))
+            with _collected(refused):
+                self._files.rename(log.directory, aside)
+                self.put_aside.append((log, aside))
+        for data_dir in [self._data_dirs[path] for path in dict.fromkeys(log.data_dir for log in self.logs)]:
+            with _collected(refused):
+                self._files.sync_dir(data_dir.path)
+            with _collected(refused):
+                data_dir.checkpoint_recovery_points(self._staying)
+            with _collected(refused):
+                data_dir.checkpoint_log_starts(self._staying)
+        if refused:
+            raise refused[0]
+
+
+class LogManager:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        files: Files,
+        data_dirs: Sequence[str],
+        *,
+        node_id: int = 0,
+        producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+        rng: random.Random | None = None,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Lock the data directories and look whose they are. Nothing is written but directories and lock files.
+
+        Args:
+            data_dirs: Their paths; missing ones are made. A slash at the end does not count.
+            node_id: This broker's (the first, of several in one process).
+            producer_expiration_ms: `producer.id.expiration.ms`.
+            note: Is told, one line each, what was found broken and what was done about it.
+
+        Raises:
+            DataDirectoryError: One of them cannot be used, belongs to another node, or two belong to different
+                clusters. None is locked then.
+        """
+        self.logs = LogTable()
+        """The open logs. Live: it changes with `load`, `create` and `delete_all`."""
+        self.was_clean = False
+        """Whether all directories were stopped cleanly before the last `load`."""
+        self._files = files
+        self._node_id = node_id
+        self._producer_expiration_ms = producer_expiration_ms
+        self._rng = rng or random.Random()
+        self._note = note
+        self._is_loaded = False
+        self._pending_dir_deletions: list[tuple[int, str]] = []
+        self._dirs: list[DataDir] = []
+        try:
+            for path in dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs):
+                self._dirs.append(DataDir(files, path))
+            check_owners([(each.path, each.identity) for each in self._dirs], node_id)
+        except BaseException:
+            self.release()
+            raise
+
+    @property
+    def data_dirs(self) -> list[str]:
+        """The paths of the data directories."""
+        return [each.path for each in self._dirs]
+
+    @property
+    def stored_cluster_id(self) -> str | None:
+        """The cluster that the directories belong to; None if all are new."""
+        return next((each.identity.cluster_id for each in self._dirs if each.identity), None)
+
+    def is_offline(self, data_dir: str) -> bool:
+        """Whether a disk error has taken this directory, and all logs in it, out of use until the next start."""
+        return self._dir(data_dir).health.failure is not None
+
+    def data_dir_of(self, topic_partition: TopicPartition) -> str:
+        """The data directory of an open log. KeyError if there is none."""
+        return paths.parent(self.logs[topic_partition].directory)
+
+    def _dir(self, path: str) -> DataDir:
+        return next(each for each in self._dirs if each.path == path)
+
+    # Start
+
+    def load(self, now_ms: int, elapsed_ms: int, *, config_for: Callable[[TopicPartition], LogConfig | None]) -> None:
+        """Open every log of the data directories, recovering those that were not closed.
+
+        Args:
+            config_for: Gives the configuration of a partition; None where its directory is to be left alone.
+
+        Raises:
+            DataDirectoryError: A partition in two of them, or one that cannot be read.
+        """
+        self.was_clean = True
+        for each in self._dirs:
+            try:
+                self._load_dir(each, now_ms, elapsed_ms, config_for)
+            except (OSError, KafkaError) as error:
+                raise DataDirectoryError(f"data directory {each.path}: {error}") from error
+        self._is_loaded = True
+
+    def claim(self, home: str, cluster_id: str, record: Callable[[Mapping[str, str]], None]) -> None:
+        """Write in each data directory whose it is, and where the catalog lies. Nothing is written that stands there.
+
+        Each step leaves what `directories.check` takes, so a start that is cut off here needs nobody's hand.
+
+        Args:
+            home: The directory of the catalog.
+            record: Writes the catalog, with this list of all directories: directory.id to path.
+
+        Raises:
+            DataDirectoryError: The disk refused, or they belong to another cluster.
+        """
+        if self.stored_cluster_id not in (None, cluster_id):
+            raise DataDirectoryError(
+                f"data directory {self.data_dirs[0]} belongs to cluster {self.stored_cluster_id}, not to {cluster_id}"
+            )
+        home_dir = self._dir(home)
+        named = {each: self._identity(each, cluster_id) for each in self._dirs}
+        ids = {each: identity.directory_id for each, identity in named.items() if identity.directory_id is not None}
+        try:
+            if home_dir.identity is not None:
+                # The list must name nobody who does not know his own id.
+                for each, identity in named.items():
+                    each.claim(identity)
+            # A directory of the catalog without an identity tells of a first start that was cut off: it gets one last.
+            text = {each: each.path.encode(errors="backslashreplace").decode() for each in self._dirs}
+            record({uuid_text(ids[each]): text[each] for each in self._dirs})
+            for each in sorted(self._dirs, key=lambda each: each is home_dir):
+                each.claim(replace(named[each], catalog_id=ids[home_dir]))
+        except OSError as error:
+            raise DataDirectoryError(f"data directories {', '.join(self.data_dirs)}: {error}") from error
+
+    def _identity(self, data_dir: DataDir, cluster_id: str) -> MetaProperties:
+        found = data_dir.identity
+        if found is None:
+            return MetaProperties(cluster_id=cluster_id, node_id=self._node_id, directory_id=self._new_id())
+        return found if found.directory_id is not None else replace(found, directory_id=self._new_id())
+
+    def take_offline(self, reason: str) -> None:
+        """No log can be used any more until the next start. For any thread."""
+        for each in self._working_dirs():
+            each.health.failure = reason
+
+    def _new_id(self) -> bytes:
+        # Ids whose text starts with a dash are trouble on command lines; Kafka draws again, too.
+        while (drawn := self._rng.randbytes(16))[0] >> 2 == 62:
+            pass
+        return drawn
+
+    def _load_dir(
+        self, data_dir: DataDir, now_ms: int, elapsed_ms: int, config_for: Callable[[TopicPartition], LogConfig | None]
+    ) -> None:
+        stop = data_dir.take_clean_stop()
+        self.was_clean = self.was_clean and bool(stop)
+        recovery_points = data_dir.read_offsets(paths.RECOVERY_POINT_CHECKPOINT, self._note)
+        log_starts = data_dir.read_offsets(paths.LOG_START_CHECKPOINT, self._note)
+        loaded = []
+        for name in self._files.list(data_dir.path):
+            directory = paths.join(data_dir.path, name)
+            found = paths.parse_partition_dir(name)
+            if found is None or not self._files.is_dir(directory):
+                continue
+            if isinstance(found, MovingDir):
+                if found.role == "delete":
+                    self._pending_dir_deletions.append((elapsed_ms, directory))
+                else:
+                    self._note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
+                continue
+            if found.topic == paths.CLUSTER_METADATA_TOPIC:
+                continue
+            if found in self.logs:
+                raise DataDirectoryError(f"{found} is in {self.data_dir_of(found)} as well as in {data_dir.path}")
+            config = config_for(found)
+            if config is None:
+                self._note(f"{directory} holds no log of a topic and is left alone")
+                continue
+            log = self._open(
+                data_dir,
+                found,
+                config,
+                now_ms,
+                elapsed_ms,
+                recovery_point=recovery_points.get(found, 0),
+                log_start_offset=log_starts.get(found, 0),
+                clean_shutdown=bool(stop),
+                stopped=stop.log(name),
+                topic_id=topic_id_in(self._files, directory, self._note),
+            )
+            if log.needs_flush:
+                # What a process wrote that died before its sync is about to be read, and to be built upon.
+                log.flush(elapsed_ms)
+            loaded.append(log)
+        self.logs.add(loaded)
+        if not stop or not all(
+            recovery_points.get(log.topic_partition) == log.recovery_checkpoint
+            and log_starts.get(log.topic_partition, log.segments.first.base_offset) == log.log_start_offset
+            for log in loaded
+        ):
+            # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
+            # would do so for what is appended next.
+            data_dir.checkpoint_recovery_points(self.logs)
+            data_dir.checkpoint_log_starts(self.logs)
+
+    def _open(
+        self,
+        data_dir: DataDir,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        elapsed_ms: int,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+        stopped: StoppedLog | None = None,
+        topic_id: bytes | None,
+    ) -> Log:
+        log = load_log(
+            self._files,
+            paths.join(data_dir.path, paths.partition_dir_name(*topic_partition)),
+            config,
+            topic_partition=topic_partition,
+            now_ms=now_ms,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            stopped=stopped,
+            topic_id=topic_id,
+            producer_expiration_ms=self._producer_expiration_ms,
+            rng=self._rng,
+            health=data_dir.health,
+            note=self._note,
+        )
+        log.last_flush_ms = elapsed_ms
+        return log
+
+    # Partitions that come and go
+
+    def create(
+        self,
+        topic_partitions: Sequence[TopicPartition],
+        *,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        elapsed_ms: int,
+    ) -> list[Log]:
+        """New, empty logs, each in the working data directory that has the fewest then. On disk on return.
+
+        A folder that has the name of one is put aside first, in whichever data directory it is.
+
+        Raises:
+            FileExistsError: One of the partitions has a log.
+            OSError: The disk refused; nothing is left, but for what it would not let us remove.
+            KafkaError: KAFKA_STORAGE_ERROR: no data directory works.
+        """
+        if taken := [each for each in topic_partitions if each in self.logs]:
+            raise FileExistsError(f"partition {taken[0]} has a log")
+        working = self._working_dirs()
+        if not working:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
+        counts = Counter(log.data_dir for log in self.logs.values())
+        made: list[Log] = []
+        used: set[DataDir] = set()
+        try:
+            for each in topic_partitions:
+                data_dir = min(working, key=lambda one: counts[one.path])
+                counts[data_dir.path] += 1
+                used.add(data_dir)
+                self._free_name(each, working)
+                data_dir.forget(each, self.logs)
+                made.append(self._make(data_dir, each, topic_id, config, now_ms, elapsed_ms))
+            for data_dir in used:
+                self._files.sync_dir(data_dir.path)
+        except BaseException:
+            for log in made:
+                with suppress(OSError):
+                    log.release_files()
+                    self._files.remove_dir(log.directory)
+            raise
+        self.logs.add(made)
+        return made
+
+    def _free_name(self, topic_partition: TopicPartition, working: Iterable[DataDir]) -> None:
+        for each in working:
+            present = paths.join(each.path, paths.partition_dir_name(*topic_partition))
+            if self._files.exists(present):
+                aside = put_aside(self._files, topic_partition, present, self._rng)
+                self._note(f"{present} is in the way of a new partition; it is kept as {aside}")
+
+    def _make(
+        self,
+        data_dir: DataDir,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        elapsed_ms: int,
+    ) -> Log:
+        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
+        try:
+            self._files.make_dir(directory)
+            write_partition_metadata(self._files, directory, topic_id)
+            return self._open(
+                data_dir, topic_partition, config, now_ms, elapsed_ms, clean_shutdown=True, topic_id=topic_id
+            )
+        except OSError:
+            self._files.remove_dir(directory)
+            raise
+
+    def delete_all(self, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
+        """Give up these partitions: their names are free on return, their files go after `file.delete.delay.ms`.
+
+        Later calls of their logs answer UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have let go of them.
+
+        Raises:
+            KeyError: There is no such log.
+            OSError: The disk refused something, the first of it. All partitions are deleted all the same; a directory
+                that could not be put aside keeps its name until the next start.
+        """
+        departure = self.begin_delete(topic_partitions)
+        try:
+            departure.carry_out()
+        finally:
+            self.end_delete(departure, elapsed_ms)
+
+    def begin_delete(self, topic_partitions: Iterable[TopicPartition]) -> Departure:
+        """The first step of `delete_all`: nobody finds these partitions any more. KeyError: there is no such log.
+
+        The caller runs `carry_out` in any thread, when no flush of these logs is under way, and then, whatever became of
+        that, calls `end_delete`; until then nobody may `create` a partition of one of the names.
+        """
+        logs = [self.logs[each] for each in topic_partitions]
+        self.logs.remove(log.topic_partition for log in logs)
+        health = Health("it was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for log in logs:
+            log.retire(health)
+        return Departure(logs, self._dirs, self._rng.randbytes(16).hex(), self._files, self.logs)
+
+    def end_delete(self, departure: Departure, elapsed_ms: int) -> None:
+        """Have what `departure` has put aside removed after `file.delete.delay.ms`."""
+        self._pending_dir_deletions += [
+            (elapsed_ms + log.config.file_delete_delay_ms, aside) for log, aside in departure.put_aside
+        ]
+
+    # Jobs
+
+    def logs_in(self, data_dir: str) -> list[Log]:
+        """The open logs of one data directory."""
+        return [log for log in self.logs.values() if log.data_dir == data_dir]
+
+    def due_deletions(self, data_dir: str, elapsed_ms: int) -> Iterator[Removal]:
+        """Removals of deleted segments and partitions in `data_dir` whose delay is over, which are the caller's then.
+
+        One after the other: the caller may do anything else before the next. One that is neither made nor put off is left to
+        the next start, which removes whatever is marked as deleted.
+        """
+        due: list[str] = []
+        waiting: list[tuple[int, str]] = []
+        for entry in self._pending_dir_deletions:
+            due_ms, path = entry
+            if due_ms <= elapsed_ms and paths.parent(path) == data_dir:
+                due.append(path)
+            else:
+                waiting.append(entry)
+        self._pending_dir_deletions = waiting
+        for path in due:
+            yield Removal(path, self._files.remove_dir, self._delete_dir_at)
+        for log in self.logs.values():
+            if log.pending_deletions and log.data_dir == data_dir:
+                for path in log.take_due_files(elapsed_ms):
+                    yield Removal(path, self._files.remove, log.delete_at)
+
+    def _delete_dir_at(self, due_ms: int, path: str) -> None:
+        self._pending_dir_deletions.append((due_ms, path))
+
+    def set_producer_expiration(self, expiration_ms: int) -> None:
+        """Change `producer.id.expiration.ms`; holds from the next `expire_producers` on."""
+        self._producer_expiration_ms = expiration_ms
+        for log in self.logs.values():
+            log.producers.expiration_ms = expiration_ms
+
+    def expire_producers(self, now_ms: int, elapsed_ms: int) -> Iterator[int]:
+        """Forget producers that have been idle for too long: in pieces, each of which says how many."""
+        for log in self.logs.values():
+            log.producers.expire_verifications(elapsed_ms)
+            yield 0  # most logs have no producers
+            yield from log.producers.expire_in_pieces(now_ms)
+
+    def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
+        """Write the recovery points, and the high watermarks beside them, of one directory or all. For any thread.
+
+        Raises:
+            OSError: A disk refused, the first that did; see `health` for what becomes of its directory. All other files
+                are written.
+        """
+        asked = self._working_dirs(data_dir)
+        self._checkpoint(
+            *((each, each.checkpoint_recovery_points) for each in asked),
+            *((each, each.checkpoint_high_watermarks) for each in asked),
+        )
+
+    def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
+        """Write the log start offsets, of one directory or all, as `checkpoint_recovery_points` does."""
+        asked = self._working_dirs(data_dir)
+        self._checkpoint(*((each, each.checkpoint_log_starts) for each in asked))
+
+    def save_log_starts(self, data_dir: str) -> None:
+        """`checkpoint_log_starts` for who must know that it was done.
+
+        Raises:
+            OSError: also if the directory has failed before; checkpoints pass over such a one.
+        """
+        for each in self._dirs:
+            if each.path == data_dir and each.health.failure is not None:
+                raise OSError(errno.EIO, f"{data_dir} cannot be used: {each.health.failure}")
+        self.checkpoint_log_starts(data_dir)
+
+    def _checkpoint(self, *writes: tuple[DataDir, Callable[[LogTable], None]]) -> None:
+        refused: list[OSError] = []
+        for data_dir, write in writes:
+            with _collected(refused):
+                try:
+                    write(self.logs)
+                except OSError as error:
+                    data_dir.health.note(error)
+                    raise
+        if refused:
+            raise refused[0]
+
+    def _working_dirs(self, data_dir: str | None = None) -> list[DataDir]:
+        return [each for each in self._dirs if each.health.failure is None and data_dir in (None, each.path)]
+
+    # Stop
+
+    def close(self, now_ms: int, of_each: OfEach = map) -> None:
+        """Flush and close all logs, write the checkpoints, mark the directories as cleanly stopped, unlock them.
+
+        A directory with a disk error, with a log that cannot be closed, or whose logs were never all loaded, is not marked:
+        the next start recovers it.
+
+        Args:
+            of_each: Calls a function with each of the logs of a directory, as `map` does, perhaps with several at a time in
+                threads of its own: a close is waiting for the disk, for the most part.
+        """
+        try:
+            for data_dir in self._working_dirs() if self._is_loaded else ():
+                self._close_dir(data_dir, now_ms, of_each)
+        finally:
+            self.release()
+
+    def _close_dir(self, data_dir: DataDir, now_ms: int, of_each: OfEach) -> None:
+        """Close what can be closed: a log that cannot must cost the others no more than the mark of a clean stop."""
+
+        def close(log: Log) -> bool:
+            if data_dir.health.failure is not None:
+                return False
+            try:
+                log.close(now_ms)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+                self._note(f"{log.topic_partition} could not be closed: {_text(error)}")
+                return False
+            return True
+
+        is_clean = all(list(of_each(close, self.logs_in(data_dir.path))))
+        if data_dir.health.failure is not None:
+            return
+        try:
+            data_dir.checkpoint_recovery_points(self.logs)
+            data_dir.checkpoint_log_starts(self.logs)
+            data_dir.checkpoint_high_watermarks(self.logs)
+            if is_clean:
+                data_dir.mark_clean(self.logs)
+        except Exception as error:  # noqa: BLE001 - the other directories are to be closed, and all to be given back
+            self._note(f"data directory {data_dir.path} could not be closed: {_text(error)}")
+
+    def release(self) -> None:
+        """Give files and locks back and nothing more: for a start that failed. The next start recovers."""
+        for log in self.logs.values():
+            with suppress(OSError):
+                log.release_files()
+        for data_dir in self._dirs:
+            with suppress(OSError):
+                data_dir.release()
+
+
+@contextmanager
+def _collected(refused: list[OSError]) -> Iterator[None]:
+    """For one of several things that are to be done whatever becomes of the others."""
+    try:
+        yield
+    except OSError as error:
+        refused.append(error)
+
+
+def _text(error: Exception) -> str:
+    return error.message if isinstance(error, KafkaError) else str(error) or type(error).__name__

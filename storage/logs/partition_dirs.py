@@ -1,0 +1,163 @@
+"""Which partition directories belong to which topic, decided before any of them is opened.
+
+    its topic's id, or none         its log; the id is written where it is missing
+    another topic's id              put aside, as `<name>.<32 hex digits>-stray`: of a topic that was deleted, or not ours
+    of no topic, holds a log        put aside likewise, as by Apache Kafka
+    of no topic, holds no log       a folder that only looks like a partition: left alone
+    twice, one holds no log         that one is put aside
+    twice                           refused
+
+What is put aside is never opened and never removed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..disk import paths
+from ..disk.checkpoints import CorruptCheckpointError, read_partition_metadata, write_partition_metadata
+from ..disk.files import Files
+from ..disk.paths import TopicPartition
+from ..topics.catalog import TopicEntry
+from .data_dir import DataDirectoryError
+from .directories import FoundDirectory, holds_log
+
+ABSENT_PER_PRESENT_MAX = 100
+"""A topic made of its directories alone gets at most so many empty partitions for each that is there.
+
+As many brokers as a cluster may have, of which one's directories are here; a date is no partition number.
+"""
+
+
+@dataclass(slots=True)
+class Assigned:
+    """What shall become of the partition directories."""
+
+    without_id: list[tuple[str, bytes]] = field(default_factory=list)
+    """Directories that get this topic id."""
+    strays: list[tuple[TopicPartition, str]] = field(default_factory=list)
+
+    def carry_out(self, files: Files, rng: random.Random, note: Callable[[str], None]) -> None:
+        """Rename and write; all of it is on disk on return."""
+        for topic_partition, directory in self.strays:
+            aside = put_aside(files, topic_partition, directory, rng)
+            note(f"{directory} belongs to no topic of the catalog; it is kept as {aside}")
+        for directory, topic_id in self.without_id:
+            write_partition_metadata(files, directory, topic_id)
+
+
+def assign(
+    files: Files,
+    found: Sequence[FoundDirectory],
+    topics: Mapping[str, TopicEntry],
+    note: Callable[[str], None],
+    *,
+    only_doubles: bool = False,
+) -> Assigned:
+    """Look at each partition directory. Nothing is changed.
+
+    Args:
+        only_doubles: Read no more than tells whether this raises.
+
+    Raises:
+        DataDirectoryError: Two logs of one partition.
+        OSError: The disk refused.
+    """
+    assigned = Assigned()
+    logs: dict[TopicPartition, list[tuple[str, bytes | None]]] = defaultdict(list)
+    counts = Counter(topic_partition for each in found for topic_partition, _ in each.partitions)
+    for each in found:
+        for topic_partition, directory in each.partitions:
+            if only_doubles and counts[topic_partition] == 1:
+                continue
+            entry = topics.get(topic_partition.topic)
+            if entry is None or topic_partition.partition >= len(entry.partitions):
+                if holds_log(files, directory):
+                    assigned.strays.append((topic_partition, directory))
+                continue
+            topic_id = topic_id_in(files, directory, note)
+            if topic_id in (None, entry.topic_id):
+                logs[topic_partition].append((directory, topic_id))
+            else:
+                assigned.strays.append((topic_partition, directory))
+    for topic_partition, candidates in logs.items():
+        kept = _only(files, topic_partition, candidates)
+        assigned.strays += [(topic_partition, each[0]) for each in candidates if each is not kept]
+        if kept[1] is None:
+            assigned.without_id.append((kept[0], topics[topic_partition.topic].topic_id))
+    return assigned
+
+
+def _only(
+    files: Files, topic_partition: TopicPartition, candidates: Sequence[tuple[str, bytes | None]]
+) -> tuple[str, bytes | None]:
+    if len(candidates) == 1:
+        return candidates[0]
+    logs = [each for each in candidates if holds_log(files, each[0])]
+    if len(logs) > 1:
+        first, second = (paths.parent(directory) for directory, _ in logs[:2])
+        raise DataDirectoryError(
+            f"{topic_partition} is in {first} as well as in {second}: move the one away that is not to be served"
+        )
+    return logs[0] if logs else candidates[0]
+
+
+def topic_id_in(files: Files, directory: str, note: Callable[[str], None]) -> bytes | None:
+    """The topic id that a partition directory carries; None, with a line, if nobody can read it. OSError otherwise."""
+    try:
+        return read_partition_metadata(files, directory)
+    except CorruptCheckpointError as error:
+        note(f"{error}; the catalog knows the topic's id")
+        return None
+
+
+def put_aside(files: Files, topic_partition: TopicPartition, directory: str, rng: random.Random) -> str:
+    """Rename a directory so that nothing appends to it; its new path, on disk on return."""
+    aside = paths.join(paths.parent(directory), paths.stray_dir_name(*topic_partition, rng.randbytes(16).hex()))
+    files.rename(directory, aside)
+    files.sync_dir(paths.parent(directory))
+    return aside
+
+
+def topics_of(
+    files: Files, found: Sequence[FoundDirectory], note: Callable[[str], None]
+) -> dict[str, tuple[int, bytes | None]]:
+    """Topics as the partition directories alone tell them: name to number of partitions and id, if one is known.
+
+    Each has as many partitions as its highest number says; those that are absent will be made empty.
+
+    Raises:
+        DataDirectoryError: Directories of one topic carry different ids, so that one of them is another topic's; or the
+            numbers are too far apart to be those of one topic.
+        OSError: The disk refused.
+    """
+    directories: dict[str, dict[int, str]] = defaultdict(dict)
+    ids: dict[str, tuple[bytes, str]] = {}
+    for each in found:
+        for (name, index), directory in each.partitions:
+            if not holds_log(files, directory):
+                note(f"{directory} holds no log and is left alone")
+                continue
+            directories[name][index] = directory
+            topic_id = topic_id_in(files, directory, note)
+            if topic_id is None:
+                continue
+            known, known_in = ids.setdefault(name, (topic_id, directory))
+            if known != topic_id:
+                raise DataDirectoryError(
+                    f"{known_in} and {directory} are of two topics, as their {paths.PARTITION_METADATA} say: move the one"
+                    " away that is not to be served"
+                )
+    topics = {}
+    for name, by_index in directories.items():
+        count = max(by_index) + 1
+        if count - len(by_index) > ABSENT_PER_PRESENT_MAX * len(by_index):
+            raise DataDirectoryError(
+                f"{by_index[count - 1]} would give topic {name} {count} partitions, of which {len(by_index)} are here:"
+                " move it away if it is none"
+            )
+        topics[name] = (count, ids[name][0] if name in ids else None)
+    return topics

@@ -1,0 +1,363 @@
+"""Opening one partition's directory, however the last run ended.
+
+Called by the LogManager at start, and whenever a partition is created. What each file means to it:
+
+    <base>.log                      a segment
+    <base>.index/.timeindex/        rebuilt where missing, damaged or doubtful; removed where there is no <base>.log
+        .txnindex
+    <offset>.snapshot               start of the producer replay; removed where no segment begins, the newest aside
+    *.deleted  *.cleaned  *.swap    see `swap.finish_swaps`
+    leader-epoch-checkpoint         shortened to the log; made anew, where damaged, from what is scanned
+    partition.metadata              the manager's
+    anything else                   left alone
+
+A clean stop vouches for all of it, so nothing is scanned. After any other stop everything below the recovery point is
+on disk, and what lies above is read batch by batch with its CRC: at the first byte that is no batch the log ends. The
+caller says which it was.
+
+Segments with offsets more than 31 bits above their base, which old brokers made, are split (see `split`).
+
+Recovery may lose power, too. Each of its steps leaves a directory that the next recovery brings to the same end: in
+particular, segments behind a damaged place are gone from the disk before that place is cut off.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+
+from ...protocol.errors import CorruptRecordError
+from ..disk import paths
+from ..disk.checkpoints import CorruptCheckpointError
+from ..disk.files import Files
+from ..disk.health import Health
+from ..disk.paths import TopicPartition
+from ..produce import producer_snapshots
+from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
+from ..segment.index import CorruptIndexError
+from ..segment.leader_epochs import LeaderEpochs
+from ..segment.segment import LogSegment
+from ..segment.split import overflows, split_segment
+from ..topics.config import LogConfig
+from .clean_stop import StoppedLog
+from .log import Log
+from .replay import Replay, load_producers
+from .swap import finish_swaps, swap_files
+
+Note = Callable[[str], None]
+
+
+def load_log(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    *,
+    topic_partition: TopicPartition,
+    now_ms: int,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean_shutdown: bool = False,
+    stopped: StoppedLog | None = None,
+    topic_id: bytes | None = None,
+    producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+    rng: random.Random | None = None,
+    health: Health | None = None,
+    note: Note = lambda _: None,
+) -> Log:
+    """Open the log in `directory`, which exists; an empty directory becomes an empty log.
+
+    Args:
+        recovery_point: From the checkpoint: everything below is known to be on disk.
+        log_start_offset: From the checkpoint; the first segment's base if that is higher.
+        clean_shutdown: The directory was closed properly, and nothing has touched it since.
+        stopped: What it was like then, if that is known. What differs is made anew from the log; a log file that does is
+            scanned, and ends at the first byte that is no batch. What is behind it stays.
+        rng: For `segment.jitter.ms`.
+        health: Shared by the logs of a data directory; see `Health`.
+        note: Is told, in one line each, what was found broken and what was done about it.
+
+    Returns:
+        The log, ready for appends. After a clean stop its recovery point is the LEO, else at most the one given.
+
+    Raises:
+        OSError: The disk refused, or a file cannot be read.
+    """
+    return _Loader(
+        files,
+        directory,
+        config,
+        topic_partition,
+        recovery_point,
+        log_start_offset,
+        clean_shutdown,
+        stopped or StoppedLog(),
+        now_ms,
+        ProducerStates(expiration_ms=producer_expiration_ms),
+        note,
+    ).load(topic_id, rng or random.Random(), health or Health())
+
+
+class _Loader:
+    """One call of `load_log`: what it was given and what it has found so far."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        topic_partition: TopicPartition,
+        recovery_point: int,
+        log_start_offset: int,
+        clean_shutdown: bool,
+        stopped: StoppedLog,
+        now_ms: int,
+        producers: ProducerStates,
+        note: Note,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.topic_partition = topic_partition
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.clean_shutdown = clean_shutdown
+        self.stopped = stopped
+        self.now_ms = now_ms
+        self.producers = producers
+        self._note = note
+
+    def note(self, what: str) -> None:
+        self._note(f"{self.topic_partition}: {what}")
+
+    def load(self, topic_id: bytes | None, rng: random.Random, health: Health) -> Log:
+        names = finish_swaps(self.files, self.directory, self._next_offset_of)
+        doubtful = self._compare(names)
+        segments = self._open_segments(names)
+        epochs = self._open_epochs()
+        if paths.LEADER_EPOCH_CHECKPOINT in doubtful:
+            self._find_epochs(epochs, segments)
+        if self.clean_shutdown:
+            unflushed: list[LogSegment] = []
+        else:
+            first_unflushed = max((s.base_offset for s in segments if s.base_offset <= self.recovery_point), default=-1)
+            unflushed = [segment for segment in segments if segment.base_offset >= first_unflushed]
+        for segment in segments[: len(segments) - len(unflushed)]:
+            self._check_indexes(segment, segments, doubtful)
+        if unflushed:
+            segments = self._recover(segments, unflushed[0].base_offset, epochs)
+
+        log_end_offset = segments[-1].next_offset() if segments else self.log_start_offset
+        segments = self._split_overflowing(segments, log_end_offset)
+        if segments and log_end_offset < self.log_start_offset:
+            self.note(
+                f"the log ends at {log_end_offset}, below its start {self.log_start_offset}: all segments are deleted"
+            )
+            self._delete(segments)
+            segments = []
+            log_end_offset = self.log_start_offset
+            epochs.clear()
+            producer_snapshots.remove_all(self.files, self.directory)
+            self.producers.reset(log_end_offset)
+        if not segments:
+            segments = [LogSegment.create(self.files, self.directory, log_end_offset, self.config, self.now_ms)]
+        log_start_offset = max(self.log_start_offset, segments[0].base_offset)
+        epochs.truncate_from_end(log_end_offset)
+        epochs.truncate_from_start(log_start_offset)
+        epochs.write()
+        producer_snapshots.remove_stray(
+            self.files,
+            self.directory,
+            {segment.base_offset for segment in segments},
+            last_base_offset=segments[-1].base_offset,
+        )
+        if unflushed:
+            # The scan has brought the producers up to the end, and has removed all snapshots that it did not confirm.
+            # Those contradict what is appended from now on: they must not come back.
+            self.producers.end_offset = log_end_offset
+            self.producers.expire(self.now_ms)
+            self.files.sync_dir(self.directory)
+        else:
+            load_producers(
+                self.files,
+                self.directory,
+                self.producers,
+                segments,
+                log_start_offset=log_start_offset,
+                log_end_offset=log_end_offset,
+                now_ms=self.now_ms,
+            )
+        return Log(
+            files=self.files,
+            directory=self.directory,
+            topic_partition=self.topic_partition,
+            topic_id=topic_id,
+            config=self.config,
+            segments=segments,
+            producers=self.producers,
+            leader_epochs=epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=log_end_offset if self.clean_shutdown else min(self.recovery_point, log_end_offset),
+            rng=rng,
+            health=health,
+        )
+
+    def _compare(self, names: Sequence[str]) -> set[str]:
+        """Names of files that are not what a clean stop has left; snapshots among them are gone on return."""
+        changed = self.stopped.changed(self.files, self.directory, names)
+        if not any(name.endswith(paths.LOG) for name in changed):
+            # Of the log that was stopped. In one that somebody has put in its place, older ones are wanted.
+            self.log_start_offset = max(self.log_start_offset, self.stopped.log_start_offset)
+        if not changed:
+            return changed
+        self.note(f"{', '.join(sorted(changed))}: not what the last clean stop has left")
+        parsed = {name: file for name in changed if (file := paths.parse_segment_name(name))}
+        for name, file in parsed.items():
+            if file.kind == paths.SNAPSHOT:
+                self.files.remove(paths.join(self.directory, name))
+        logs = [
+            file.base_offset for name in names if (file := paths.parse_segment_name(name)) and file.kind == paths.LOG
+        ]
+        for file in parsed.values():
+            if file.kind == paths.LOG and file.base_offset in logs:
+                # What lies behind it was whole at the stop, and is not to go for what has happened to this one.
+                changed.add(paths.segment_file_name(file.base_offset, paths.INDEX))
+                if file.base_offset == max(logs):
+                    self.clean_shutdown = False
+                    self.recovery_point = file.base_offset
+        return changed
+
+    def _find_epochs(self, epochs: LeaderEpochs, segments: Sequence[LogSegment]) -> None:
+        """Learn the leader epochs from the batches, those aside whose batches were all compacted away."""
+        epochs.clear()
+        with suppress(CorruptRecordError):
+            for segment in segments:
+                for _, batch in segment.headers():
+                    if batch.partition_leader_epoch > epochs.latest_epoch:
+                        epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+
+    def _open_segments(self, names: Sequence[str]) -> list[LogSegment]:
+        """Segments for all log files, in order; index files without one are removed."""
+        found = [file for name in names if (file := paths.parse_segment_name(name)) and not file.suffix]
+        bases = {file.base_offset for file in found if file.kind == paths.LOG}
+        for file in found:
+            if file.kind not in (paths.LOG, paths.SNAPSHOT) and file.base_offset not in bases:
+                self.note(f"{paths.segment_file_name(*file)} belongs to no segment and is removed")
+                self.files.remove(paths.segment_path(self.directory, *file))
+        return [self._open_segment(base) for base in sorted(bases)]
+
+    def _open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
+        return LogSegment.open(self.files, self.directory, base_offset, self.config, self.now_ms, suffix)
+
+    def _next_offset_of(self, base_offset: int, suffix: str) -> int:
+        segment = self._open_segment(base_offset, suffix)
+        try:
+            return segment.next_offset()
+        finally:
+            segment.log_file.close()
+
+    def _open_epochs(self) -> LeaderEpochs:
+        path = paths.join(self.directory, paths.LEADER_EPOCH_CHECKPOINT)
+        try:
+            return LeaderEpochs(self.files, path)
+        except CorruptCheckpointError as error:
+            self.note(f"{error}; it is begun anew")
+            self.files.remove(path)
+            return LeaderEpochs(self.files, path)
+
+    def _check_indexes(self, segment: LogSegment, segments: Sequence[LogSegment], doubtful: AbstractSet[str]) -> None:
+        """Rebuild the indexes of a segment that need not be scanned, if they are missing, damaged or `doubtful`."""
+        try:
+            segment.sanity_check()
+            names = [paths.segment_file_name(segment.base_offset, kind) for kind in paths.SEGMENT_KINDS[1:]]
+            if not doubtful.isdisjoint(names):
+                raise CorruptIndexError(f"segment {segment.base_offset} has other indexes than at the last stop")
+        except CorruptIndexError as error:
+            self.note(f"{error}; its indexes are rebuilt")
+            # A segment with an offset index is taken to have its transaction index, too; so that one goes before the
+            # others are touched, and comes back after them.
+            self.files.remove(segment.offset_index.path)
+            self.files.sync_dir(self.directory)
+            # Snapshots behind it stay: they know producers whose batches retention has deleted since.
+            self._load_producers_up_to(segment, segments, tidies=False)
+            cut_bytes = segment.recover(Replay(self.producers))
+            if cut_bytes:
+                self.note(
+                    f"{cut_bytes} bytes at the end of segment {segment.base_offset} are no batches and are cut off"
+                )
+            segment.txn_index.flush(sync=True)
+            self.files.sync_dir(self.directory)
+            segment.on_roll()
+            segment.flush()
+
+    def _recover(self, segments: list[LogSegment], from_base: int, epochs: LeaderEpochs) -> list[LogSegment]:
+        """Scan the segments from `from_base` on, rebuilding all that is derived; returns those that are left."""
+        slot = next(at for at, segment in enumerate(segments) if segment.base_offset == from_base)
+        self._load_producers_up_to(segments[slot], segments)
+        replay = Replay(self.producers)
+        for at, segment in enumerate(segments[slot:], slot + 1):
+            self.producers.end_offset = segment.base_offset
+            if segment.base_offset > segments[0].base_offset:
+                producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
+            later = segments[at:]
+
+            def delete_later(later: list[LogSegment] = later) -> None:
+                self._delete(later)
+
+            cut_bytes = segment.recover(replay, epochs, before_cut=delete_later)
+            if later:
+                segment.on_roll()
+            if cut_bytes:
+                self.note(
+                    f"{cut_bytes} bytes from offset {segment.next_offset()} on are no batches and are cut off"
+                    + (f", {len(later)} segments behind them are deleted" if later else "")
+                )
+                segment.flush()
+                return [other for other in segments if other.base_offset <= segment.base_offset]
+        return segments
+
+    def _split_overflowing(self, segments: Sequence[LogSegment], log_end_offset: int) -> list[LogSegment]:
+        """The segments, each one with offsets too far above its base replaced by several."""
+        found: list[LogSegment] = []
+        ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+        for segment, end_offset in zip(segments, ends, strict=False):  # no segment, one end
+            try:
+                if not overflows(segment, end_offset):
+                    found.append(segment)
+                    continue
+                new = split_segment(segment, self.now_ms)
+            except CorruptRecordError as error:
+                self.note(f"{error}; its offsets do not fit the segment, which cannot be split")
+                found.append(segment)
+                continue
+            swap_files(self.files, self.directory, new, [segment])
+            for path in (
+                *segment.file_paths(),
+                paths.snapshot_path(self.directory, segment.base_offset, paths.DELETED),
+            ):
+                self.files.remove(path)
+            self.note(f"offsets of segment {segment.base_offset} do not fit it: split into {len(new)} segments")
+            found += new
+        return found
+
+    def _load_producers_up_to(
+        self, segment: LogSegment, segments: Sequence[LogSegment], *, tidies: bool = True
+    ) -> None:
+        load_producers(
+            self.files,
+            self.directory,
+            self.producers,
+            [other for other in segments if other.base_offset < segment.base_offset],
+            log_start_offset=min(self.log_start_offset, segment.base_offset),
+            log_end_offset=segment.base_offset,
+            now_ms=self.now_ms,
+            tidies=tidies,
+        )
+
+    def _delete(self, segments: Sequence[LogSegment]) -> None:
+        """Take segments off the disk, the last one first, for good."""
+        for segment in reversed(segments):
+            segment.delete_files()
+        self.files.sync_dir(self.directory)

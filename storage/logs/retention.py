@@ -1,0 +1,91 @@
+"""Which segments a log may drop, by log start offset, size and age.
+
+Called by `Log.delete_old_segments`: every `log.retention.check.interval.ms` for logs without compaction, after
+each round of the cleaner for those with it. Decides only; it touches neither files nor the segment list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ..disk.files import WouldWaitError
+from ..segment.segment import LogSegment
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+SEGMENTS_AT_ONCE = 500
+"""So many segments go in one step at most: to choose them, and to let go of them, takes a few milliseconds."""
+
+
+def deletable_segments(log: Log, now_ms: int, *, at_once: bool = False, at_most: int | None = None) -> list[LogSegment]:
+    """The oldest segments that may go, in order; possibly all of them (then the log must roll first).
+
+    Every policy lets go what lies wholly below the log start offset; `delete` adds size, then age:
+
+    - below log start: the *next* segment begins at or below the log start offset;
+    - size: while the rest, without this segment, still has `retention.bytes` or more;
+    - age: while the segment's largest timestamp (the file's modification time, if no record has one) is more than
+      `retention.ms` old.
+
+    Each rule stops at the first segment that it keeps. Never let go: a segment that reaches above the high
+    watermark, and an empty active segment.
+
+    Args:
+        at_once: Do not wait for the disk.
+        at_most: The first so many are enough.
+
+    Raises:
+        WouldWaitError: Only if `at_once`: a segment's age has to be read.
+
+    Source: cleaner-independent part of Kafka's UnifiedLog.deleteOldSegments; KIP-107 for the log start offset.
+    """
+    remaining: Sequence[LogSegment] = tuple(log.segments)
+    config = log.config
+    counts_bytes = config.is_delete and config.retention_bytes >= 0
+    size_bytes = log.size_bytes if counts_bytes else 0
+    deletable: list[LogSegment] = []
+
+    def take_while(condition: Callable[[LogSegment, LogSegment | None], bool]) -> None:
+        nonlocal remaining, size_bytes
+        taken = 0
+        for segment, following in pairwise((*remaining, None)):
+            assert segment is not None
+            upper_bound = log.log_end_offset if following is None else following.base_offset
+            empty_active = following is None and segment.size_bytes == 0
+            if len(deletable) == at_most:
+                break
+            if empty_active or upper_bound > log.high_watermark or not condition(segment, following):
+                break
+            deletable.append(segment)
+            if counts_bytes:
+                size_bytes -= segment.size_bytes
+            taken += 1
+        remaining = remaining[taken:]
+
+    log_start_offset = log.log_start_offset
+    take_while(lambda _, following: following is not None and following.base_offset <= log_start_offset)
+    if config.is_delete:
+        if counts_bytes:
+            take_while(lambda segment, _: size_bytes - segment.size_bytes >= config.retention_bytes)
+        if config.retention_ms >= 0:
+
+            def is_old(segment: LogSegment, _: LogSegment | None) -> bool:
+                if at_once and not segment.is_age_known:
+                    raise WouldWaitError(partial(_learn_ages, remaining, now_ms - config.retention_ms))
+                return now_ms - segment.largest_timestamp_ms > config.retention_ms
+
+            take_while(is_old)
+    return deletable
+
+
+def _learn_ages(segments: Sequence[LogSegment], before_ms: int) -> None:
+    """Of those that are older than that, and of the next one. In any thread."""
+    for segment in segments:
+        segment.learn_age()
+        if segment.largest_timestamp_ms >= before_ms:
+            return

@@ -1,0 +1,201 @@
+"""A segment that was made elsewhere from segments of this log, and its way into the log's directory.
+
+    <data dir>.ottla-pipeline/<plan>/00000000000000000310/      beside the data directory, on the same file system
+        00000000000000000310.log  .index  .timeindex  [.txnindex]
+        manifest.json           names, sizes and CRCs of these, and the bases of the segments that they stand for
+
+It comes in by hard links under `.cleaned`; from there a swap is the same as after a pass of the cleaner. What is staged
+stays until somebody removes it, so a swap that a crash has undone can be done again. Unlike a rename, the links never
+leave the log's files in two directories after a power loss, each of which lacks some.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from ..disk import paths
+from ..disk.files import Files
+from ..produce import producer_snapshots
+from ..segment.segment import LogSegment
+from ..topics.config import LogConfig
+from .flush import Flush
+from .log import Log
+from .swap import discard, discard_cleaned
+
+MANIFEST_FILE = "manifest.json"
+MANIFEST_BYTES_MAX = 16 << 20
+"""Larger manifests are refused unread: one of 100 000 sources has a tenth of it."""
+
+_CRC_CHUNK_BYTES = 1 << 20
+
+
+class StagedError(ValueError):
+    """What is staged is not whole, or not what it says. The message names the file, what was expected, what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSegment:
+    """What a manifest says."""
+
+    directory: str
+    base_offset: int
+    source_base_offsets: tuple[int, ...]
+    """In order; the first is `base_offset`."""
+    files: Mapping[str, tuple[int, int]]
+    """Name -> bytes, CRC-32C. The log and the offset index are among them."""
+
+    @property
+    def log_size_and_crc(self) -> tuple[int, int]:
+        return self.files[paths.segment_file_name(self.base_offset, paths.LOG)]
+
+    def check(self, files: Files) -> None:
+        """Read every file.
+
+        Raises:
+            StagedError: One is missing or another.
+        """
+        for name, (size_bytes, crc) in self.files.items():
+            path = paths.join(self.directory, name)
+            # A link would get a name in the log's directory as it is, and its target may go.
+            found = size_and_crc(files, path) if files.is_file(path) else None
+            if found != (size_bytes, crc):
+                there = "no file of its own" if found is None else f"{found[0]} bytes of CRC {found[1]:#x}"
+                raise StagedError(f"{path}: expected {size_bytes} bytes of CRC {crc:#x}, found {there}")
+
+    def link_into(self, files: Files, directory: str, config: LogConfig, now_ms: int) -> LogSegment:
+        """The segment in a log's directory, under `.cleaned`, as `swap_files` wants it: on disk on return.
+
+        Raises:
+            OSError: The disk refused, or `directory` is on another file system (EXDEV). Names under `.cleaned` may be
+                left; a start removes them, and so does the next call.
+        """
+        for kind in paths.SEGMENT_KINDS:
+            target = paths.segment_path(directory, self.base_offset, kind, paths.CLEANED)
+            files.remove(target)
+            name = paths.segment_file_name(self.base_offset, kind)
+            if name in self.files:
+                files.link(paths.join(self.directory, name), target)
+        # As long as one `.cleaned` is on disk, a start undoes the renames that are; an index that came to it under `.swap`
+        # alone would be taken for that of the old segment.
+        files.sync_dir(directory)
+        return LogSegment.open(files, directory, self.base_offset, config, now_ms, paths.CLEANED)
+
+    def remove_files(self, files: Files) -> None:
+        """Take the staged names away, once the segment is in the log; the manifest stays."""
+        for name in self.files:
+            files.remove(paths.join(self.directory, name))
+
+
+def read_staged(files: Files, directory: str, *, manifest_crc: int | None = None) -> StagedSegment:
+    """What a staging directory's manifest says; the files it speaks of are not looked at.
+
+    Args:
+        manifest_crc: CRC-32C of the manifest's bytes, where the caller knows it.
+
+    Raises:
+        StagedError: There is no manifest, or it makes no sense.
+    """
+    path = paths.join(directory, MANIFEST_FILE)
+    if not files.is_file(path):
+        raise StagedError(f"{path}: expected a manifest, found no file of its own")
+    if (size_bytes := files.size(path)) > MANIFEST_BYTES_MAX:
+        raise StagedError(f"{path}: expected at most {MANIFEST_BYTES_MAX} bytes, found {size_bytes}")
+    file = files.open(path)
+    try:
+        data = file.read_at(0, size_bytes)
+    finally:
+        file.close()
+    if manifest_crc is not None and (crc := crc32c(data)) != manifest_crc:
+        raise StagedError(f"{path}: expected a manifest of CRC {manifest_crc:#x}, found {crc:#x}")
+    try:
+        fields = json.loads(data)
+        found = StagedSegment(
+            directory,
+            int(fields["base_offset"]),
+            tuple(int(base_offset) for base_offset in fields["source_base_offsets"]),
+            {str(name): (int(size_bytes), int(crc)) for name, (size_bytes, crc) in fields["files"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StagedError(f"{path}: expected a manifest, found one that cannot be read: {error!r}") from error
+    _check_sense(found, path)
+    return found
+
+
+def _check_sense(found: StagedSegment, path: str) -> None:
+    sources = found.source_base_offsets
+    if not sources or sources[0] != found.base_offset or list(sources) != sorted(set(sources)):
+        raise StagedError(f"{path}: expected sources in order from {found.base_offset} on, found {list(sources)[:10]}")
+    of_segment = {paths.segment_file_name(found.base_offset, kind) for kind in paths.SEGMENT_KINDS}
+    needed = {paths.segment_file_name(found.base_offset, kind) for kind in (paths.LOG, paths.INDEX)}
+    if not needed <= set(found.files) <= of_segment:
+        raise StagedError(f"{path}: expected the files of segment {found.base_offset}, found {sorted(found.files)}")
+
+
+def size_and_crc(files: Files, path: str) -> tuple[int, int]:
+    """Bytes and CRC-32C of a file's content."""
+    file = files.open(path)
+    try:
+        crc = position = 0
+        while data := file.read_at(position, _CRC_CHUNK_BYTES):
+            crc = crc32c(data, crc)
+            position += len(data)
+        return position, crc
+    finally:
+        file.close()
+
+
+def bring_in(
+    log: Log,
+    old: Sequence[LogSegment],
+    directory: str,
+    manifest_crc: int,
+    *,
+    end_offset: int,
+    unsynced: Flush | None,
+    now_ms: int,
+) -> LogSegment:
+    """Check what is staged, every byte, and link it into the log's directory, ready for `Log.prepare_swap`. In any thread.
+
+    Args:
+        old: Closed segments of the log that it is to take the place of: neighbours, in order.
+        directory: The one with the manifest.
+        end_offset: Where the segment after `old` begins; no offset may reach it.
+        unsynced: What of the log is not on disk yet; None if all is.
+
+    Raises:
+        StagedError, CorruptIndexError, CorruptRecordError: It is not whole, or not made from `old`.
+        OSError: The disk refused, or the log is on another file system (EXDEV).
+        After any error no name is left in the log's directory, if the disk allows that.
+    """
+    staged = read_staged(log.files, directory, manifest_crc=manifest_crc)
+    bases = [segment.base_offset for segment in old]
+    if staged.base_offset != bases[0] or not set(bases).issubset(staged.source_base_offsets):
+        made_of = list(staged.source_base_offsets)
+        raise StagedError(f"{directory}: expected a segment in the place of {bases[:10]}, found one of {made_of[:10]}")
+    staged.check(log.files)
+    # An old value must not go for a newer one that a power loss could still take.
+    if unsynced is not None:
+        unsynced.sync()
+    producer_snapshots.remove_undecided(log.files, log.directory, end_offset)
+    discard_cleaned(log.files, log.directory)
+    try:
+        return _linked(log, staged, end_offset, now_ms)
+    except BaseException:
+        discard(log.files, log.directory, ())
+        raise
+
+
+def _linked(log: Log, staged: StagedSegment, end_offset: int, now_ms: int) -> LogSegment:
+    new = staged.link_into(log.files, log.directory, log.config, now_ms)
+    try:
+        new.sanity_check()
+        if (found := new.next_offset()) > end_offset:
+            raise StagedError(f"{staged.directory}: expected offsets below {end_offset}, found {found - 1}")
+    except BaseException:
+        new.log_file.close()
+        raise
+    return new

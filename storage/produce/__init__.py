@@ -1,0 +1,1 @@
+"""What an append is checked for, and what is known of producers and their transactions."""

@@ -1,0 +1,207 @@
+"""Producer state on disk: `<offset>.snapshot`, the state after all records below that offset.
+
+    i16 version 1 | u32 CRC-32C of all that follows | i32 count | entries of 46 bytes
+
+    entry = i64 producer id | i16 epoch | i32 last sequence | i64 last offset | i32 offset delta | i64 timestamp
+            | i32 coordinator epoch | i64 first offset of the open transaction, or -1
+
+Written at roll and at clean stop, read at start: recovery takes the newest one that is whole and replays the log from
+there. Of a producer's batches only the newest is kept. A snapshot is a cache of the log, told whole by its CRC, so it
+is written in place; what a power loss makes of it is at worst damaged, removed, and made up for by replaying more. For
+that the cleaner, which takes markers out of what is replayed, removes those with transactions that these end.
+"""
+
+import struct
+from collections.abc import Container, Iterable
+from contextlib import suppress
+
+from crc32c import crc32c
+
+from ..disk import paths
+from ..disk.files import Files
+from .producer_state import ENTRY, BatchMetadata, ProducerState
+from .producers import ProducerStates
+
+_VERSION = 1
+_PREFIX = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+
+
+class CorruptSnapshotError(ValueError):
+    """The bytes are no producer snapshot, or not a whole one."""
+
+
+def encode(states: Iterable[ProducerState]) -> bytes:
+    """Return the snapshot file's content for these producers."""
+    entries = [state.entry or state.pack() for state in states]
+    body = _COUNT.pack(len(entries)) + b"".join(entries)
+    return _PREFIX.pack(_VERSION, crc32c(body)) + body
+
+
+def decode(data: bytes) -> list[ProducerState]:
+    """Return the producers of a snapshot file.
+
+    Raises:
+        CorruptSnapshotError: Another version, a wrong CRC, or a size that does not fit the count.
+    """
+    return [_decode_entry(*entry) for entry in ENTRY.iter_unpack(_entries(data))]
+
+
+def _entries(data: bytes) -> memoryview:
+    if len(data) < _PREFIX.size + _COUNT.size:
+        raise CorruptSnapshotError(f"{len(data)} bytes are too few for a producer snapshot")
+    version, crc = _PREFIX.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshotError(f"unknown version {version}")
+    body = memoryview(data)[_PREFIX.size :]
+    if crc32c(body) != crc:
+        raise CorruptSnapshotError("the CRC does not match")
+    (count,) = _COUNT.unpack_from(body)
+    entries = body[_COUNT.size :]
+    if len(entries) != count * ENTRY.size:
+        raise CorruptSnapshotError(f"{count} entries announced in {len(entries)} bytes")
+    return entries
+
+
+def _decode_entry(
+    producer_id: int,
+    producer_epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    txn_first_offset: int,
+) -> ProducerState:
+    state = ProducerState(
+        producer_id,
+        producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        last_timestamp=timestamp,
+        current_txn_first_offset=txn_first_offset if txn_first_offset >= 0 else None,
+        batches=[BatchMetadata(last_sequence, last_offset, offset_delta, timestamp)] if last_offset >= 0 else [],
+    )
+    state.pack()  # here, where a log is loaded, and not all of them with the first roll
+    return state
+
+
+def take(files: Files, directory: str, producers: ProducerStates, *, sync: bool) -> None:
+    """Write the state as of `producers.end_offset`, unless that snapshot is there already.
+
+    Args:
+        sync: Wait until the file's bytes are on disk. The directory is not synced.
+
+    Raises:
+        OSError: The disk refused. A part of the file may be there, if not even its removal was to be had; `load_newest`
+            finds that damaged.
+    """
+    path = paths.snapshot_path(directory, producers.end_offset)
+    if files.exists(path):
+        return
+    try:
+        file = files.open(path, create=True, truncate=True)
+        try:
+            file.append(encode(producers))
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+    except OSError:
+        with suppress(OSError):
+            files.remove(path)
+        raise
+
+
+def load_newest(
+    files: Files,
+    directory: str,
+    producers: ProducerStates,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    tidies: bool = True,
+) -> None:
+    """Set `producers` to the newest usable snapshot, or to nothing known at the log start.
+
+    The log is to be replayed from `producers.end_offset` on. Removed are snapshots beyond `log_end_offset` or not above
+    `log_start_offset`, and damaged ones newer than the one used, unless `tidies` is False. Producers that have expired
+    by `now_ms` are left out.
+    """
+    usable = []
+    for offset in offsets(files, directory):
+        if log_start_offset < offset <= log_end_offset:
+            usable.append(offset)
+        elif tidies:
+            _remove(files, directory, offset)
+    for offset in reversed(usable):
+        try:
+            states = decode(_read(files, paths.snapshot_path(directory, offset)))
+        except CorruptSnapshotError:
+            if tidies:
+                _remove(files, directory, offset)
+            continue
+        producers.reset(offset, states, now_ms=now_ms)
+        return
+    producers.reset(log_start_offset)
+
+
+def _read(files: Files, path: str) -> bytes:
+    file = files.open(path)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def offsets(files: Files, directory: str) -> list[int]:
+    """Return the offsets of the snapshots in a partition directory, ascending."""
+    found = (paths.parse_segment_name(name) for name in files.list(directory))
+    return sorted(name.base_offset for name in found if name and name.kind == paths.SNAPSHOT and not name.suffix)
+
+
+def _remove(files: Files, directory: str, offset: int) -> None:
+    files.remove(paths.snapshot_path(directory, offset))
+
+
+def remove_stray(files: Files, directory: str, segment_base_offsets: Container[int], *, last_base_offset: int) -> None:
+    """Remove snapshots that belong to no segment, but not the newest beyond them: a clean stop wrote that one.
+
+    Args:
+        segment_base_offsets: The base offsets of all segments; `last_base_offset` is the largest.
+    """
+    stray = [offset for offset in offsets(files, directory) if offset not in segment_base_offsets]
+    if stray and stray[-1] > last_base_offset:
+        stray.pop()
+    for offset in stray:
+        _remove(files, directory, offset)
+
+
+def remove_undecided(files: Files, directory: str, below: int) -> None:
+    """Remove the snapshots below the offset `below` that know of an open transaction: its marker may go now.
+
+    For who takes markers without data out of the log. A replay from such a snapshot would find the transaction open for
+    ever; one from further back finds neither the transaction nor its marker. Durable on return.
+
+    Raises:
+        OSError: The disk refused; some may be gone, which does no harm.
+    """
+    removed = False
+    for offset in offsets(files, directory):
+        if offset < below:
+            try:
+                entries = _entries(_read(files, paths.snapshot_path(directory, offset)))
+            except CorruptSnapshotError:
+                continue  # nobody will believe it
+            # Each clean pass asks: no objects are made for it, of each producer in each snapshot.
+            if any(entry[-1] >= 0 for entry in ENTRY.iter_unpack(entries)):
+                _remove(files, directory, offset)
+                removed = True
+    if removed:
+        files.sync_dir(directory)
+
+
+def remove_all(files: Files, directory: str) -> None:
+    """Remove every snapshot, for a log that is emptied."""
+    for offset in offsets(files, directory):
+        _remove(files, directory, offset)

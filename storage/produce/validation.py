@@ -1,0 +1,257 @@
+"""What a leader checks before it appends, and the fields it fills in: Apache Kafka's rules for magic 2.
+
+    check_batch   header, CRC, records (`record_checks`); recompression. Needs no log, so any thread may do it
+    assign        base offset and leader epoch, patched in place, outside the CRC; the time where the topic stamps
+
+Codes: CORRUPT_MESSAGE makes producers send the same again, so it is for damage on the way (CRC, framing) alone. What a
+producer really meant to send and nobody can read is INVALID_RECORD, which they give up on.
+"""
+
+import struct
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from ...protocol.batch_builder import assign_in_place, seal_batch, set_timestamp_type_in_place
+from ...protocol.compression import CODEC_NAMES, Codec
+from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
+from ...protocol.records import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, NO_TIMESTAMP, RecordBatch
+from .record_checks import (
+    AT_ONCE_BYTES,
+    AT_ONCE_RECORDS,
+    LOG_APPEND_TIME,
+    HeavyBatchError,
+    RecordRules,
+    check_records,
+)
+
+AT_ONCE_PACKED_BYTES = 8 << 10
+"""Records that are packed anew at once, in a codec of the topic's own; more make a batch heavy."""
+
+_LEGACY_OVERHEAD_BYTES = 14
+"""The length of the smallest record of magic 0, below which a length cannot be one."""
+_LENGTH = struct.Struct(">8xi")
+_MAGIC_POSITION = 16
+_SMALL_BYTES = min(AT_ONCE_BYTES.values())
+
+
+class AppendOrigin(Enum):
+    """Who appends, and therefore how much is checked."""
+
+    CLIENT = "client"
+    """A producer: control batches, base offsets other than 0 and gaps in sequence numbers are refused."""
+    COORDINATOR = "coordinator"
+    """The broker's own group and transaction coordinators: markers, and batches without sequence numbers."""
+
+
+class ValidationConfig(RecordRules, Protocol):
+    """The topic options that count here; a `LogConfig` has them."""
+
+    @property
+    def max_message_bytes(self) -> int: ...
+    @property
+    def compression_type(self) -> str: ...
+    @property
+    def compression_gzip_level(self) -> int: ...
+    @property
+    def compression_lz4_level(self) -> int: ...
+    @property
+    def compression_zstd_level(self) -> int: ...
+
+
+class CheckedBatch(NamedTuple):
+    """A batch that may be appended to a topic with this config. Nothing of it was changed yet."""
+
+    batch: RecordBatch
+    """As it was sent, or packed anew."""
+    max_timestamp: int
+    config: ValidationConfig
+
+
+class ValidatedBatches(NamedTuple):
+    """What is ready to be written."""
+
+    records: memoryview
+    """The bytes: those handed in, patched, or new ones."""
+    batches: tuple[RecordBatch, ...]
+    """The headers in these bytes. There is one: Apache Kafka appends no more at once."""
+    log_append_time_ms: int
+    """The timestamp given to every record, -1 under CreateTime."""
+
+    @property
+    def base_offset(self) -> int:
+        return self.batches[0].base_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[0].last_offset
+
+    @property
+    def max_timestamp(self) -> int:
+        return self.batches[0].max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The offset that index entries name for the max timestamp: the batch's last, as recovery would find it."""
+        return self.batches[0].last_offset
+
+
+def check_batch(
+    data: bytes | bytearray | memoryview,
+    *,
+    topic_partition: object,
+    config: ValidationConfig,
+    now_ms: int,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    at_once: bool = False,
+) -> CheckedBatch:
+    """Check what a producer sent for one partition.
+
+    Args:
+        data: Exactly one batch; a cut-off second one behind it is ignored, as by Apache Kafka.
+        topic_partition: For messages.
+        at_once: Others wait for this thread: give up on what takes longer than 200 µs.
+
+    Raises:
+        InvalidRecordError: INVALID_RECORD (no key on a compacted topic), INVALID_TIMESTAMP; it names the records.
+        KafkaError: INVALID_RECORD (no batch or several, magic 0 or 1, a control batch, inconsistent counts, a producer
+            without sequence number, records that cannot be read), MESSAGE_TOO_LARGE (over max.message.bytes, before or
+            after recompression; or unpacked, over what any batch may be), CORRUPT_MESSAGE (CRC, framing),
+            UNSUPPORTED_COMPRESSION_TYPE.
+        HeavyBatchError: Only if `at_once`.
+    """
+    batch = _only_batch(memoryview(data), topic_partition)
+    if at_once and (batch.record_count > AT_ONCE_RECORDS or (batch.size_bytes > _SMALL_BYTES and _is_large(batch))):
+        raise HeavyBatchError
+    _check_header(batch, topic_partition, config, origin)
+    codec = _target_codec(batch, config)
+    payload, max_timestamp = check_records(
+        batch, topic_partition, config, now_ms, needs_payload=codec != batch.codec, at_once=at_once
+    )
+    if payload is not None and codec != batch.codec:
+        if at_once and len(payload) > AT_ONCE_PACKED_BYTES:
+            raise HeavyBatchError
+        batch = _recompressed(batch, payload, codec, topic_partition, config)
+    return CheckedBatch(batch, max_timestamp, config)
+
+
+def assign(checked: CheckedBatch, *, next_offset: int, now_ms: int, leader_epoch: int) -> ValidatedBatches:
+    """Give a checked batch offsets from `next_offset` on. Patched in place if it is writable, copied otherwise."""
+    batch, max_timestamp, config = checked
+    if batch.view.readonly:
+        batch = RecordBatch(bytearray(batch.view))
+    stamps = config.message_timestamp_type == LOG_APPEND_TIME
+    if stamps or batch.is_log_append_time or batch.max_timestamp != max_timestamp:
+        set_timestamp_type_in_place(
+            batch.view, log_append_time=stamps, max_timestamp=now_ms if stamps else max_timestamp
+        )
+        batch = RecordBatch(batch.view)
+    assign_in_place(batch.view, next_offset, leader_epoch)
+    batch.base_offset = next_offset
+    batch.partition_leader_epoch = leader_epoch
+    return ValidatedBatches(batch.view, (batch,), now_ms if stamps else NO_TIMESTAMP)
+
+
+def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
+    """The one batch in `view`. Tells bytes that cannot be a batch (CORRUPT_MESSAGE) from a wrong number of them."""
+    end = _end_of_batch(view, 0)
+    if end is None:
+        raise _invalid(f"A produce request must have one record batch for {topic_partition}")
+    if view[_MAGIC_POSITION] != MAGIC:
+        raise _invalid(f"Record batches for {topic_partition} must have magic 2")
+    if _end_of_batch(view, end) is not None:
+        raise _invalid(f"A produce request must have exactly one record batch for {topic_partition}")
+    return RecordBatch(view[:end])
+
+
+def _is_large(batch: RecordBatch) -> bool:
+    return batch.size_bytes - HEADER_BYTES > AT_ONCE_BYTES.get(batch.codec, 0)
+
+
+def _end_of_batch(view: memoryview, at: int) -> int | None:
+    """Where the batch at `at`, of any magic, ends; None if it is cut off before."""
+    if len(view) - at < LOG_OVERHEAD_BYTES:
+        return None
+    (length,) = _LENGTH.unpack_from(view, at)
+    if length < _LEGACY_OVERHEAD_BYTES:
+        raise CorruptRecordError(f"no record batch has a length of {length}")
+    if len(view) - at <= _MAGIC_POSITION:
+        return None
+    magic = view[at + _MAGIC_POSITION]
+    if magic > MAGIC:
+        raise CorruptRecordError(f"no record batch has magic {magic}")
+    end = at + LOG_OVERHEAD_BYTES + length
+    return end if end <= len(view) else None
+
+
+def _check_header(batch: RecordBatch, topic_partition: object, config: ValidationConfig, origin: AppendOrigin) -> None:
+    from_client = origin is AppendOrigin.CLIENT
+    if from_client and batch.base_offset != 0:
+        raise _invalid(f"The base offset of a batch for {topic_partition} must be 0, but is {batch.base_offset}")
+    _check_size(batch, topic_partition, config)
+    if not batch.is_crc_valid():
+        raise CorruptRecordError(f"CRC {batch.crc} of a batch for {topic_partition} is not that of its bytes")
+    if batch.codec > Codec.ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression codec {batch.codec}")
+    if not from_client:
+        return
+    if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
+        raise _invalid(
+            f"A batch for {topic_partition} has {batch.record_count} records and {batch.last_offset_delta + 1} offsets"
+        )
+    if batch.is_control:
+        raise _invalid(f"Clients are not allowed to write control records to {topic_partition}")
+    if batch.has_producer and batch.base_sequence < 0:
+        raise _invalid(
+            f"Invalid sequence number {batch.base_sequence} of producer {batch.producer_id} for {topic_partition}"
+        )
+
+
+def _check_size(batch: RecordBatch, topic_partition: object, config: ValidationConfig) -> None:
+    if batch.size_bytes > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The batch for {topic_partition} has {batch.size_bytes} bytes, max.message.bytes is"
+            f" {config.max_message_bytes}",
+        )
+
+
+def _target_codec(batch: RecordBatch, config: ValidationConfig) -> int:
+    if config.compression_type == "producer" or (batch.is_control and batch.codec == Codec.NONE):
+        return batch.codec
+    return CODEC_NAMES[config.compression_type]
+
+
+def _recompressed(
+    batch: RecordBatch, payload: memoryview, codec: int, topic_partition: object, config: ValidationConfig
+) -> RecordBatch:
+    """Return a new batch with the same records, offsets, timestamps and producer fields in another codec."""
+    packed = RecordBatch(
+        seal_batch(
+            payload,
+            record_count=batch.record_count,
+            base_offset=batch.base_offset,
+            last_offset_delta=batch.last_offset_delta,
+            attributes=batch.attributes & ~CODEC_MASK | codec,
+            level=_level(codec, config),
+            base_timestamp=batch.base_timestamp,
+            max_timestamp=batch.max_timestamp,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+        )
+    )
+    _check_size(packed, topic_partition, config)
+    return packed
+
+
+def _level(codec: int, config: ValidationConfig) -> int | None:
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return levels.get(Codec(codec))
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)

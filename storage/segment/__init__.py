@@ -1,0 +1,1 @@
+"""One segment: its records, its indexes, and the small files beside it."""

@@ -1,0 +1,133 @@
+"""From batch to batch through a log file: the loops under reading, searching and recovering a segment.
+
+A batch says how long it is, so the next one's place is known without looking at what the batch holds. Every function
+here starts where a batch begins and goes to the end of the file, in reads of bounded size. `where` names the file in
+errors.
+
+    position          end = position of the next
+       |  61 bytes     |
+       [ header | ... ][ header | ... ]
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from ...protocol.errors import CorruptRecordError
+from ...protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, RecordBatch
+from ..disk.files import File
+
+SCAN_CHUNK_BYTES = 4096
+"""How much a search for one batch reads at once: the usual distance of two index entries."""
+
+RECOVERY_CHUNK_BYTES = 1 << 20
+"""How much recovery reads at once. A larger batch is checked piece by piece: a broken length costs no memory."""
+
+# base offset, length, magic, last offset delta: what it takes to step from batch to batch.
+_STEP = struct.Struct(">qi4xb6xi")
+
+# Of a message of format v0 or v1: offset, length of what follows, CRC-32 of what follows that, magic.
+_OLD_HEAD = struct.Struct(">qiIb")
+OLD_LENGTH_MIN = 14
+"""CRC, magic, attributes, and two lengths."""
+
+
+def batch_steps(file: File, position: int, where: str, *, at_once: bool = False) -> Iterator[tuple[int, int, int]]:
+    """(position, end, last offset) of each batch: `batch_walk` with the least possible work.
+
+    Raises:
+        CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
+        WouldWaitError: Only if `at_once`: a header is not in memory.
+    """
+    size_bytes = file.size()
+    read_at, unpack_from = file.read_now if at_once else file.read_at, _STEP.unpack_from
+    while position < size_bytes:
+        chunk = read_at(position, SCAN_CHUNK_BYTES)
+        chunk_start, at = position, 0
+        last_at = len(chunk) - HEADER_BYTES
+        if last_at < 0:
+            raise _no_header(where, position, len(chunk))
+        while at <= last_at:
+            base_offset, length, magic, last_offset_delta = unpack_from(chunk, at)
+            end = position + LOG_OVERHEAD_BYTES + length
+            if magic != MAGIC or not position + HEADER_BYTES <= end <= size_bytes:
+                raise CorruptRecordError(
+                    f"{where}, byte {position}: no batch begins here, or it is cut short: magic {magic}, length {length}"
+                )
+            yield position, end, base_offset + last_offset_delta
+            position = end
+            at = position - chunk_start
+
+
+def batch_walk(
+    file: File, position: int, where: str, *, chunk_bytes: int, whole_bytes_max: int, at_once: bool = False
+) -> Iterator[tuple[int, RecordBatch]]:
+    """(position, batch) of each batch.
+
+    Args:
+        chunk_bytes: Is read at once, at least 61; more only for a larger batch that is to be whole.
+        whole_bytes_max: Batches up to this size are whole. Of larger ones only the header is sure to be there.
+
+    Raises:
+        CorruptRecordError, WouldWaitError: As `batch_steps`.
+    """
+    size_bytes = file.size()
+    wanted_bytes = chunk_bytes
+    read_at = file.read_now if at_once else file.read_at
+    while position < size_bytes:
+        chunk = memoryview(read_at(position, wanted_bytes))
+        if len(chunk) < HEADER_BYTES:
+            raise _no_header(where, position, len(chunk))
+        wanted_bytes = chunk_bytes
+        at = 0
+        while len(chunk) - at >= HEADER_BYTES:
+            try:
+                batch = RecordBatch(chunk, at)
+            except CorruptRecordError as error:
+                raise CorruptRecordError(f"{where}, byte {position}: {error.message}") from None
+            if position + batch.size_bytes > size_bytes:
+                raise CorruptRecordError(
+                    f"{where}, byte {position}: batch of {batch.size_bytes} bytes, {size_bytes - position} are left"
+                )
+            if not batch.is_whole and batch.size_bytes <= whole_bytes_max:
+                wanted_bytes = max(chunk_bytes, batch.size_bytes)
+                break
+            yield position, batch
+            position += batch.size_bytes
+            at += batch.size_bytes
+
+
+def computed_crc(file: File, position: int, batch: RecordBatch) -> int:
+    """The CRC-32C that the batch at `position` should carry; the part of it that was not read is read piece by piece."""
+    if batch.is_whole:
+        return batch.computed_crc()
+    crc, at, end = 0, position + ATTRIBUTES_POSITION, position + batch.size_bytes
+    while at < end:
+        piece = file.read_at(at, min(RECOVERY_CHUNK_BYTES, end - at))
+        if not piece:
+            break
+        crc = crc32c(piece, crc)
+        at += len(piece)
+    return crc
+
+
+def old_format_at(file: File, position: int) -> int | None:
+    """The magic (0 or 1) if a whole message of that format lies at `position`, as its CRC says; else None."""
+    head = file.read_at(position, _OLD_HEAD.size)
+    if len(head) < _OLD_HEAD.size:
+        return None
+    _, length, crc, magic = _OLD_HEAD.unpack(head)
+    if magic not in (0, 1) or not OLD_LENGTH_MIN <= length <= file.size() - position - LOG_OVERHEAD_BYTES:
+        return None
+    computed, at, end = 0, position + LOG_OVERHEAD_BYTES + 4, position + LOG_OVERHEAD_BYTES + length
+    while at < end and (piece := file.read_at(at, min(RECOVERY_CHUNK_BYTES, end - at))):
+        computed, at = zlib.crc32(piece, computed), at + len(piece)
+    return int(magic) if computed == crc else None
+
+
+def _no_header(where: str, position: int, left_bytes: int) -> CorruptRecordError:
+    return CorruptRecordError(f"{where}, byte {position}: {left_bytes} bytes where a batch header should be")

@@ -1,0 +1,164 @@
+"""Which leader epoch each part of a partition was written under: `leader-epoch-checkpoint`.
+
+    0                   version
+    2                   number of lines that follow
+    0 0                 epoch, first offset written under it
+    4 1250
+
+Consumers use it to notice that a log was cut and written anew under them (OffsetForLeaderEpoch). Epochs and start
+offsets both strictly increase from line to line.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from ..disk.checkpoints import CorruptCheckpointError, number, read_entries, write_entries
+from ..disk.files import Files
+from ..disk.health import is_disk_failure
+
+EPOCH_MAX = 2**31 - 1
+UNDEFINED = (-1, -1)
+"""(epoch, end offset) where the cache cannot tell."""
+
+
+class EpochEntry(NamedTuple):
+    """From `start_offset` on, up to the next entry, records were written under `epoch`."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log: in memory at once, in their file after the next `write`.
+
+    Each batch carries its epoch, so recovery finds again what the file lacks, as long as it reads the batch. Therefore
+    nobody lets it pass a batch over (a flush, a stop) or takes one away (retention, a clean pass, a cut) before `write`. Apache
+    Kafka writes with each new epoch, and may forget lines, not miss any, as here.
+
+    Changed by the thread that owns the log.
+    """
+
+    def __init__(self, files: Files, path: str) -> None:
+        """Reads the file, if there is one.
+
+        Raises:
+            CorruptCheckpointError: The file is malformed, or its entries do not increase.
+        """
+        self.path = path
+        self._files = files
+        self._entries: list[EpochEntry] = []
+        for line, fields in read_entries(files, path, 2):
+            entry = EpochEntry(*(number(path, line, field) for field in fields))
+            if not (0 <= entry.epoch <= EPOCH_MAX and entry.start_offset >= 0):
+                raise CorruptCheckpointError(path, line, f"out of range: {entry.epoch} {entry.start_offset}")
+            self._entries = _with(
+                self._entries, entry
+            )  # Kafka, too, takes lines out of order and lets the later one win
+        self._written: list[EpochEntry] | None = self._entries
+        """What is on disk; None if nobody can tell."""
+        self._writing = threading.Lock()
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All of them, oldest first."""
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch known; -1 if there is none."""
+        return self._entries[-1].epoch if self._entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that records from `start_offset` on are written under `epoch`.
+
+        Entries that contradict it (an epoch or a start offset as high) are dropped. The epoch that is the latest
+        already, starting no later than here, changes nothing.
+        """
+        entries = self._entries
+        if not (entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset):
+            self._entries = _with(entries, EpochEntry(epoch, start_offset))
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that start at or above `end_offset`, the new log end offset."""
+        count = bisect_left(self._entries, end_offset, key=_start_offset)
+        if count < len(self._entries):
+            self._entries = self._entries[:count]
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that end at or below `start_offset`, the new log start offset.
+
+        The epoch that `start_offset` lies in starts there from now on.
+        """
+        slot = bisect_right(self._entries, start_offset, key=_start_offset) - 1
+        if slot < 0 or (slot == 0 and self._entries[0].start_offset == start_offset):
+            return
+        self._entries = [EpochEntry(self._entries[slot].epoch, start_offset), *self._entries[slot + 1 :]]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries = []
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch that the record at `offset` was written under; None below the first entry. Any thread."""
+        entries = self._entries
+        slot = bisect_right(entries, offset, key=_start_offset) - 1
+        return entries[slot].epoch if slot >= 0 else None
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Where the records of `epoch` end: the answer of OffsetForLeaderEpoch.
+
+        Returns:
+            (the largest known epoch at or below `epoch`, its end offset, exclusive). For an epoch older than all
+            known ones, itself and the start of the first. UNDEFINED for one newer than all known ones.
+
+        Source: KIP-101, KIP-279.
+        """
+        if epoch < 0 or epoch > self.latest_epoch:
+            return UNDEFINED
+        if epoch == self.latest_epoch:
+            return epoch, log_end_offset
+        higher = bisect_right(self._entries, epoch, key=_epoch)
+        floor_epoch = self._entries[higher - 1].epoch if higher else epoch
+        return floor_epoch, self._entries[higher].start_offset
+
+    def write(self) -> None:
+        """Bring the file up to date; on disk on return. Two disk syncs, nothing if it is. Any thread.
+
+        Raises:
+            OSError: The disk refused; memory stays as it is, and the next call tries again.
+        """
+        with self._writing:
+            entries = self._entries  # never changed in place
+            if entries != self._written:
+                self._written = None
+                write_entries(self._files, self.path, (f"{epoch} {start}" for epoch, start in entries))
+                self._written = entries
+
+    def write_if_room(self) -> None:
+        """`write`, for what makes room on a full disk and so must not need any. OSError only if the disk has failed."""
+        try:
+            self.write()
+        except OSError as error:
+            if is_disk_failure(error):
+                raise
+
+
+def _with(entries: list[EpochEntry], entry: EpochEntry) -> list[EpochEntry]:
+    """The entries with a newer one, without those that contradict it."""
+    if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
+        return entries
+    kept = list(entries)
+    while kept and (kept[-1].epoch >= entry.epoch or kept[-1].start_offset >= entry.start_offset):
+        kept.pop()
+    return [*kept, entry]
+
+
+def _start_offset(entry: EpochEntry) -> int:
+    return entry.start_offset
+
+
+def _epoch(entry: EpochEntry) -> int:
+    return entry.epoch

@@ -1,0 +1,616 @@
+"""One segment of a log: the record batches from a base offset on, and the indexes beside them.
+
+    <base>.log        batches back to back; offsets increase, with gaps where the cleaner was
+    <base>.index      position of about every `index.interval.bytes`-th byte's batch (see index.py)
+    <base>.timeindex  largest timestamp up to each of those
+    <base>.txnindex   aborted transactions whose marker is here
+
+`Log` appends to the last segment and reads all; recovery rebuilds; the cleaner writes new ones under `.cleaned`.
+An append is one write to the log file. Indexes are kept in memory and reach the disk in `flush`, `on_roll` and
+`close`; after any other stop `recover` makes them from the log. Reading hands out positions, never bytes.
+
+One thread owns a segment. Others may `flush` it while the owner appends, and read it once it is sealed.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
+from ...protocol.records import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
+from .. import kernel
+from ..disk import paths
+from ..disk.files import Buffer, Files, FileSlice, WriteAhead
+from ..topics.config import LogConfig
+from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc, old_format_at
+from .index import RELATIVE_OFFSET_MAX, AbortedTxn, CorruptIndexError, InvalidOffsetError
+from .segment_indexes import NewEntries, SegmentIndexes
+
+if TYPE_CHECKING:
+    from .leader_epochs import LeaderEpochs
+
+_BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_EVER = -(1 << 63)
+
+WRITTEN_AT_ONCE = 20_000
+"""Entries of all indexes; a millisecond or two."""
+
+SEARCHED_AT_ONCE = 500
+"""Batches that a search by timestamp goes over before it says that it is not done yet; it takes a millisecond."""
+
+Result = TypeVar("Result")
+
+
+def end_of(steps: Generator[None, None, Result]) -> Result:
+    """What a search finds that is done step by step."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Result = end.value
+            return found
+
+
+class ProducerReplay(Protocol):
+    """Whom recovery tells about the batches it finds."""
+
+    def replay(self, batch: RecordBatch) -> AbortedTxn | None:
+        """Take in a batch, in log order.
+
+        Returns the transaction that it ends, if it is an ABORT marker and the transaction has data in this partition.
+        """
+
+
+class LogSegment:
+    """See the module's text. Made by `create` or `open`."""
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.suffix = suffix
+        self.created_ms = now_ms
+        """When this object was made, Unix milliseconds; rolling by time falls back on it."""
+        self.rolling_jitter_ms = 0
+        """By how much rolling by time comes early; the owner draws it."""
+        self._log_path = self._path(paths.LOG)
+        self.log_file = files.open(self._log_path)
+        self._indexes = SegmentIndexes(files, directory, base_offset, suffix, config, self.log_file)
+        self.offset_index = self._indexes.offset
+        self.time_index = self._indexes.time
+        self.txn_index = self._indexes.txn
+        self._first_batch_timestamp_ms: int | None = None  # not known yet
+        self.is_ready = False
+        """Whether an append reads nothing from the disk; see `get_ready`."""
+        self._is_new = False
+        self._is_preallocated = False
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = ""
+    ) -> LogSegment:
+        """A new, empty segment; files that carry its names are removed first.
+
+        Args:
+            suffix: `""`, or CLEANED for the cleaner's.
+            now_ms: Unix milliseconds; becomes `created_ms`.
+
+        Its names survive a power loss after the first `flush`.
+
+        Raises:
+            OSError: The disk refused; EMFILE too, while the last descriptors are left, unless it is the cleaner's: that gives
+                more back.
+        """
+        if not suffix:
+            files.check_descriptors()
+        for kind in paths.SEGMENT_KINDS:
+            files.remove(paths.segment_path(directory, base_offset, kind, suffix))
+        files.open(paths.log_path(directory, base_offset, suffix), create=True).close()
+        segment = cls(files, directory, base_offset, config, now_ms, suffix)
+        segment._indexes.restart()
+        segment.txn_index.reset()
+        if config.preallocate:
+            segment.log_file.preallocate(config.segment_bytes)
+            segment._is_preallocated = True
+        segment._is_new = segment.is_ready = True
+        return segment
+
+    @classmethod
+    def open(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = ""
+    ) -> LogSegment:
+        """The segment whose files are there. Reads nothing yet.
+
+        Raises:
+            FileNotFoundError: There is no log file. Missing index files are as good as empty ones.
+        """
+        return cls(files, directory, base_offset, config, now_ms, suffix)
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self._log_path}, {self.size_bytes} bytes)"
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of record batches."""
+        return self.log_file.size()
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest max timestamp of any batch; -1 if none has one."""
+        return self._indexes.max_timestamp_ms
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch with `max_timestamp_ms`; the base offset if that is -1."""
+        return self._indexes.max_timestamp_offset
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """How late the segment reaches: its largest timestamp, else the log file's modification time."""
+        if (timestamp_ms := self.max_timestamp_ms) >= 0:
+            return timestamp_ms
+        return self.log_file.mtime_ms()
+
+    @property
+    def first_batch_timestamp_ms(self) -> int:
+        """The max timestamp of the first append, after a restart that of the first batch; -1 if there is none."""
+        if self._first_batch_timestamp_ms is None:
+            first = next(self.headers(), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_batch_timestamp_ms = first[1].max_timestamp
+        return self._first_batch_timestamp_ms
+
+    @property
+    def is_age_known(self) -> bool:
+        """Whether the timestamps above are told without reading the disk."""
+        return self._first_batch_timestamp_ms is not None and self._indexes.is_max_timestamp_known
+
+    def learn_age(self) -> None:
+        """Read them. For any thread, of a segment that is sealed. Errors of the disk, and of damage, are those of a look."""
+        _ = self.max_timestamp_ms
+        _ = self.first_batch_timestamp_ms
+
+    # Writing
+
+    def get_ready(self) -> None:
+        """Read what the first append after `open` needs to know. For any thread."""
+        self._indexes.grow()
+        _ = self.first_batch_timestamp_ms
+        self.is_ready = True
+
+    def append(
+        self,
+        view: Buffer,
+        *,
+        last_offset: int,
+        max_timestamp_ms: int,
+        max_timestamp_offset: int,
+        ahead: WriteAhead | None = None,
+    ) -> None:
+        """Write batches at the end, in one write.
+
+        Args:
+            view: One or more whole batches back to back, with their final offsets.
+            last_offset: Of the last batch.
+            max_timestamp_ms: The largest max timestamp of these batches.
+            max_timestamp_offset: The last offset of the first batch that has it.
+            ahead: What `write_ahead` gave for the one batch that `view` is, written by now.
+
+        Raises:
+            InvalidOffsetError: An offset more than 31 bits above the base. Nothing is written.
+            OSError: The disk refused. The segment is as it was before, as after any other error.
+
+        Readable at once, durable after the next `flush`.
+        """
+        self._check_fits(last_offset)
+        self._indexes.grow()
+        start = position = self.log_file.size()
+        base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(view)
+        if ahead is None:
+            self.log_file.append(view)
+        else:
+            self.log_file.append_ahead(ahead, view[:HEADER_BYTES])
+        try:
+            if position == 0:
+                self._first_batch_timestamp_ms = max_timestamp_ms
+            size_bytes = len(view)
+            if LOG_OVERHEAD_BYTES + length == size_bytes:
+                self._indexes.note(
+                    position, size_bytes, base_offset, last_offset, max_timestamp_ms, max_timestamp_offset
+                )
+                return
+            for batch in batches(view):
+                self._indexes.note_batch(position, batch)
+                position += batch.size_bytes
+        except BaseException:
+            # Without memory, say. The caller does not know of these batches, and will give their offsets again.
+            try:
+                self.log_file.truncate(start)
+            except OSError as error:
+                raise OSError(errno.EIO, f"batches of a refused append stay in the file: {error.strerror}") from error
+            self._first_batch_timestamp_ms = None
+            self._indexes.truncate_to(base_offset)
+            raise
+
+    def write_ahead(self, batch: memoryview) -> WriteAhead:
+        """Begin to append a large batch, whose bytes behind the header are written by another thread; `append` ends it."""
+        return self.log_file.write_ahead(batch, HEADER_BYTES)
+
+    def append_cleaned(self, view: Buffer, found: NewEntries) -> None:
+        """`append` for the cleaner, which finds the index entries while it makes the batches.
+
+        Errors as `append`. The segment is one that was just created, and takes nothing else until it is sealed.
+        """
+        self._check_fits(found.last_offset)
+        self.log_file.append(view)
+        self._indexes.take(found)
+
+    def _check_fits(self, last_offset: int) -> None:
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise InvalidOffsetError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that reaches `offset` or beyond, and what the indexes say of it.
+
+        A batch that begins below `offset` goes too if it ends at or above it.
+
+        Returns:
+            The bytes that the log file lost.
+        """
+        self._indexes.check()
+        position = self.position_of(offset)
+        removed_bytes = 0
+        if position is not None:
+            removed_bytes = self.size_bytes - position
+            self.log_file.truncate(position)
+        self._first_batch_timestamp_ms = None
+        self._indexes.truncate_to(offset)
+        return removed_bytes
+
+    def on_roll(self, *, at_once: bool = False) -> None:
+        """Close the segment for appends: final time index entry, indexes written, preallocated space given back.
+
+        Nothing is synced; that is `flush`'s part.
+
+        Args:
+            at_once: Others wait for this thread: long indexes, those of a gigabyte take 20 ms, are left to `flush`, too. Recovery
+                reads what no flush has vouched for, and makes its indexes anew.
+        """
+        self._seal()
+        if not at_once or self._indexes.unwritten_count <= WRITTEN_AT_ONCE:
+            self._indexes.flush(sync=False)
+
+    def flush(self) -> None:
+        """Make all batches and index entries so far survive a power loss, the file names included.
+
+        May run in another thread than `append`; batches appended meanwhile may or may not be covered.
+
+        Raises:
+            OSError: The disk refused; what is durable is unknown.
+        """
+        self.log_file.sync()
+        self._indexes.flush(sync=True)
+        if self._is_new or any(index.is_new for index in self._indexes.all):
+            self.files.sync_dir(self.directory)
+            self._is_new = False
+            for index in self._indexes.all:
+                index.is_new = False
+
+    def close(self) -> None:
+        """Write the final time index entry and the indexes, sync those, give the file handle back.
+
+        Reading is over for FileSlices of this segment, too. The log file is not synced: `flush` before a clean stop.
+        """
+        self._seal()
+        self._indexes.flush(sync=True)
+        self.log_file.close()
+
+    def change_suffix(self, old: str, new: str, *, log_first: bool = False) -> None:
+        """Rename the files: log, offset index, time index, transaction index.
+
+        Args:
+            old: The suffix they carry, as a check.
+            new: `""`, CLEANED, SWAP or DELETED. Files of that name are replaced.
+            log_first: Sync the directory after the log file. Otherwise it is not synced.
+
+        Open FileSlices stay readable.
+        """
+        if old != self.suffix:
+            raise ValueError(f"{self!r} does not carry the suffix {old!r}")
+        new_path = paths.log_path(self.directory, self.base_offset, new)
+        self.files.rename(self._log_path, new_path)
+        # From here on the segment goes by the new name, and a call that is repeated finds the indexes that are left.
+        self.suffix, self._log_path = new, new_path
+        if log_first:
+            self.files.sync_dir(self.directory)
+        for kind, index in zip(paths.SEGMENT_KINDS[1:], self._indexes.all, strict=True):
+            index.rename(self._path(kind))
+
+    def rename_deleted(self, *, log_first: bool = False) -> None:
+        """Give the files the suffix `.deleted`, under which a start removes them. Readers go on undisturbed.
+
+        With `log_first` no power loss can bring the segment back without its transaction index.
+        """
+        self.change_suffix(self.suffix, paths.DELETED, log_first=log_first)
+
+    def load_indexes(self) -> None:
+        """Have the indexes in memory before their files go: the owner's thread may be looking something up meanwhile."""
+        for index in self._indexes.all:
+            try:
+                index.sanity_check()
+            except CorruptIndexError:
+                index.reset()  # lookups then scan the segment from its start
+
+    def file_paths(self) -> list[str]:
+        """The paths of the segment's files under their present suffix; the index files need not exist."""
+        return [self._path(kind) for kind in paths.SEGMENT_KINDS]
+
+    def delete_files(self) -> None:
+        """Remove the files. FileSlices that are held somewhere stay readable until they are dropped."""
+        for path in self.file_paths():
+            self.files.remove(path)
+
+    # Reading
+
+    def read(
+        self, offset: int, *, max_bytes: int, max_position: int | None = None, at_once: bool = False
+    ) -> FileSlice | None:
+        """Where the batches from `offset` on lie, for sending as they are.
+
+        Args:
+            offset: The slice begins with the first batch whose last offset is at or above it.
+            max_bytes: The slice ends with the last batch that fits. The first batch is given even if it does not.
+            max_position: End of what may be read, a batch's start or the file's end (which None means).
+            at_once: Do not wait for the disk. The slice's own bytes may be anywhere all the same.
+
+        Returns:
+            None if the segment has no batch at or above `offset`; an empty slice if it has, but beyond
+            `max_position`.
+
+        Raises:
+            CorruptRecordError: The bytes between index entry and result are no batches.
+            WouldWaitError: Only if `at_once`: the index, or a header on the way, is not in memory.
+        """
+        position = self.position_of(offset, at_once=at_once)
+        if position is None:
+            return None
+        end = self.log_file.size()
+        if max_position is not None and max_position < end:
+            end = max_position
+        if end - position > max_bytes:
+            end = self._end_of_whole_batches(position, position + max_bytes, at_once)
+        return FileSlice(self.log_file, position, max(0, end - position))
+
+    def position_of(self, offset: int, *, at_once: bool = False) -> int | None:
+        """Where the first batch begins whose last offset is at or above `offset`; None if there is none.
+
+        Raises:
+            CorruptRecordError, WouldWaitError: As `read`.
+        """
+        newest = self._indexes.newest
+        if offset >= newest.first_offset:
+            return newest.position_of(offset)
+        start = self._indexes.floor_position(offset, at_once=at_once)
+        for position, _, last_offset in batch_steps(self.log_file, start, self._log_path, at_once=at_once):
+            if last_offset >= offset:
+                return position
+        return None
+
+    def floor_position(self, offset: int) -> int:
+        """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
+        return self._indexes.floor_position(offset)
+
+    def headers(self, from_position: int = 0, *, at_once: bool = False) -> Iterator[tuple[int, RecordBatch]]:
+        """Every batch from `from_position` (a batch's start) on, as (position, batch); only headers are sure to be read.
+
+        Raises:
+            CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
+            WouldWaitError: Only if `at_once`: a header is not in memory.
+        """
+        return batch_walk(
+            self.log_file,
+            from_position,
+            self._log_path,
+            chunk_bytes=SCAN_CHUNK_BYTES,
+            whole_bytes_max=0,
+            at_once=at_once,
+        )
+
+    def batches(
+        self, from_position: int = 0, chunk_bytes: int = RECOVERY_CHUNK_BYTES
+    ) -> Iterator[tuple[int, RecordBatch]]:
+        """As `headers`, with whole batches, read about `chunk_bytes` at a time."""
+        return batch_walk(
+            self.log_file, from_position, self._log_path, chunk_bytes=chunk_bytes, whole_bytes_max=self.size_bytes
+        )
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset if there is none."""
+        last_offset = self._indexes.newest.last_offset
+        if last_offset is None:
+            last_offset = self.base_offset - 1
+            steps = batch_steps(self.log_file, self.floor_position(paths.OFFSET_MAX), self._log_path)
+            for _, _, last_offset in steps:  # noqa: B007 -- the last one is what is wanted
+                pass
+        return last_offset + 1
+
+    def find_offset_by_timestamp(self, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at or after `timestamp_ms` whose offset is not below `starting_offset`.
+
+        An emptied batch still carries the max timestamp of the records it had, and so may raise `max_timestamp_ms`
+        although no record here is that late: then this is None, and ListOffsets answers "not found" even if later
+        segments hold such records, as Apache Kafka does.
+
+        Raises:
+            CorruptRecordError: A batch that may hold the record cannot be read.
+        """
+        return end_of(self.search_timestamp(timestamp_ms, starting_offset))
+
+    def search_timestamp(
+        self, timestamp_ms: int, starting_offset: int
+    ) -> Generator[None, None, tuple[int, int] | None]:
+        """`find_offset_by_timestamp`, which may have to go over the whole segment: yields after some hundred batches, or one
+        that it unpacked."""
+        offset = max(self._indexes.offset_before_timestamp(timestamp_ms), starting_offset)
+        for count, (position, header) in enumerate(self.headers(self.floor_position(offset)), 1):
+            if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
+                if count % SEARCHED_AT_ONCE == 0:
+                    yield
+                continue
+            batch = header if header.is_whole else RecordBatch(self.log_file.read_at(position, header.size_bytes))
+            if (found := _first_record(batch, timestamp_ms, starting_offset)) is not None:
+                return found
+            yield
+        return None
+
+    # Checking and rebuilding
+
+    def sanity_check(self) -> None:
+        """Look at the ends of the index files, which is cheap, and at the transaction index as a whole.
+
+        Raises:
+            CorruptIndexError: The offset index is missing, an index is not a whole number of entries, its last
+                offset entry points past the log's end, or the transaction index contradicts itself.
+        """
+        index = self.offset_index
+        if not self.files.exists(index.path):
+            raise CorruptIndexError(f"{index.path} is missing")
+        for each in self._indexes.all:
+            if self.files.exists(each.path) and self.files.size(each.path) % each.ENTRY_BYTES:
+                raise CorruptIndexError(f"{each.path}: not a whole number of entries")
+        if entry := index.last_entry_in_file():
+            offset, position = entry
+            # Apache Kafka preallocates; the zeros that it leaves when killed look like (base, 0), which no entry is.
+            if not (offset >= self.base_offset and 0 < position < self.size_bytes):
+                raise CorruptIndexError(f"{index.path}: the last entry is {entry}, the log has {self.size_bytes} bytes")
+        self.txn_index.sanity_check()
+
+    def rebuild_indexes(self) -> None:
+        """Make the offset and time index anew from the batch headers, without checking what the batches hold.
+
+        Raises:
+            CorruptRecordError: The log file is not batches to its end; the indexes cover what comes before.
+        """
+        self._indexes.rebuild()
+
+    def recover(
+        self,
+        producers: ProducerReplay | None = None,
+        epochs: LeaderEpochs | None = None,
+        *,
+        check_crc: bool = True,
+        before_cut: Callable[[], None] | None = None,
+    ) -> int:
+        """Read the whole segment after an unclean stop: rebuild all indexes, cut off what is no batch.
+
+        The log file is cut at the first batch that is incomplete, fails its CRC or does not follow the one before.
+
+        Args:
+            producers: Is told of every batch. Must be in the state before this segment.
+            epochs: Is told of every new leader epoch.
+            before_cut: Called when something is to be cut off, before that happens: what follows in other segments
+                must be gone by then, or a power loss in between would leave a log with a hole.
+
+        Returns:
+            The bytes cut off.
+
+        Raises:
+            KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT: whole records of format v0 or v1, which Apache Kafka reads. Nothing is
+                cut off.
+
+        Nothing is synced; `flush` makes it last.
+        """
+        self._first_batch_timestamp_ms = None
+        self._indexes.restart()
+        self.txn_index.reset()
+        valid_bytes, last_offset = 0, self.base_offset - 1
+        batches_found = batch_walk(
+            self.log_file,
+            0,
+            self._log_path,
+            chunk_bytes=RECOVERY_CHUNK_BYTES,
+            whole_bytes_max=RECOVERY_CHUNK_BYTES,
+        )
+        try:
+            for position, batch in batches_found:
+                if (
+                    batch.last_offset_delta < 0
+                    or not last_offset < batch.base_offset <= batch.last_offset < paths.OFFSET_MAX
+                ):
+                    break
+                if check_crc and computed_crc(self.log_file, position, batch) != batch.crc:
+                    break
+                if epochs is not None and batch.partition_leader_epoch > epochs.latest_epoch:
+                    epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+                if producers is not None and (aborted := producers.replay(batch)):
+                    self.txn_index.append(aborted)
+                self._indexes.note_batch(position, batch)
+                last_offset = batch.last_offset
+                valid_bytes = position + batch.size_bytes
+        except CorruptRecordError:
+            pass  # The bytes from here on are no batch: what a torn write leaves.
+        cut_bytes = self.size_bytes - valid_bytes
+        if cut_bytes:
+            if (magic := old_format_at(self.log_file, valid_bytes)) is not None:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                    f"{self._log_path}, byte {valid_bytes}: records of format v{magic}; this broker reads v2 alone, and leaves"
+                    " the file as it is. Move the partition's directory away",
+                )
+            if before_cut is not None:
+                before_cut()
+            self.log_file.truncate(valid_bytes)
+        self._indexes.finish()
+        return cut_bytes
+
+    # Inside
+
+    def _path(self, kind: str) -> str:
+        return paths.segment_path(self.directory, self.base_offset, kind, self.suffix)
+
+    def _seal(self) -> None:
+        self.log_file.drop_ahead()
+        self._indexes.finish()
+        self._indexes.newest.clear()
+        if self._is_preallocated:
+            self.log_file.truncate(self.log_file.size())
+            self._is_preallocated = False
+
+    def _end_of_whole_batches(self, position: int, limit: int, at_once: bool) -> int:
+        """The largest batch end at or below byte `limit`, but at least that of the batch at `position`."""
+        end = self._indexes.newest.end_between(position, limit, self.log_file.size())
+        if end is not None:
+            return end
+        start = max(position, self._indexes.batch_before(limit, at_once=at_once))
+        end = start
+        for _, batch_end, _ in batch_steps(self.log_file, start, self._log_path, at_once=at_once):
+            if batch_end > limit:
+                return batch_end if end == position else end
+            end = batch_end
+        return end
+
+
+def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record of the batch at or after both."""
+    stamped = batch.is_log_append_time  # then all records have the batch's max timestamp
+    found, delta, timestamp = kernel.find_record(
+        batch.payload(),
+        batch.record_count,
+        batch.base_timestamp,
+        _EVER if stamped else timestamp_ms,
+        starting_offset - batch.base_offset,
+    )
+    if found == kernel.Found.SOUGHT:
+        return batch.max_timestamp if stamped else timestamp, batch.base_offset + delta
+    if found != kernel.Found.SOUND:
+        raise CorruptRecordError(
+            f"batch at offset {batch.base_offset}: record {delta} of {batch.record_count} cannot be read"
+        )
+    return None

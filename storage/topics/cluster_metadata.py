@@ -1,0 +1,300 @@
+"""What Apache Kafka's controller wrote down about a data directory's topics; read once, to take such a directory over.
+
+    __cluster_metadata-0/
+        00000000000000000123-0000000004.checkpoint    snapshot of everything below offset 123 (epoch 4)
+        00000000000000000000.log …                    record batches; those from 123 on change the snapshot
+
+The server asks for it where a data directory has no catalog yet. Nothing here is ever written, and whatever stops
+Kafka in the middle of a write may have happened: a torn tail ends the log, an unfinished transaction never was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...protocol.errors import CorruptRecordError, ProtocolError
+from ...protocol.messages.cluster_metadata import (
+    FRAME_VERSION,
+    RECORD_TYPES,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ...protocol.records import HEADER_BYTES, RecordBatch
+from ...protocol.wire import codec
+from ..disk import paths
+from ..disk.files import File, Files
+from ..disk.paths import TopicPartition
+from .catalog import CatalogError, CatalogState, PartitionEntry, TopicEntry
+
+BATCH_BYTES_MAX = 64 << 20
+"""No batch is larger: Kafka's controller writes at most 8 MiB at a time."""
+
+_TOPIC, _BROKER = 2, 4  # resource types of configs
+_UNCHANGED = -2
+_RESERVED_DIRECTORY_IDS = 100
+"""Ids below it stand for "unassigned", "lost" and the like (KIP-858)."""
+_LOG = re.compile(r"([0-9]{20})\.log")
+_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+
+
+class ClusterMetadataError(CatalogError):
+    """The metadata log cannot be made a catalog of. The text names the file and what is wrong there."""
+
+
+def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> CatalogState | None:
+    """What Kafka's metadata log in `data_dir` says, as the catalog of `cluster_id`; None where there is none.
+
+    Node ids are Kafka's. A partition that had no leader is given its first replica.
+
+    Raises:
+        ClusterMetadataError: Damage that a crash does not explain, or records of a Kafka newer than we know.
+        OSError: A file cannot be read.
+    """
+    replay = replay_cluster_metadata(files, data_dir)
+    return None if replay is None else replay.state(cluster_id)
+
+
+def replay_cluster_metadata(files: Files, data_dir: str) -> Replay | None:
+    """All that the metadata log in `data_dir` says; None where there is none. Raises as `read_cluster_metadata`."""
+    directory = paths.join(data_dir, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))
+    if not files.is_dir(directory):
+        return None
+    names = files.list(directory)
+    snapshots = sorted(match.groups() for name in names if (match := _SNAPSHOT.fullmatch(name)))
+    logs = sorted(name for name in names if _LOG.fullmatch(name))
+    if not snapshots and not logs:
+        return None
+    replay = Replay()
+    next_offset = 0
+    if snapshots:
+        end_offset, epoch = snapshots[-1]
+        path = paths.join(directory, f"{end_offset}-{epoch}.checkpoint")
+        for _, batch in _batches(files, path, may_be_torn=False):
+            replay.batch(batch, path)
+        next_offset = int(end_offset)
+    for number, name in enumerate(logs):
+        path = paths.join(directory, name)
+        for position, batch in _batches(files, path, may_be_torn=number == len(logs) - 1):
+            if batch.next_offset <= next_offset:
+                continue
+            if batch.base_offset > next_offset:
+                raise ClusterMetadataError(
+                    f"{path}: offset {batch.base_offset} at position {position} where {next_offset} should be"
+                )
+            replay.batch(batch, path)
+            next_offset = batch.next_offset
+    return replay
+
+
+def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[int, RecordBatch]]:
+    """The batches of a file with their positions; a torn end is an end, or an error where no crash can make one."""
+    file = files.open(path)
+    try:
+        size = file.size()
+        position = 0
+        while position < size:
+            try:
+                batch = _batch_at(file, position, size)
+            except CorruptRecordError as error:
+                if may_be_torn:
+                    return
+                raise ClusterMetadataError(f"{path}: position {position}: {error.message}") from error
+            yield position, batch
+            position += batch.size_bytes
+    finally:
+        file.close()
+
+
+def _batch_at(file: File, position: int, size: int) -> RecordBatch:
+    header = RecordBatch(file.read_at(position, HEADER_BYTES))
+    if header.size_bytes > min(BATCH_BYTES_MAX, size - position):
+        raise CorruptRecordError(f"batch of {header.size_bytes} bytes where {size - position} are left")
+    batch = RecordBatch(memoryview(file.read_at(position, header.size_bytes)))
+    if not batch.is_whole or not batch.is_crc_valid():
+        raise CorruptRecordError("the batch does not match its checksum")
+    return batch
+
+
+@dataclass(slots=True)
+class _Topic:
+    name: str
+    partitions: dict[int, PartitionEntry] = field(default_factory=dict)
+    directories: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+    """For each replica the directory.id of the data directory that it is in."""
+
+
+class Replay:
+    """The state that metadata records lead to, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._topics: dict[bytes, _Topic] = {}
+        self._topic_configs: dict[str, dict[str, str]] = {}
+        self._broker_configs: dict[str, dict[str, str]] = {}
+        self._features: dict[str, int] = {}
+        self._next_producer_id = 0
+        self._transaction: list[Any] | None = None
+
+    def batch(self, batch: RecordBatch, path: str) -> None:
+        """Apply the records of a batch; `path` is for error texts."""
+        if batch.is_control:  # leader changes, snapshot headers and footers
+            return
+        try:
+            for record in batch.records():
+                self.record(memoryview(record.value if record.value is not None else b""))
+        except (CorruptRecordError, ProtocolError, _ImpossibleError) as error:
+            raise ClusterMetadataError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
+
+    def record(self, value: memoryview) -> None:
+        """Apply one record. Types that say nothing about topics, configs, producer ids or features pass by."""
+        frame_version, at = _read_uvarint(value, 0)
+        if frame_version != FRAME_VERSION:
+            raise _ImpossibleError(f"frame version {frame_version}, known is {FRAME_VERSION}")
+        kind, at = _read_uvarint(value, at)
+        version, at = _read_uvarint(value, at)
+        known = RECORD_TYPES.get(kind)
+        if known is None:
+            return
+        if version > known.version_max:
+            raise _ImpossibleError(f"{known.record.__name__} version {version}, known are 0 to {known.version_max}")
+        message, _ = codec(known.record, version, True).read(value, at)
+        self._in_transaction(message)
+
+    def _in_transaction(self, message: Any) -> None:
+        """Records between the begin and the end of a transaction count when it ends, or not at all."""
+        match message:
+            case BeginTransactionRecord():
+                self._transaction = []
+            case EndTransactionRecord():
+                whole, self._transaction = self._transaction or [], None
+                for held in whole:
+                    self._apply(held)
+            case AbortTransactionRecord():
+                self._transaction = None
+            case _ if self._transaction is not None:
+                self._transaction.append(message)
+            case _:
+                self._apply(message)
+
+    def _apply(self, message: Any) -> None:
+        apply: Callable[[Any], None] = _APPLY[type(message)].__get__(self)
+        apply(message)
+
+    def _add_topic(self, record: TopicRecord) -> None:
+        self._topics[record.topic_id] = _Topic(record.name)
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        self._topic_configs.pop(self._topic(record.topic_id).name, None)
+        del self._topics[record.topic_id]
+
+    def _set_partition(self, record: PartitionRecord) -> None:
+        topic = self._topic(record.topic_id)
+        topic.partitions[record.partition_id] = PartitionEntry(record.replicas, record.leader, record.leader_epoch)
+        topic.directories[record.partition_id] = record.directories
+
+    def _change_partition(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        partitions = topic.partitions
+        old = partitions.get(record.partition_id)
+        if old is None:
+            raise _ImpossibleError(f"a change of the unknown partition {record.partition_id}")
+        replicas = old.replicas if record.replicas is None else record.replicas
+        if record.directories is not None:
+            topic.directories[record.partition_id] = record.directories
+        # Each change of leadership, also to the same leader, starts an epoch.
+        if record.leader == _UNCHANGED:
+            partitions[record.partition_id] = PartitionEntry(replicas, old.leader, old.leader_epoch)
+        else:
+            partitions[record.partition_id] = PartitionEntry(replicas, record.leader, old.leader_epoch + 1)
+
+    def _set_config(self, record: ConfigRecord) -> None:
+        if record.resource_type not in (_TOPIC, _BROKER):
+            return
+        resources = self._topic_configs if record.resource_type == _TOPIC else self._broker_configs
+        configs = resources.setdefault(record.resource_name, {})
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+
+    def _set_feature(self, record: FeatureLevelRecord) -> None:
+        self._features.pop(record.name, None)
+        if record.feature_level > 0:
+            self._features[record.name] = record.feature_level
+
+    def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
+        self._next_producer_id = record.next_producer_id
+
+    def _topic(self, topic_id: bytes) -> _Topic:
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            raise _ImpossibleError(f"the unknown topic id {topic_id.hex()}")
+        return topic
+
+    def directories_of(self, node_id: int) -> dict[TopicPartition, bytes]:
+        """In which data directory, by its directory.id, each replica of the node is, as far as that was ever told."""
+        return {
+            TopicPartition(topic.name, index): directory
+            for topic in self._topics.values()
+            for index, directories in topic.directories.items()
+            for replica, directory in zip(topic.partitions[index].replicas, directories, strict=False)
+            if replica == node_id and int.from_bytes(directory) >= _RESERVED_DIRECTORY_IDS
+        }
+
+    def state(self, cluster_id: str) -> CatalogState:
+        """What the records so far say. Topics that have no partitions, or gaps between them, are left out."""
+        topics = {
+            topic.name: TopicEntry(
+                topic.name,
+                topic_id,
+                tuple(_with_leader(topic.partitions[index]) for index in range(len(topic.partitions))),
+                self._topic_configs.get(topic.name, {}),
+            )
+            for topic_id, topic in self._topics.items()
+            if topic.partitions and max(topic.partitions) == len(topic.partitions) - 1
+        }
+        broker_configs = {name: configs for name, configs in self._broker_configs.items() if configs}
+        return CatalogState(cluster_id, topics, broker_configs, self._next_producer_id, self._features)
+
+
+def _with_leader(partition: PartitionEntry) -> PartitionEntry:
+    if partition.leader >= 0:
+        return partition
+    return PartitionEntry(partition.replicas, partition.replicas[0], partition.leader_epoch)
+
+
+def _read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 35:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise _ImpossibleError("cut short")
+
+
+class _ImpossibleError(Exception):
+    """A record that cannot follow on those before it, or that we do not know enough to read."""
+
+
+_APPLY: dict[type[Any], Any] = {
+    TopicRecord: Replay._add_topic,
+    RemoveTopicRecord: Replay._remove_topic,
+    PartitionRecord: Replay._set_partition,
+    PartitionChangeRecord: Replay._change_partition,
+    ConfigRecord: Replay._set_config,
+    FeatureLevelRecord: Replay._set_feature,
+    ProducerIdsRecord: Replay._set_producer_ids,
+}

@@ -1,0 +1,67 @@
+"""Random histories, each of whose passes the server and the pipeline do on copies of one disk: no byte may differ.
+
+A thousand others run every night, in `compat.spark_histories`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+pytest.importorskip("numpy")
+
+from ottla.pipeline.compaction.plan import CompactionPlan
+from ottla.pipeline.compaction.rewrite import GroupResult, group_directory
+from support.cleaner.cleaner_history import random_history, what_differs
+from support.cleaner.compaction_pair import CompactionPair, run_locally
+from support.disk.crash_files import CrashFiles
+
+HISTORIES = 100
+
+
+def test_the_pipelines_output_is_the_servers_byte_for_byte() -> None:
+    met: Counter[str] = Counter()
+    for number in range(HISTORIES):
+        name = f"pipeline {number}"
+        try:
+            met += random_history(name).run(CompactionPair).met
+        except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
+            pytest.fail(what_differs(name, CompactionPair))
+    # Whoever makes the histories duller should know.
+    assert not {what for what in EVERYTHING if met[what] < 3}
+
+
+EVERYTHING = {
+    *("a plan without sources", "a pass compared", "several groups", "a group of several segments"),
+    *("records below the border", "a border in a segment", "records of one key below the border"),
+    *("aborted transactions", "a transaction over a border"),
+    *(f"gone: {reason}" for reason in ("superseded", "keyless", "tombstones", "aborted", "markers")),
+}
+
+
+def test_the_comparison_sees_a_byte_that_differs() -> None:
+    class Careless(CompactionPair):
+        @staticmethod
+        def compact(plan: CompactionPlan, files: CrashFiles) -> Sequence[GroupResult]:
+            results = run_locally(plan, files)
+            path = f"{group_directory(plan, 0)}/{plan.group_base(0):020}.log"
+            files.open(path).append(b"\0")
+            return results
+
+    pair = Careless()
+    pair.write()
+    pair.roll()
+    with pytest.raises(AssertionError):
+        pair.compare(None)
+
+
+def test_a_tombstone_gets_its_horizon_in_one_pass_and_goes_in_another() -> None:
+    pair = CompactionPair(delete_retention_ms=300)
+    for pairs, ms in (([(b"a", b"1")], 0), ([(b"a", None)], 0), ([(b"b", b"1")], 299), ([(b"b", b"2")], 1)):
+        pair.write(pairs)
+        pair.wait(ms)
+        pair.clean(seal=True)
+    assert [record.key for batch in pair.model.batches for record in batch.records] == [b"b"]
+    assert pair.met["gone: tombstones"] > 0

@@ -1,0 +1,182 @@
+"""Which entries of a bucket are superseded, and bitmaps put together."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.compaction.exchange import (
+    BITS,
+    CLEAN_KEYS,
+    DIRTY_KEYS,
+    SUPERSEDED,
+    SUPERSEDED_BITS,
+    Blob,
+    bucket_count,
+    merge_buckets,
+    scan_source,
+    set_superseded,
+    superseded,
+)
+from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
+from ottla.pipeline.compaction.segment_bits import BitTable, SegmentBits, pack, unpack
+from ottla.pipeline.errors import CorruptSourceError, SourceChangedError, UsageError
+from ottla.storage.disk import paths
+from support.disk.crash_files import CrashFiles
+from support.logs.make_log import SECRET, append, make_log
+
+HIGH = 2**63 + 5
+"""Of a hash: a number that is none with a sign."""
+
+
+def blob(source: int, kind: int, *entries: tuple[int, int, int]) -> Blob:
+    """Entries are (64 bits of the hash, 32 bits more, number)."""
+    slots = [(high, low << 32 | number + 1) for high, low, number in sorted(entries)]
+    return Blob(0, source, kind, np.array(slots, np.uint64).tobytes())
+
+
+CASES = {
+    "the newest of dirty ones stays": (
+        [blob(0, DIRTY_KEYS, (HIGH, 1, 7)), blob(1, DIRTY_KEYS, (HIGH, 1, 3)), blob(2, DIRTY_KEYS, (HIGH, 1, 0))],
+        {0: [7], 1: [3]},
+    ),
+    "clean ones do not supersede one another": (
+        [blob(0, CLEAN_KEYS, (HIGH, 1, 7)), blob(1, CLEAN_KEYS, (HIGH, 1, 3))],
+        {},
+    ),
+    "a dirty one supersedes all clean ones, also of its own segment": (
+        [blob(0, CLEAN_KEYS, (HIGH, 1, 7)), blob(1, CLEAN_KEYS, (HIGH, 1, 3)), blob(1, DIRTY_KEYS, (HIGH, 1, 4))],
+        {0: [7], 1: [3]},
+    ),
+    "keys that share 64 bits of the hash are told apart by 32 more": (
+        [blob(0, DIRTY_KEYS, (HIGH, 1, 0), (HIGH, 2, 1)), blob(1, DIRTY_KEYS, (HIGH, 2, 0), (HIGH, 3, 1))],
+        {0: [1]},
+    ),
+    "many are, of keys all over the hashes": (
+        [
+            blob(0, DIRTY_KEYS, (0, 1, 9), (5, 1, 4), (2**64 - 1, 1, 6)),
+            blob(1, DIRTY_KEYS, (0, 1, 0), (5, 1, 1), (5, 2, 3), (2**64 - 1, 1, 2)),
+        ],
+        {0: [4, 6, 9]},
+    ),
+    "keys whose hashes differ in their last bits": (
+        [blob(0, DIRTY_KEYS, (0, 1, 0), (HIGH, 1, 1), (2**64 - 1, 1, 2)), blob(1, DIRTY_KEYS, (HIGH + 1, 1, 0))],
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_of_a_keys_entries_all_but_the_last_are_superseded(case: str) -> None:
+    blobs, expected = CASES[case]
+    for seed in range(3):
+        random.Random(seed).shuffle(blobs)
+        assert {source: sorted(numbers) for source, numbers in superseded(blobs)} == expected
+
+
+def test_bitmaps_are_put_together_at_any_bit() -> None:
+    rng = random.Random(1)
+    for _ in range(200):
+        parts = [[rng.randrange(2) for _ in range(rng.choice((0, 1, 63, 64, 65, 130)))] for _ in range(4)]
+        expected = [bit for part in parts for bit in part]
+        table = BitTable(len(expected))
+        at = 0
+        for part in parts:
+            table.put(at, pack(np.array(part, np.uint8)))
+            at += len(part)
+        set_too = np.array(sorted(rng.sample(range(len(expected)), min(3, len(expected)))), np.uint64)
+        table.set(set_too)
+        for number in set_too:
+            expected[int(number)] = 1
+        words = np.array(table.to_array(), np.uint64)
+        assert len(words) * 64 >= len(expected) + 64
+        assert list(unpack(words, len(expected))) == expected
+        assert int(np.bitwise_count(words).sum()) == sum(expected)
+        everyone = np.arange(len(expected), dtype=np.uint64)
+        assert list(table.are_set(everyone)) == [bool(bit) for bit in expected]
+
+
+def test_a_segments_bits_are_read_as_they_were_written() -> None:
+    bits = SegmentBits(70, 3, np.array([5, 1], np.uint64), np.array([2, 0], np.uint64), np.array([1, 9], np.uint32))
+    again = SegmentBits.from_bytes(bits.to_bytes())
+    assert (again.numbered, again.keyless) == (70, 3)
+    assert [list(found) for found in again[2:]] == [[5, 1], [2, 0], [1, 9]]
+
+
+def planned() -> tuple[CrashFiles, CompactionPlan]:
+    """Segments with keys k0 to k9 in one batch, with k5 to k14 in two, and an empty active one."""
+    log = make_log()
+    append(log, *((f"k{number}", "1") for number in range(10)), roll=True)
+    append(log, *((f"k{number}", "2") for number in range(5, 10)))
+    append(log, *((f"k{number}", "2") for number in range(10, 15)), roll=True)
+    assert isinstance(log.files, CrashFiles)
+    return log.files, make_plan(log, data_dir="/data", checkpoint=0, now_ms=2_000, secret=SECRET)
+
+
+def test_what_is_superseded_does_not_depend_on_buckets() -> None:
+    files, plan = planned()
+    kinds: set[int] = set()
+    for buckets in (1, 2, 7):
+        blobs = [each for number in range(2) for each in scan_source(plan, number, files, buckets=buckets)]
+        assert all(0 <= each.task < buckets for each in blobs)
+        assert (len({each.task for each in blobs if each.kind == DIRTY_KEYS}) > 1) == (buckets > 1)
+        merged = [each for each in merge_buckets(plan, blobs) if each.kind != BITS]
+        assert {each.source for each in merged} == {0}
+        dead = BitTable(13)
+        for each in merged:
+            set_superseded(each, dead, 3)
+        bits = unpack(np.array(dead.to_array(), np.uint64), 13)
+        assert [number for number in range(10) if bits[3 + number]] == [5, 6, 7, 8, 9]
+        kinds |= {each.kind for each in merged}
+    assert kinds == {SUPERSEDED, SUPERSEDED_BITS}
+
+
+def test_there_are_more_buckets_for_more_records() -> None:
+    _, plan = planned()
+    assert (bucket_count(plan), bucket_count(plan, at_least=4)) == (1, 4)
+    source = replace(plan.sources[0], record_count=10**9)
+    assert bucket_count(replace(plan, sources=(source,))) == 477
+
+
+def test_damage_is_refused_with_its_place() -> None:
+    files, plan = planned()
+    path = paths.log_path(plan.directory, 10)
+    data = bytearray(files.snapshot()[path])
+    second = 12 + int.from_bytes(data[8:12])
+    expected = {
+        second + 61: f"{path}, byte {second}, offset 15: expected a batch with the CRC 0x",
+        30: f"{path}, byte 0, offset 10: expected a batch with the CRC 0x",
+        second + 16: f"{path}, byte {second}, offset 15: expected a batch with the records that its header tells of",
+    }
+    for at, text in expected.items():
+        damaged = files.copy()
+        data[at] ^= 1
+        damaged.open(path, truncate=True).append(data)
+        data[at] ^= 1
+        with pytest.raises(CorruptSourceError) as raised:
+            list(scan_source(plan, 1, damaged, buckets=1))
+        assert str(raised.value).startswith(text), str(raised.value)
+
+
+def test_another_segment_than_the_planned_one_is_refused() -> None:
+    files, plan = planned()
+    path = paths.log_path(plan.directory, 10)
+    other = replace(plan, sources=(plan.sources[0], replace(plan.sources[1], headers_crc=1)))
+    with pytest.raises(SourceChangedError, match=f"^{path}: expected batch headers of CRC 0x1, found 0x"):
+        list(scan_source(other, 1, files, buckets=1))
+    files.open(path).append(b"\0")
+    with pytest.raises(SourceChangedError, match=f"^{path}: expected {plan.sources[1].size_bytes} bytes, found "):
+        list(scan_source(plan, 1, files, buckets=1))
+    files.remove(path)
+    with pytest.raises(SourceChangedError, match=r"found no file$"):
+        list(scan_source(plan, 1, files, buckets=1))
+
+
+def test_workers_that_hash_keys_in_different_ways_do_not_mix() -> None:
+    files, plan = planned()
+    with pytest.raises(UsageError, match="the plan wants keys hashed by another"):
+        list(scan_source(replace(plan, key_hash="another"), 0, files, buckets=1))

@@ -1,0 +1,69 @@
+"""A snapshot goes back into a topic of a running broker: every record into its old partition."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+pytest.importorskip("confluent_kafka")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ottla.pipeline.cli import main
+from ottla.pipeline.snapshot.restore import restore
+from support.broker.serve_process import ServeProcess, run
+from support.logs.stored_topic import TOPIC, stored_topic
+
+HERE = ("--master", "none")
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_snapshot_is_restored_into_another_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data_dir, snapshot, new_dir = stored_topic(tmp_path), tmp_path / "latest", tmp_path / "new"
+    assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
+    with ServeProcess("--data", new_dir, "--listener", "127.0.0.1:0") as broker:
+        servers = broker.first_line.split()[1]
+        created = run("topics", "--bootstrap", servers, "create", "copy", "--partitions", "2")
+        assert created.returncode == 0, created.stderr
+        capsys.readouterr()
+        assert main(["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"topic": "copy", "records": 6, "partitions": 2}
+        assert main(["restore", str(tmp_path / "none"), "--topic", "copy", "--bootstrap", servers]) == 1
+        assert "expected a snapshot, found none" in capsys.readouterr().err
+        assert main(["restore", str(snapshot), "--topic", "nope", "--bootstrap", servers]) == 1
+        assert "nope: expected a topic to restore into" in capsys.readouterr().err
+        table = pq.read_table(snapshot)
+        far = table.set_column(3, "partition", pa.array([7] * len(table), pa.int32()))
+        pq.write_table(far, tmp_path / "far.parquet")
+        assert main(["restore", str(tmp_path / "far.parquet"), "--topic", "copy", "--bootstrap", servers]) == 1
+        assert "copy: expected partition 7, which the snapshot has, found 2 partitions" in capsys.readouterr().err
+        pq.write_table(table.drop_columns(["value"]), tmp_path / "less.parquet")
+        assert main(["restore", str(tmp_path / "less.parquet"), "--topic", "copy", "--bootstrap", servers]) == 1
+        assert "found no value" in capsys.readouterr().err
+    assert main(["read", str(new_dir), "--topic", "copy"]) == 0
+    rows = lines(capsys.readouterr().out)
+    assert {(row["partition"], row["key"], row["value"], row["timestampMs"]) for row in rows} == {
+        (0, "c", "1", 1_000),
+        (0, "z", "1", 1_000),
+        (0, "d", "1", 1_000),
+        (0, "a", "3", 1_000),
+        (1, "a", "p1 again", 1_000),
+        (1, "e", "1", 1_000),
+    }
+    assert [row["headers"] for row in rows if row["key"] == "c"] == [[{"key": "h", "value": "1"}]]
+
+
+def test_it_is_a_function_too(tmp_path: Path) -> None:
+    data_dir, snapshot = stored_topic(tmp_path), tmp_path / "latest"
+    assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
+    with ServeProcess("--data", tmp_path / "new", "--listener", "127.0.0.1:0") as broker:
+        servers = broker.first_line.split()[1]
+        assert run("topics", "--bootstrap", servers, "create", "copy", "--partitions", "2").returncode == 0
+        assert restore(str(snapshot), "copy", servers, producer_config={"acks": "all"}).records == 6

@@ -1,0 +1,123 @@
+"""Snapshots: the latest value of each key, in files that are written once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+
+import pyarrow.dataset as ds
+
+from ottla.pipeline.errors import CorruptSourceError, UsageError
+from ottla.pipeline.snapshot.snapshot import SCHEMA, SnapshotResult, newest, newest_of, snapshot_locally
+from ottla.pipeline.snapshot.snapshot_rounds import first_round
+from ottla.pipeline.stores.store import Store
+from support.logs.stored_topic import TOPIC, stored_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LATEST = [
+    (0, 2, b"c", b"1"),
+    (0, 3, b"z", b"1"),
+    (0, 8, b"d", b"1"),
+    (0, 9, b"a", b"3"),
+    (1, 1, b"a", b"p1 again"),
+    (1, 2, b"e", b"1"),
+]
+"""`b` is deleted, `x` aborted."""
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ds.dataset(path, format="parquet").to_table().to_pylist()
+    return sorted(found, key=lambda row: (row["partition"], row["offset"]))
+
+
+def outline(path: Path) -> list[tuple[int, int, bytes, bytes]]:
+    return [(row["partition"], row["offset"], row["key"], row["value"]) for row in rows(path)]
+
+
+def test_it_has_the_latest_value_of_each_key_of_each_partition(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    made = snapshot_locally(Store(str(stored_topic(tmp_path))), TOPIC, str(out))
+    assert outline(out) == LATEST
+    assert made == SnapshotResult(str(out), 6, 2, made.parts)
+    first = rows(out)[0]
+    assert list(first) == SCHEMA.names
+    assert (first["topic"], first["timestampMs"], first["timestamp"].timestamp()) == (TOPIC, 1_000, 1.0)
+    assert first["headers"] == [{"key": "h", "value": b"1"}]
+
+
+def test_one_partition_by_itself(tmp_path: Path) -> None:
+    snapshot_locally(Store(str(stored_topic(tmp_path))), TOPIC, str(tmp_path / "out"), partition=1)
+    assert outline(tmp_path / "out") == [row for row in LATEST if row[0] == 1]
+
+
+def test_a_folder_that_is_there_is_refused_unless_it_may_be_replaced(tmp_path: Path) -> None:
+    store, out = Store(str(stored_topic(tmp_path))), tmp_path / "out"
+    snapshot_locally(store, TOPIC, str(out), partition=1)
+    with pytest.raises(UsageError, match=f"{out}: expected no such folder, found one"):
+        snapshot_locally(store, TOPIC, str(out))
+    assert len(outline(out)) == 2
+    snapshot_locally(store, TOPIC, str(out), overwrite=True)
+    assert outline(out) == LATEST
+
+
+def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
+    data_dir = stored_topic(tmp_path)
+    with pytest.raises(UsageError, match="expected a snapshot to take the place of, found something else"):
+        snapshot_locally(Store(str(data_dir)), TOPIC, str(data_dir), overwrite=True)
+    assert (data_dir / f"{TOPIC}-0").is_dir()
+
+
+def test_damage_leaves_the_old_snapshot_and_nothing_new(tmp_path: Path) -> None:
+    data_dir, out = stored_topic(tmp_path), tmp_path / "out"
+    snapshot_locally(Store(str(data_dir)), TOPIC, str(out))
+    log = data_dir / f"{TOPIC}-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:70] + b"x" + log.read_bytes()[71:])
+    with pytest.raises(CorruptSourceError, match=rf"{log}, byte 0, offset 0: expected CRC-32C .*, found"):
+        snapshot_locally(Store(str(data_dir)), TOPIC, str(out), overwrite=True)
+    assert outline(out) == LATEST
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out"]
+
+
+def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None:
+    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.disk.paths import TopicPartition
+    from support.logs.make_log import append, make_log
+
+    log = make_log(OsFiles(), tp=TopicPartition("gone", 0), data_dir=str(tmp_path / "data"))
+    append(log, ("a", "1"))
+    append(log, ("a", None))
+    log.close(1_000)
+    snapshot_locally(Store(str(tmp_path / "data")), "gone", str(tmp_path / "out"))
+    assert rows(tmp_path / "out") == []
+
+
+def test_keys_that_are_given_out_in_parts_are_the_same_keys(tmp_path: Path) -> None:
+    for number, task in enumerate(first_round(Store(str(stored_topic(tmp_path))), TOPIC).tasks):
+        parts = list(newest_of(task, number, rows_at_once=1))
+        assert newest(parts).tobytes() == newest(newest_of(task, number)).tobytes()
+        assert len(parts) > 1
+
+
+def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    from ottla.pipeline.snapshot.snapshot_job import snapshot
+
+    data_dir = stored_topic(tmp_path)
+    local, out = tmp_path / "local", tmp_path / "out"
+    expected = snapshot_locally(Store(str(data_dir)), TOPIC, str(local))
+    made = snapshot(spark, str(data_dir), TOPIC, str(out))
+    assert made == expected._replace(path=str(out))
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+        path.name: path.read_bytes() for path in local.iterdir()
+    }
+    assert [(row.key, row.offset) for row in spark.read.parquet(str(out)).orderBy("partition", "offset").collect()] == [
+        (key, offset) for _, offset, key, _ in LATEST
+    ]
+    with pytest.raises(UsageError, match="expected no such folder"):
+        snapshot(spark, str(data_dir), TOPIC, str(out))

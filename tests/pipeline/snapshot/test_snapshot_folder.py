@@ -1,0 +1,124 @@
+"""A snapshot takes the place of another: killed, refused or without power at any moment, one of them is there, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.pipeline.errors import UsageError
+from ottla.pipeline.snapshot.snapshot_folder import replacing, sync_file
+from support.disk.crash_files import CrashFiles, power_losses
+
+OUT = "/s/out"
+OLD = {"part-00000.parquet": b"old a", "part-00001.parquet": b"old b", "part-00002.parquet": b"old c"}
+NEW = {"part-00000.parquet": b"new a", "part-00003.parquet": b"new b"}
+NEWER = {"part-00001.parquet": b"newer"}
+
+
+def write(files: CrashFiles, content: dict[str, bytes]) -> None:
+    with replacing(OUT, overwrite=True, files=files) as directory:
+        for name, data in content.items():
+            unfinished = f"{directory}/.part-{name}.7"
+            files.open(unfinished, create=True).append(data)
+            sync_file(files, unfinished)
+            files.rename(unfinished, f"{directory}/{name}")
+        files.open(f"{directory}/.part-00009.8", create=True).append(b"of an executor that died")
+
+
+def with_old(*, is_first: bool = False) -> CrashFiles:
+    files = CrashFiles()
+    files.make_dir("/s")
+    if not is_first:
+        write(files, OLD)
+    files.sync_all()
+    return files.copy()
+
+
+def content(files: CrashFiles, directory: str = OUT) -> dict[str, bytes] | None:
+    if not files.is_dir(directory):
+        return None
+    return {name: files.snapshot()[f"{directory}/{name}"] for name in files.list(directory)}
+
+
+def snapshot_there(files: CrashFiles) -> dict[str, bytes] | None:
+    """The snapshot, or what the next call takes for it."""
+    return content(files) if files.exists(OUT) else content(files, f"{OUT}.replaced")
+
+
+def lost(files: CrashFiles) -> Iterator[CrashFiles]:
+    for ordered in (True, False):
+        yield from power_losses(lambda disk: write(disk, NEW), ordered=ordered, start=files)
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["over another", "the first"])
+def test_power_may_go_before_any_operation(is_first: bool) -> None:
+    count = 0
+    for disk in lost(with_old(is_first=is_first)):
+        count += 1
+        assert snapshot_there(disk) in (None if is_first else OLD, NEW)
+        write(disk, NEWER)
+        assert content(disk) == NEWER
+        assert disk.list("/s") == ["out"]
+    assert count > 30
+
+
+def test_a_process_may_be_killed_before_any_operation() -> None:
+    """What it has done is there: nobody tidies up."""
+    start = with_old()
+    done = start.copy()
+    disks: list[CrashFiles] = []
+    done.before_step = lambda: disks.append(done.copy())
+    write(done, NEW)
+    assert len(disks) > 15
+    for disk in disks:
+        assert snapshot_there(disk) in (OLD, NEW)
+        with pytest.raises(UsageError, match="expected no such folder"), replacing(OUT, overwrite=False, files=disk):
+            pass
+        assert content(disk) in (OLD, NEW), "the old one is given back"
+    assert content(done) == NEW
+
+
+def test_a_disk_that_refuses_anything_leaves_one_of_them() -> None:
+    undisturbed = with_old()
+    write(undisturbed, NEW)
+    for number in range(len(undisturbed.operations)):
+        files = with_old()
+
+        def refuse(operation: str, path: str, _bytes: int, files: CrashFiles = files, number: int = number) -> None:
+            if len(files.operations) == number:
+                files.refuse = None
+                raise OSError(5, f"{operation} refused", path)
+
+        files.refuse = refuse
+        try:
+            write(files, NEW)
+        except OSError:
+            assert content(files) in (OLD, NEW)
+        else:
+            assert content(files) == NEW, "only what was left of the old one could not be removed"
+        write(files, NEWER)
+        assert content(files) == NEWER
+
+
+def test_an_error_while_it_is_written_leaves_the_old_one() -> None:
+    files = with_old()
+    with pytest.raises(ZeroDivisionError), replacing(OUT, overwrite=True, files=files):
+        raise ZeroDivisionError
+    assert content(files) == OLD
+    assert files.list("/s") == ["out"]
+
+
+def test_what_a_dead_executor_has_left_is_no_reason_to_refuse() -> None:
+    files = with_old()
+    files.open(f"{OUT}/.part-00000.17", create=True)
+    write(files, NEW)
+    assert content(files) == NEW
+
+
+def test_addresses_are_refused() -> None:
+    with (
+        pytest.raises(UsageError, match="hdfs://there/out: expected a path"),
+        replacing("hdfs://there/out", overwrite=True),
+    ):
+        pass

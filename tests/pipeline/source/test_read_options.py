@@ -1,0 +1,222 @@
+"""Options as texts: what they mean, and which are refused; and which offsets of which partitions they choose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla.pipeline.errors import UsageError
+from ottla.pipeline.source.read_options import EARLIEST, LATEST, ReadOptions, parse_options
+from ottla.pipeline.source.reading import offset_range, opened, partitions_of
+from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from support.logs.make_log import Producer, append, make_log
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b-c", 0)
+
+
+def test_defaults_are_those_of_kafkas_connector() -> None:
+    assert parse_options({"path": "/data"}) == ReadOptions(path="/data")
+    assert not ReadOptions(path="/data").is_committed
+    assert not ReadOptions(path="/data").drops_malformed
+
+
+def test_names_and_words_come_in_any_case() -> None:
+    texts = {
+        "PATH": "/data",
+        "topic": "a,b-c",
+        "partition": "0,2",
+        "startingoffsets": "Earliest",
+        "endingOffsets": json.dumps({"a": {"0": 5, "1": -1}}),
+        "startingTimestamp": "17",
+        "endingTimestamp": "18",
+        "startingOffsetsByTimestamp": json.dumps({"a": {"0": 19}}),
+        "endingOffsetsByTimestamp": json.dumps({"a": {"1": 20}}),
+        "startingOffsetsByTimestampStrategy": "LATEST",
+        "includeHeaders": "TRUE",
+        "includeBatchColumns": "true",
+        "isolationLevel": "READ_COMMITTED",
+        "mode": "dropMalformed",
+        "failOnDataLoss": "false",
+        "pushdown": "true",
+        "maxPartitionBytes": "1000",
+        "maxOffsetsPerTrigger": "9",
+    }
+    assert parse_options(texts) == ReadOptions(
+        path="/data",
+        topics=frozenset({"a", "b-c"}),
+        partitions=frozenset({0, 2}),
+        starting_offsets=EARLIEST,
+        ending_offsets={A0: 5, A1: LATEST},
+        starting_timestamp_ms=17,
+        ending_timestamp_ms=18,
+        starting_timestamps_ms={A0: 19},
+        ending_timestamps_ms={A1: 20},
+        starting_strategy="latest",
+        include_headers=True,
+        include_batch_columns=True,
+        isolation_level="read_committed",
+        mode="DROPMALFORMED",
+        fail_on_data_loss=False,
+        pushdown=True,
+        max_partition_bytes=1000,
+        max_offsets_per_trigger=9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("topics", "a", "unknown option topics; there are path, topic, "),
+        ("partition", "x", "option partition should be numbers separated by commas, not 'x'"),
+        ("startingOffsets", "newest", "option startingOffsets should be earliest, latest, or"),
+        ("startingOffsets", "[1]", "option startingOffsets should be"),
+        ("startingOffsets", '{"a": {"0": -3}}', "option startingOffsets should be"),
+        ("endingOffsets", "earliest", "option endingOffsets cannot be earliest"),
+        ("includeHeaders", "yes", "option includeHeaders should be true or false, not 'yes'"),
+        ("isolationLevel", "serializable", "option isolationLevel should be read_uncommitted or read_committed"),
+        ("mode", "PERMISSIVE", "option mode should be FAILFAST or DROPMALFORMED"),
+        ("maxPartitionBytes", "0", "option maxPartitionBytes should be a number of bytes"),
+        (
+            "startingOffsetsByTimestampStrategy",
+            "earliest",
+            "option startingOffsetsByTimestampStrategy should be error or",
+        ),
+        ("startingOffsetsByTimestamp", "17", "option startingOffsetsByTimestamp should be {"),
+        ("startingTimestamp", "today", "option startingTimestamp should be Unix milliseconds"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(name: str, text: str, why: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_options({"path": "/data", name: text})
+    assert str(refused.value).startswith(why)
+
+
+def test_without_a_path_there_is_nothing_to_read() -> None:
+    with pytest.raises(UsageError, match="option path is missing"):
+        parse_options({})
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Three partitions; that of `a-0` has offsets 0 to 30, of which the last ten belong to an open transaction."""
+    for tp in (A0, A1, B0):
+        log = make_log(OsFiles(), tp=tp, data_dir=str(tmp_path))
+        for number in range(20):
+            append(log, ("k", str(number)), timestamp=1_000 + 10 * number, roll=number == 9)
+        producer = Producer(log, 7, transactional=True, now_ms=2_000)
+        for number in range(10 if tp == A0 else 0):
+            producer.write(str(number))
+        log.close(0)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, [A0, A1, B0]),
+        ({"topic": "a"}, [A0, A1]),
+        ({"topic": "b-c,a", "partition": "0"}, [A0, B0]),
+        ({"partition": "1"}, [A1]),
+    ],
+)
+def test_partitions_are_chosen_by_topic_and_number(
+    data_dir: Path, options: dict[str, str], found: list[TopicPartition]
+) -> None:
+    assert partitions_of(parse_options({"path": str(data_dir), **options}))[1] == found
+
+
+def test_a_partitions_own_directory_is_a_path_too(data_dir: Path) -> None:
+    assert partitions_of(parse_options({"path": f"{data_dir}/b-c-0/"}))[1] == [B0]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"topic": "a,x"}, "has no log of topic x"),
+        ({"topic": "b-c", "partition": "0,1"}, "has no partition 1 of what was asked for"),
+        (
+            {"topic": "a", "startingOffsets": '{"b-c": {"0": 1}}'},
+            "an offset or time is given for b-c-0, which is not to be",
+        ),
+    ],
+)
+def test_what_is_not_there_is_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        partitions_of(parse_options({"path": str(data_dir), **options}))
+
+
+def test_a_directory_that_is_no_data_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no partition directories: it is no data directory"):
+        partitions_of(parse_options({"path": str(tmp_path)}))
+    with pytest.raises(UsageError, match="is not a directory"):
+        partitions_of(parse_options({"path": str(tmp_path / "nope")}))
+
+
+COMMITTED = {"isolationLevel": "read_committed"}
+LENIENT = {"failOnDataLoss": "false"}
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, (0, 30)),
+        (COMMITTED, (0, 20)),
+        ({"startingOffsets": '{"a": {"0": 7}}', "endingOffsets": '{"a": {"0": 9}}'}, (7, 9)),
+        ({"startingOffsets": '{"a": {"0": -2}}', "endingOffsets": '{"a": {"0": -1}}'}, (0, 30)),
+        ({"startingOffsets": "latest"}, (30, 30)),
+        ({"startingOffsets": '{"a": {"0": 9}}', "endingOffsets": '{"a": {"0": 7}}'}, (9, 9)),
+        ({"startingTimestamp": "1095", "endingTimestamp": "1120"}, (10, 12)),
+        ({"startingTimestamp": "1095", "startingOffsets": '{"a": {"0": 1}}'}, (10, 30)),
+        ({"startingTimestamp": "9999", "startingOffsetsByTimestampStrategy": "latest"}, (30, 30)),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": 1095}}', "endingTimestamp": "1120"}, (10, 12)),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": 0}}', "startingTimestamp": "1095"}, (10, 30)),
+        ({"endingOffsetsByTimestamp": '{"a": {"0": 1120}}', "endingOffsets": '{"a": {"0": 3}}'}, (0, 12)),
+        ({"endingTimestamp": "9999"}, (0, 30)),
+        ({"endingTimestamp": "2000", **COMMITTED}, (0, 20)),
+        ({"startingOffsets": '{"a": {"0": 31}}', **LENIENT}, (30, 30)),
+        ({"endingOffsets": '{"a": {"0": 31}}', **LENIENT}, (0, 30)),
+    ],
+)
+def test_offset_ranges(data_dir: Path, options: dict[str, str], found: tuple[int, int]) -> None:
+    parsed = parse_options({"path": str(data_dir), "topic": "a", "partition": "0", **options})
+    store, (tp,) = partitions_of(parsed)
+    with opened(store, tp, committed=parsed.is_committed) as log:
+        assert offset_range(parsed, log) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"startingOffsets": '{"a": {"0": 31}}'}, "startingOffsets: offset 31 of a-0, which can be read from 0 to 30"),
+        ({"endingOffsets": '{"a": {"0": 31}}'}, "endingOffsets: offset 31 of a-0, which can be read from 0 to 30"),
+        ({"endingOffsets": '{"a": {"0": 21}}', **COMMITTED}, "which can be read from 0 to 20"),
+        ({"startingOffsets": "{}"}, "option startingOffsets names nothing for a-0"),
+        ({"startingOffsetsByTimestamp": "{}"}, "option startingOffsetsByTimestamp names nothing for a-0"),
+        ({"startingTimestamp": "9999"}, "a-0 has no record from timestamp 9999 on"),
+    ],
+)
+def test_offsets_that_the_log_does_not_have_are_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
+    parsed = parse_options({"path": str(data_dir), "topic": "a", "partition": "0", **options})
+    store, (tp,) = partitions_of(parsed)
+    with opened(store, tp, committed=parsed.is_committed) as log, pytest.raises(UsageError, match=why):
+        offset_range(parsed, log)
+
+
+def whole_range(data_dir: Path) -> tuple[int, int]:
+    options = parse_options({"path": str(data_dir)})
+    with opened(partitions_of(options)[0], A0, committed=False) as log:
+        return offset_range(options, log)
+
+
+def test_checkpoints_bound_what_is_read(data_dir: Path) -> None:
+    """The high watermark where the directory is Apache Kafka's: what lies above may never have been acknowledged."""
+    OffsetCheckpoint(OsFiles(), f"{data_dir}/log-start-offset-checkpoint").write({A0: 12})
+    assert whole_range(data_dir) == (12, 30)
+    OffsetCheckpoint(OsFiles(), f"{data_dir}/replication-offset-checkpoint").write({A0: 25})
+    assert whole_range(data_dir) == (12, 25)
+    (data_dir / "ottla.json").write_text("{}")
+    assert whole_range(data_dir) == (12, 30), "Ottla commits what it has written"

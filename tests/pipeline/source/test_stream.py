@@ -1,0 +1,157 @@
+"""The format "ottla" as a stream: limits, restarts from a checkpoint, transactions that end later, logs that were cut."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
+
+from pyspark.errors import StreamingQueryException
+
+from ottla.pipeline.errors import UsageError
+from ottla.pipeline.source.read_options import ReadOptions
+from ottla.pipeline.source.stream import StreamReader, as_json, from_json, share
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from support.logs.make_log import Producer, append, make_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+@pytest.mark.parametrize(
+    ("behind", "limit", "given"),
+    [
+        ((100, 50, 0), 1_000, (100, 50, 0)),
+        ((100, 50, 0), 150, (100, 50, 0)),
+        ((100, 50, 0), 30, (20, 10, 0)),
+        ((1_000_000, 1, 1), 10, (9, 1, 1)),
+        ((3, 3, 3), 1, (1, 1, 1)),
+    ],
+)
+def test_a_limit_is_shared_out_by_how_far_each_is_behind(
+    behind: tuple[int, ...], limit: int, given: tuple[int, ...]
+) -> None:
+    tps = (A0, A1, B0)
+    begins = dict(zip(tps, (7, 0, 5), strict=True))
+    ends = {tp: begins[tp] + count for tp, count in zip(tps, behind, strict=True)}
+    assert share(begins, ends, limit) == {tp: begins[tp] + count for tp, count in zip(tps, given, strict=True)}
+
+
+def test_any_limit_comes_to_an_end() -> None:
+    rng = random.Random(1)
+    for _ in range(100):
+        begins = {tp: 0 for tp in (A0, A1, B0)}
+        ends = {tp: rng.choice((0, 1, 5, 1_000)) for tp in begins}
+        for _ in range(1_100):
+            begins = share(begins, ends, rng.randint(1, 50))
+        assert begins == ends
+
+
+def test_offsets_in_a_checkpoint_look_as_those_of_kafkas_connector() -> None:
+    offsets = {B0: 2, A0: 1, A1: 0}
+    assert as_json(offsets) == {"a": {"0": 1, "1": 0}, "b": {"0": 2}}
+    assert from_json(as_json(offsets)) == offsets
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(UsageError, match="a stream has no end"):
+        StreamReader(ReadOptions(path="/data", ending_timestamp_ms=1), None)
+
+
+class Job:
+    """A query that notes the offsets of each micro-batch, run until it has caught up, again and again."""
+
+    def __init__(self, spark: SparkSession, directory: Path, **options: Any) -> None:
+        self.spark = spark
+        self.directory = directory
+        self.options = {"startingOffsets": "earliest", **options}
+
+    def run(self) -> list[list[tuple[str, int, int]]]:
+        """The micro-batches since the last run."""
+        found: list[list[tuple[str, int, int]]] = []
+
+        def note(frame: DataFrame, number: int) -> None:
+            found.append(sorted(tuple(row) for row in frame.select("topic", "partition", "offset").collect()))
+
+        query = (
+            self.spark.readStream.format("ottla")
+            .schema("topic string, partition int, offset bigint")
+            .options(**self.options)
+            .load(str(self.directory / "data"))
+            .writeStream.foreachBatch(note)
+            .trigger(availableNow=True)
+            .option("checkpointLocation", str(self.directory / "checkpoint"))
+            .start()
+        )
+        query.awaitTermination()
+        return found
+
+
+def numbers(found: list[list[tuple[str, int, int]]]) -> list[int]:
+    return [offset for batch in found for _, _, offset in batch]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """Open, as a broker has it: 40 records in batches of two."""
+    log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path / "data"))
+    for number in range(20):
+        append(log, ("k", str(number)), ("l", str(number)), roll=number == 9)
+    yield log
+    log.release_files()
+
+
+def test_micro_batches_keep_to_their_limit_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path, log: Log) -> None:
+    job = Job(spark, tmp_path, maxOffsetsPerTrigger="15")
+    batches = job.run()
+    assert [len(batch) for batch in batches] == [15, 15, 10]
+    assert numbers(batches) == list(range(40))
+    append(log, ("m", "1"))
+    other = make_log(OsFiles(), tp=B0, data_dir=str(tmp_path / "data"))
+    append(other, ("n", "1"), ("o", "2"))
+    assert job.run() == [[("a", 0, 40), ("b", 0, 0), ("b", 0, 1)]], "a new partition from its beginning"
+    assert numbers(job.run()) == []
+    other.release_files()
+
+
+def test_an_open_transaction_is_waited_for(spark: SparkSession, tmp_path: Path, log: Log) -> None:
+    producer = Producer(log, 7, transactional=True)
+    producer.write("p", "q")
+    append(log, ("r", "1"))
+    job = Job(spark, tmp_path, isolationLevel="read_committed", startingOffsets='{"a": {"0": 38}}')
+    assert numbers(job.run()) == [38, 39]
+    producer.abort()
+    assert numbers(job.run()) == [42]
+    producer.write("s")
+    producer.commit()
+    assert numbers(job.run()) == [44]
+
+
+def test_a_log_whose_start_has_moved_past_the_checkpoint_is_data_loss(
+    spark: SparkSession, tmp_path: Path, log: Log
+) -> None:
+    job = Job(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', endingOffsets="latest")
+    with pytest.raises(Exception, match="a stream has no end"):
+        job.run()
+    job = Job(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', maxOffsetsPerTrigger="3")
+    assert numbers(job.run()) == list(range(5, 40))
+    for number in range(5):
+        append(log, ("k", str(number)))
+    log.roll(0)
+    append(log, ("k", "last"))
+    log.advance_log_start(45)
+    for segment in list(log.segments)[:-1]:
+        segment.delete_files()
+    with pytest.raises(StreamingQueryException, match="offset 40 of a-0, which can be read from 45 to 46"):
+        job.run()
+    job.options["failOnDataLoss"] = "false"
+    assert numbers(job.run()) == [45]

@@ -1,0 +1,57 @@
+"""Rows of keys that are given out in parts say what they say as a whole."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+pa = pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+
+from ottla.pipeline.verify.key_audit import KEY_ROW, KeyRows, KeyTable, from_bytes, judge, merge, split
+
+RECORDS, AT_ONCE = 600, 64
+
+
+def rows_of(rows_at_once: int, keys: int) -> list[KeyRows]:
+    """Of a log of so many keys in which records are left, or excused, by chance; what is given out on the way."""
+    rng = random.Random(keys)
+    table = KeyTable(clean_end=500, dirty_from=100, rows_at_once=rows_at_once)
+    found = []
+    for first in range(0, RECORDS, 20):
+        names = [b"k%d" % rng.randrange(keys) for _ in range(20)]
+        left, excused = (np.array([rng.random() < 0.5 for _ in names]) for _ in range(2))
+        table.add(pa.array(names, pa.binary()), np.arange(first, first + 20), left, excused & ~left)
+        found.append(table.overflow())
+    return [*found, table.rest()]
+
+
+@pytest.mark.parametrize("keys", [5, 40, 500])
+def test_parts_merge_to_what_there_is_in_one_piece(keys: int) -> None:
+    whole, parts = rows_of(RECORDS, keys), rows_of(AT_ONCE, keys)
+    assert sum(map(len, whole[:-1])) == 0
+    assert any(map(len, parts[:-1])) == (keys > AT_ONCE // 2), "few keys stay until the end"
+    assert max(map(len, parts)) < 2 * AT_ONCE
+    expected = whole[-1]
+    assert merge(parts).tobytes() == expected.tobytes()
+    assert judge(expected, dirty_from=100, at_most=1_000)[0] > 0
+
+
+def test_buckets_are_judged_as_all_of_it(keys: int = 300) -> None:
+    rows = rows_of(RECORDS, keys)[-1]
+    count, verdicts = judge(rows, dirty_from=100, at_most=1_000)
+    found = [judge(from_bytes(data), dirty_from=100, at_most=1_000) for _, data in split(rows, 7)]
+    assert len(found) == 7
+    assert sum(each for each, _ in found) == count
+    assert sorted(each for _, some in found for each in some) == sorted(verdicts)
+
+
+def test_keys_that_agree_in_half_of_their_hash_are_not_one() -> None:
+    rows = np.zeros(6, KEY_ROW)
+    rows["high"], rows["low"] = 7, [1, 2, 1, 2, 3, 1]
+    rows["last"], rows["last_ok"] = [10, 21, 30, 11, 12, 20], [1, 1, 0, 0, 1, 1]
+    merged = merge([rows])
+    assert merged["low"].tolist() == [1, 2, 3]
+    assert merged["last"].tolist() == [30, 21, 12]
+    assert merged["last_ok"].tolist() == [0, 1, 1]

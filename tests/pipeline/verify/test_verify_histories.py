@@ -1,0 +1,36 @@
+"""Random histories, each of whose passes is verified: the pipeline's by its plan, the server's by a copy from before."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+
+from support.cleaner.cleaner_history import History, Step, random_history
+from support.cleaner.verified_pair import VerifiedPair
+
+HISTORIES = 30
+
+
+def test_what_server_and_pipeline_make_passes() -> None:
+    verified = 0
+    for number in range(HISTORIES):
+        verified += random_history(f"verify {number}").run(VerifiedPair).met["a pass verified"]
+    assert verified > HISTORIES
+
+
+def test_aborted_data_that_delete_records_hides_need_not_be_gone() -> None:
+    """The log start takes the cleaner's checkpoint with it, past records that no pass has seen."""
+    hidden = History(
+        [
+            Step("write", [(b"a", None)], producer=3, transactional=True),
+            Step("end_txn", 3, 0),
+            Step("clean", seal=True),
+            Step("delete_records", 0.9),
+            Step("lose_power", 1),
+            Step("clean"),
+        ],
+        min_compaction_lag_ms=300,
+    )
+    assert hidden.run(VerifiedPair).met["a pass verified"]

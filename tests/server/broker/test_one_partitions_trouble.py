@@ -1,0 +1,273 @@
+"""What goes wrong with one partition, whatever it is, is that partition's alone: the others get their turn in every job,
+whoever waits for a partition is let on, and the broker stops."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.broker.broker import Broker
+from ottla.server.cleaning.leases import CleaningLeases
+from ottla.server.partitions.topics import Topic
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from support.broker.admin import set_topic_configs
+from support.broker.conversation import create_topic, produce
+from support.broker.served import Served, serving
+from support.disk.troubled_files import TroubledFiles, nothing, trouble
+
+TOPICS = ("a", "bad", "z")
+"""In this order a job comes to them."""
+
+EXCEPTIONS: dict[str, Callable[[], Exception]] = {
+    "no room": lambda: OSError(errno.ENOSPC, "No space left on device"),
+    "no memory": MemoryError,
+    "an answer": lambda: KafkaError(ErrorCode.CORRUPT_MESSAGE, "unreadable"),
+    "a mistake": lambda: RuntimeError("a mistake of ours"),
+}
+EVERY_EXCEPTION = pytest.mark.parametrize("error", EXCEPTIONS.values(), ids=EXCEPTIONS.keys())
+
+PATIENCE_S = 20
+RECORDS = 6
+QUIET = {"log_initial_task_delay_ms": str(10**9), "log_cleaner_backoff_ms": str(10**9)}
+"""Jobs run when the test says so."""
+
+
+async def topics(served: Served, **configs: object) -> None:
+    """The three, with two old records a segment."""
+    for name in TOPICS:
+        await served.ask(create_topic, name, internal_segment_bytes=200, file_delete_delay_ms=0, **configs)
+        for number in range(RECORDS):
+            await served.ask(produce, name, ("k", f"v{number}"), timestamp=1_000)
+
+
+def topic(broker: Broker, name: str) -> Topic:
+    found = broker.topics.get(name)
+    assert found is not None
+    return found
+
+
+def log_of(broker: Broker, name: str) -> Log:
+    return broker.logs.logs[TopicPartition(name, 0)]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(PATIENCE_S):
+        while not holds():
+            await trio.to_thread.run_sync(bool)
+
+
+async def check_that_all_are_free(broker: Broker, *deleted: str) -> None:
+    """Nobody holds a partition, and each can be deleted."""
+    with trio.fail_after(PATIENCE_S):
+        for name in deleted:
+            assert broker.cleaning.manager.state_name(TopicPartition(name, 0)) == "not held"
+            await broker.admin.delete(topic(broker, name))
+            assert not broker.admin.lock.locked()
+
+
+@EVERY_EXCEPTION
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callable[[], Exception], policy: str) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, **QUIET) as served:
+        broker = served.broker
+        await topics(served, cleanup_policy=policy, retention_ms=1)
+        files.trouble = trouble(error(), "rename", at="/bad-0/")
+        for _ in range(2):
+            await broker.housekeeping.retain()
+            await broker.cleaning.delete_from_compacted_logs()
+        assert [len(log_of(broker, name).segments) > 1 for name in TOPICS] == [False, True, False]
+        assert [log_of(broker, name).failure for name in TOPICS] == [None] * 3
+        files.trouble = nothing
+        await broker.housekeeping.retain()
+        await broker.cleaning.delete_from_compacted_logs()
+        assert len(log_of(broker, "bad").segments) == 1
+        await check_that_all_are_free(broker, "z", "bad")
+
+
+@EVERY_EXCEPTION
+async def test_a_partition_that_was_deleted_half_way_is_held_by_nobody(
+    tmp_path: Path, error: Callable[[], Exception]
+) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, **QUIET) as served:
+        broker = served.broker
+        await topics(served)
+        files.trouble = trouble(error(), "rename", at="/bad-0")
+        await broker.admin.delete(topic(broker, "bad"))
+        files.trouble = nothing
+        await served.ask(create_topic, "bad", internal_segment_bytes=200)
+        await served.ask(produce, "bad", ("k", "v"))
+        await check_that_all_are_free(broker, *TOPICS)
+
+
+REFUSED_IN_A_PASS = {
+    "reading": ("read", ".log"),
+    "making the new segment": ("create", ".log.cleaned"),
+    "writing to it": ("append", ".log.cleaned"),
+    "making its index": ("create", ".index.cleaned"),
+    "syncing it": ("sync", ".log.cleaned"),
+    "the first rename": ("rename", ".log.cleaned"),
+}
+
+
+@EVERY_EXCEPTION
+@pytest.mark.parametrize(("operation", "file"), REFUSED_IN_A_PASS.values(), ids=REFUSED_IN_A_PASS.keys())
+async def test_a_pass_that_fails_lets_the_others_be_cleaned(
+    tmp_path: Path, error: Callable[[], Exception], operation: str, file: str
+) -> None:
+    files = TroubledFiles()
+    raised, met = error(), list[str]()
+
+    def in_the_pass(at_operation: str, path: str) -> None:
+        if at_operation == operation and "/bad-0/" in path and path.endswith(file):
+            met.append(path)
+            raise raised
+
+    async with serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:
+        broker = served.broker
+        never = {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "1",
+            "internal.segment.bytes": "200",
+            "index.interval.bytes": "0",
+        }
+        await topics(served, cleanup_policy="compact", min_cleanable_dirty_ratio=1, index_interval_bytes=0)
+        files.trouble = in_the_pass
+        for name in reversed(TOPICS):
+            await set_topic_configs(broker, name, {**never, "min.cleanable.dirty.ratio": "0"})
+        others = [TopicPartition(name, 0) for name in ("a", "z")]
+        await until(lambda: bool(met) and all(broker.cleaner_status()[each].passes for each in others))
+        assert [log_of(broker, name).failure for name in TOPICS] == [None] * 3
+        assert broker.cleaner_status()[TopicPartition("bad", 0)].passes == 0
+        files.trouble = nothing
+        if isinstance(raised, OSError | MemoryError):  # what was missing is there again, and the log not to blame
+            await until(lambda: broker.cleaner_status()[TopicPartition("bad", 0)].passes > 0)
+        else:
+            await until(lambda: TopicPartition("bad", 0) in broker.cleaning.manager.uncleanable)
+        await until(lambda: broker.cleaning.manager.state_name(TopicPartition("bad", 0)) == "not held")
+        await check_that_all_are_free(broker, "z", "bad")
+
+
+@EVERY_EXCEPTION
+async def test_a_removal_that_fails_is_tried_again_later_and_keeps_no_other_one(
+    tmp_path: Path, error: Callable[[], Exception]
+) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, **QUIET) as served:
+        broker = served.broker
+        await topics(served, cleanup_policy="delete", retention_ms=1)
+        files.trouble = trouble(error(), "remove", at="/bad-0")
+        await broker.housekeeping.retain()
+        for name in TOPICS:
+            await broker.admin.delete(topic(broker, name))
+        broker.clock.advance(1_000)
+        for _ in range(3):
+            await broker.housekeeping.tick()
+        assert [path.name[:5] for path in tmp_path.glob("*-delete")] == ["bad-0"]
+        files.trouble = nothing
+        await broker.housekeeping.tick()
+        assert len(list(tmp_path.glob("*-delete"))) == 1  # not every second
+        broker.clock.advance(60_000)
+        await broker.housekeeping.tick()
+        assert not list(tmp_path.glob("*-delete"))
+
+
+@EVERY_EXCEPTION
+async def test_a_flush_that_fails_keeps_no_other_log_from_its_own(
+    tmp_path: Path, error: Callable[[], Exception]
+) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, **QUIET) as served:
+        broker = served.broker
+        await topics(served)
+        files.trouble = trouble(error(), "sync", "open", at="/bad-0/")
+        for name in TOPICS:
+            await set_topic_configs(broker, name, {"flush.ms": "1", "internal.segment.bytes": "200"})
+        broker.clock.advance(1_000)
+        await broker.housekeeping.tick()
+        assert [log_of(broker, name).recovery_point == RECORDS for name in TOPICS] == [True, False, True]
+
+
+@EVERY_EXCEPTION
+@pytest.mark.parametrize("operation", ["create", "append", "sync", "list"])
+async def test_a_log_that_cannot_be_closed_costs_its_directory_the_mark_of_a_clean_stop_and_no_more(
+    tmp_path: Path, error: Callable[[], Exception], operation: str
+) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, **QUIET) as served:
+        await topics(served)
+        files.trouble = trouble(error(), operation, at="/bad-0")
+    if operation != "list":
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    for name in ("a-0", "z-0"):
+        assert (tmp_path / name / f"{RECORDS:020}.snapshot").exists(), "closed all the same"
+    async with serving(tmp_path, OsFiles(), **QUIET) as served:
+        assert [log_of(served.broker, name).log_end_offset for name in TOPICS] == [RECORDS] * 3
+
+
+async def test_partitions_that_cannot_be_put_aside_keep_nobody_from_deleting_others(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with serving(tmp_path, files, **QUIET) as served:
+        broker = served.broker
+        await served.ask(create_topic, "t", partitions=3)
+        files.trouble = trouble(OSError(errno.EBUSY, "busy"), "rename", at="/t-1")
+        await broker.admin.delete(topic(broker, "t"))
+        assert broker.logs.logs == {}
+        assert sorted(path.name[:3] for path in tmp_path.glob("*-delete")) == ["t-0", "t-2"]
+        assert not broker.cleaning.manager.is_held(TopicPartition("t", 1))
+
+
+async def test_who_stops_waiting_for_a_partition_does_not_keep_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, OsFiles(), **QUIET) as served:
+        broker, partition = served.broker, TopicPartition("a", 0)
+        await topics(served, cleanup_policy="compact")
+        manager = broker.cleaning.manager
+        manager.begin(partition)  # a pass is at work
+        with trio.move_on_after(0.01) as gave_up:
+            await broker.cleaning.pause(partition)
+        assert gave_up.cancelled_caught
+        manager.leave(partition)
+        assert manager.state_name(partition) == "not held"
+
+
+@pytest.mark.parametrize("size_bytes", range(4, 13))
+async def test_an_index_with_room_for_less_than_an_entry_is_one_with_room_for_one(
+    tmp_path: Path, size_bytes: int
+) -> None:
+    """Apache Kafka accepts it from 4 bytes on, and then cannot make the index."""
+    config = {"segment_index_bytes": size_bytes, "index_interval_bytes": 0}
+    async with serving(tmp_path, OsFiles(), **QUIET) as served:
+        broker = served.broker
+        await served.ask(create_topic, "t", cleanup_policy="compact,delete", retention_ms=1, **config)
+        for number in range(3):
+            assert (await served.ask(produce, "t", ("k", f"v{number}"), timestamp=1_000)).base_offset == number
+        assert len(log_of(broker, "t").segments) == 3
+        await broker.cleaning.delete_from_compacted_logs()
+        assert log_of(broker, "t").log_start_offset == 3
+        assert (await served.ask(produce, "t", ("k", "v"), timestamp=1_000)).base_offset == 3
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    async with serving(tmp_path, OsFiles(), **QUIET) as served:
+        assert (await served.ask(produce, "t", ("k", "v"), timestamp=1_000)).base_offset == 4
+
+
+async def test_a_lease_that_nobody_waits_for_any_more_keeps_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path, OsFiles(), **QUIET) as served, trio.open_nursery() as nursery:
+        broker, partition = served.broker, TopicPartition("a", 0)
+        await topics(served, cleanup_policy="compact")
+        leases = CleaningLeases(broker)
+        await nursery.start(leases.run)
+        broker.cleaning.manager.begin(partition)  # a pass is at work
+        with trio.move_on_after(0.01):
+            await leases.pause(partition, 60_000)
+        broker.cleaning.manager.leave(partition)
+        assert (leases.of(partition), broker.cleaning.manager.state_name(partition)) == (None, "not held")
+        assert (await leases.pause(partition, 60_000)) is leases.of(partition)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,280 @@
+"""Old records, deleted topics and deleted records leave the disk, on a clock that the tests move."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.server.config.resources import ResourceType
+from ottla.server.runtime.clock import wall_time_ms
+from ottla.storage.logs import log as log_module
+from support.broker.admin import delete, delete_records, topic_names
+from support.broker.conversation import address, create_topic, fetch, list_offset, produce, records_of
+from support.broker.housekeeping import eventually, files, retain, segment_names
+from support.broker.raw_client import RawClient
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+EARLIEST = -2
+
+# Room for one batch of `fill`, so that every batch gets a segment of its own.
+SEGMENT = {"internal_segment_bytes": 1000}
+VALUE = "v" * 600
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
+    """Its retention and cleaner run only when a test asks for them."""
+    overrides = {"log.retention.check.interval.ms": str(10**12), "log.cleaner.backoff.ms": str(10**12)}
+    with ottla.Broker(str(tmp_path), overrides=overrides) as running:
+        yield running
+
+
+def fill(client: RawClient, topic: str, batches: int, *, age_ms: int = 0, first: int = 0) -> None:
+    """Batches of one record each, with keys counted from `first`."""
+    for number in range(first, first + batches):
+        produce(client, topic, (f"k{number}", VALUE), timestamp=wall_time_ms() - age_ms)
+
+
+def offsets(client: RawClient, topic: str) -> list[int]:
+    """The offsets that a consumer reads from the earliest on."""
+    _, position = list_offset(client, topic, EARLIEST)
+    found: list[int] = []
+    while records := records_of(fetch(client, topic, position)):
+        found += [offset for offset, _, _ in records]
+        position = found[-1] + 1
+    return found
+
+
+def alter(client: RawClient, topic: str, **configs: Any) -> None:
+    changes = tuple(AlterableConfig(name=name.replace("_", "."), value=str(value)) for name, value in configs.items())
+    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic, configs=changes)
+    (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
+    assert row.error_code == ErrorCode.NONE, row.error_message
+
+
+# By time
+
+
+@pytest.mark.scenario(172)
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_segments_whose_records_are_too_old_go(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path, policy: str
+) -> None:
+    create_topic(client, "t", cleanup_policy=policy, retention_ms=HOUR_MS, **SEGMENT)
+    fill(client, "t", 3, age_ms=HOUR_MS + MINUTE_MS)
+    fill(client, "t", 3, first=3)
+    retain(broker)
+    assert offsets(client, "t") == [3, 4, 5]
+    assert fetch(client, "t", 2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    broker.advance_clock(HOUR_MS - MINUTE_MS)
+    retain(broker)
+    assert offsets(client, "t") == [3, 4, 5]
+    broker.advance_clock(2 * MINUTE_MS)
+    retain(broker)
+    assert (offsets(client, "t"), list_offset(client, "t", EARLIEST)) == ([], (ErrorCode.NONE, 6))
+    assert produce(client, "t", ("k", "v")).base_offset == 6
+    broker.advance_clock(MINUTE_MS)
+    assert eventually(broker, lambda: files(tmp_path / "t-0") == segment_names([6]))
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_many_segments_go_in_several_steps_of_one_round(
+    broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", 2)
+    create_topic(client, "t", cleanup_policy=policy, retention_ms=HOUR_MS, **SEGMENT)
+    fill(client, "t", 5, age_ms=2 * HOUR_MS)
+    fill(client, "t", 1, first=5)
+    retain(broker)
+    assert (offsets(client, "t"), list_offset(client, "t", EARLIEST)) == ([5], (ErrorCode.NONE, 5))
+
+
+def test_a_young_record_keeps_its_segment_and_all_after_it(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", retention_ms=HOUR_MS, **SEGMENT)
+    now_ms = wall_time_ms()
+    for age_ms in (5 * HOUR_MS, 0, 5 * HOUR_MS):
+        produce(client, "t", ("k", VALUE), timestamp=now_ms - age_ms)
+    retain(broker)
+    assert offsets(client, "t") == [1, 2]
+
+
+def test_the_deleted_files_are_there_until_file_delete_delay_ms_is_over(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path
+) -> None:
+    create_topic(client, "t", retention_ms=HOUR_MS, file_delete_delay_ms=10 * MINUTE_MS, **SEGMENT)
+    fill(client, "t", 2, age_ms=2 * HOUR_MS)
+    fill(client, "t", 1)
+    retain(broker)
+    old, kept = segment_names([0, 1]), segment_names([2])
+    assert files(tmp_path / "t-0") == [f"{name}.deleted" for name in old] + kept
+    broker.advance_clock(9 * MINUTE_MS)
+    broker.run(broker.inner.housekeeping.tick)
+    assert files(tmp_path / "t-0") == [f"{name}.deleted" for name in old] + kept
+    broker.advance_clock(2 * MINUTE_MS)
+    assert eventually(broker, lambda: files(tmp_path / "t-0", "*.deleted") == [])
+    assert files(tmp_path / "t-0") == kept
+
+
+def test_without_a_limit_nothing_goes(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", retention_ms=-1, **SEGMENT)
+    create_topic(client, "neither", retention_ms=1, cleanup_policy="", **SEGMENT)
+    create_topic(client, "compacted", retention_ms=1, cleanup_policy="compact", **SEGMENT)
+    for topic in ("t", "neither", "compacted"):
+        fill(client, topic, 3, age_ms=HOUR_MS)
+    broker.advance_clock(1000 * HOUR_MS)
+    retain(broker)
+    for topic in ("t", "neither", "compacted"):
+        assert offsets(client, topic) == [0, 1, 2], topic
+
+
+def test_a_new_limit_holds_from_the_next_run_on(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", **SEGMENT)
+    fill(client, "t", 3, age_ms=HOUR_MS)
+    retain(broker)
+    assert offsets(client, "t") == [0, 1, 2]
+    alter(client, "t", retention_ms=MINUTE_MS)
+    fill(client, "t", 1)
+    retain(broker)
+    assert offsets(client, "t") == [3]
+    alter(client, "t", cleanup_policy="compact")
+    broker.advance_clock(HOUR_MS)
+    retain(broker)
+    assert offsets(client, "t") == [3]
+
+
+def test_retention_runs_by_itself_when_it_is_due(tmp_path: Path) -> None:
+    overrides = {"log.retention.check.interval.ms": str(HOUR_MS), "log.initial.task.delay.ms": str(HOUR_MS)}
+    with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t", retention_ms=MINUTE_MS)
+        produce(client, "t", ("k", "v"))
+        broker.advance_clock(2 * MINUTE_MS)
+        assert offsets(client, "t") == [0]
+        broker.advance_clock(HOUR_MS)
+        assert eventually(broker, lambda: list_offset(client, "t", EARLIEST)[1] == 1)
+
+
+def test_a_segment_is_closed_when_its_time_is_over(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    create_topic(client, "t", segment_ms=HOUR_MS, message_timestamp_type="LogAppendTime")
+    produce(client, "t", ("k", "v"))
+    broker.advance_clock(HOUR_MS - MINUTE_MS)
+    produce(client, "t", ("k", "v"))
+    broker.advance_clock(2 * MINUTE_MS)
+    produce(client, "t", ("k", "v"))
+    assert files(tmp_path / "t-0") == segment_names([0, 2])
+
+
+# By size
+
+
+@pytest.mark.scenario(173)
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_the_oldest_segments_go_until_the_rest_fits(broker: ottla.Broker, client: RawClient, policy: str) -> None:
+    create_topic(client, "t", **SEGMENT)
+    fill(client, "t", 1)
+    batch_bytes = len(fetch(client, "t", 0).records or b"")
+    fill(client, "t", 9, first=1)
+    alter(client, "t", cleanup_policy=policy, retention_bytes=4 * batch_bytes)
+    retain(broker)
+    assert offsets(client, "t") == [6, 7, 8, 9]
+    alter(client, "t", retention_bytes=4 * batch_bytes - 1)
+    retain(broker)
+    assert offsets(client, "t") == [6, 7, 8, 9], "without the oldest segment there would be too little"
+    alter(client, "t", retention_bytes=0)
+    retain(broker)
+    assert (offsets(client, "t"), list_offset(client, "t", EARLIEST)[1]) == ([], 10)
+
+
+# Deleted topics
+
+
+def test_the_files_of_a_deleted_topic_go_after_the_delay(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path
+) -> None:
+    create_topic(client, "t", partitions=2, file_delete_delay_ms=10 * MINUTE_MS)
+    produce(client, "t", ("k", "v"))
+    assert delete(client, "t")[0].error_code == ErrorCode.NONE
+    aside = sorted(path.name.partition(".")[0] for path in tmp_path.glob("t-*-delete"))
+    assert (aside, len(list(tmp_path.glob("t-*")))) == (["t-0", "t-1"], 2)
+    broker.advance_clock(9 * MINUTE_MS)
+    broker.run(broker.inner.housekeeping.tick)
+    assert len(list(tmp_path.glob("t-*"))) == 2
+    broker.advance_clock(2 * MINUTE_MS)
+    assert eventually(broker, lambda: not list(tmp_path.glob("t-*")))
+
+
+def test_a_topic_deleted_before_a_stop_is_gone_after_it(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t", file_delete_delay_ms=HOUR_MS)
+        produce(client, "t", ("k", "v"))
+        delete(client, "t")
+    assert len(list(tmp_path.glob("t-*-delete"))) == 1
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        assert topic_names(client) == set()
+        assert eventually(broker, lambda: not list(tmp_path.glob("t-*")))
+
+
+def test_a_topic_made_anew_has_nothing_of_the_old_one(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t", cleanup_policy="compact", **SEGMENT)
+        fill(client, "t", 5)
+        delete_records(client, "t", 3)
+        delete(client, "t")
+        create_topic(client, "t")
+        assert (offsets(client, "t"), list_offset(client, "t", EARLIEST)[1]) == ([], 0)
+        produce(client, "t", ("new", "v"))
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        assert records_of(fetch(client, "t", 0)) == [(0, b"new", b"v")]
+        assert broker.inner.logs.logs[("t", 0)].config.is_delete  # type: ignore[index]
+
+
+# Deleted records
+
+
+def test_deleted_records_do_not_come_back_after_a_kill(tmp_path: Path) -> None:
+    running, killed = tmp_path / "running", tmp_path / "killed"
+    with ottla.Broker(str(running)) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t", cleanup_policy="compact,delete", retention_ms=-1)
+        produce(client, "t", ("k", "v"))
+        produce(client, "t", ("m", "v"))
+        assert delete_records(client, "t", 1) == (ErrorCode.NONE, 1)
+        shutil.copytree(running, killed, ignore=shutil.ignore_patterns("*.tmp"))  # what a kill would leave
+    with ottla.Broker(str(killed)) as broker, RawClient(*address(broker)) as client:
+        assert list_offset(client, "t", EARLIEST) == (ErrorCode.NONE, 1)
+
+
+@pytest.mark.scenario(159)
+@pytest.mark.parametrize("policy", ["delete", "compact,delete", ""])
+def test_segments_below_the_log_start_go_with_the_next_run(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path, policy: str
+) -> None:
+    create_topic(client, "t", cleanup_policy=policy, retention_ms=-1, **SEGMENT)
+    fill(client, "t", 6)
+    assert delete_records(client, "t", 4) == (ErrorCode.NONE, 4)
+    assert files(tmp_path / "t-0") == segment_names(range(6))
+    retain(broker)
+    broker.advance_clock(HOUR_MS)
+    assert eventually(broker, lambda: files(tmp_path / "t-0") == segment_names([4, 5]))
+    assert offsets(client, "t") == [4, 5]
+
+
+def test_a_log_whose_records_were_all_deleted_goes_on_where_it_was(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path
+) -> None:
+    create_topic(client, "t", **SEGMENT)
+    fill(client, "t", 6)
+    assert delete_records(client, "t", -1) == (ErrorCode.NONE, 6)
+    retain(broker)
+    assert (offsets(client, "t"), list_offset(client, "t", EARLIEST)) == ([], (ErrorCode.NONE, 6))
+    assert produce(client, "t", ("k", "v")).base_offset == 6
+    assert offsets(client, "t") == [6]

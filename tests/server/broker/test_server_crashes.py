@@ -1,0 +1,69 @@
+"""A life of the whole server on a disk that loses power, whose process is killed, or that refuses one operation.
+
+A part of what can happen; `python -m compat.server_crashes` goes through all of it. `pytest -s` prints how much it was.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
+from support.broker.in_process_broker import run_in_order
+from support.disk.crash_files import CrashFiles
+from support.lives.server_crashes import FLUSHED, power_losses, refusals
+from support.lives.server_life import Found, Ledger, check, live, restart_and_look
+
+
+@pytest.fixture(scope="module")
+def whole_life() -> tuple[Found, Ledger]:
+    """What is found after a life that nothing happened to, and what was answered in it."""
+    files, ledger = CrashFiles(), Ledger()
+
+    async def work() -> None:
+        await live(files, ledger, **FLUSHED)
+
+    run_in_order(work)
+    return restart_and_look(files.copy(), **FLUSHED), ledger
+
+
+def test_a_life_that_nothing_happens_to_is_found_as_it_was_answered(whole_life: tuple[Found, Ledger]) -> None:
+    found, ledger = whole_life
+    check(found, ledger.owed)
+    assert ledger.told == 28, "not everything in it was answered well"
+    assert found.records == {"a": ("plain-2", "txn-1", "txn-3"), "b": ("plain-2",)}
+    assert found.offsets["transactional", "a"] == 33
+
+
+def test_with_flush_messages_everything_answered_survives_power_losses_and_kills() -> None:
+    counts = power_losses(thinned_to=80, moments_thinned_to=5, killed_thinned_to=16)
+    print(counts)
+    assert not counts.failures
+    assert counts.after_one_loss > 80 and counts.settled > 20
+
+
+@pytest.mark.parametrize("code, for_good", [(errno.ENOSPC, False), (errno.EIO, True)], ids=["once", "for good"])
+def test_what_is_answered_while_the_disk_refuses_is_found_later(code: int, for_good: bool) -> None:
+    refused = refusals(code, first=7 * for_good + 3, step=23, for_good=for_good, thinned_to=64)
+    print(refused)
+    assert not refused.failures
+    assert refused.disks >= refused.lives > 9
+
+
+@pytest.mark.parametrize("lost", ["a-0", "b-0", "__consumer_offsets-0"])
+def test_what_is_lost_is_noticed(lost: str) -> None:
+    """A judge that finds nothing wrong must be able to find something."""
+    files, ledger = CrashFiles(), Ledger()
+
+    async def work() -> None:
+        await live(files, ledger, **FLUSHED)
+
+    run_in_order(work)
+    for name in files.list(f"/data/{lost}"):
+        if name.endswith(".log"):
+            files.open(f"/data/{lost}/{name}", truncate=True)
+    files.remove(f"/data/{CLEAN_SHUTDOWN_FILE}")
+    files.remove(f"/data/{RECOVERY_POINT_CHECKPOINT}")
+    with pytest.raises(AssertionError):
+        check(restart_and_look(files, **FLUSHED), ledger.owed)

@@ -1,0 +1,279 @@
+"""Every timer of the broker under a wall clock that is set by an hour, in both directions: nothing that is waited for comes
+earlier or later."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+import ottla
+from ottla.server.broker.housekeeping import TICK_MS, Housekeeping
+from ottla.server.runtime.clock import Clock
+from ottla.storage.disk.files import OsFiles
+from support.broker.broker_timers import BROKER_TIMERS, BrokerTimer, fill
+from support.broker.conversation import fetch_request
+from support.broker.served import serving
+from support.broker.steppable_wall import WALL_STEPS_MS, SteppableWall, virtual_ms
+from support.groups.coordinator_timers import COORDINATOR_TIMERS, Timer
+
+# Coordinators
+
+
+@pytest.mark.parametrize("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
+@pytest.mark.parametrize("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
+def test_a_timer_of_a_coordinator_ends_in_its_time(timer: Timer, step_ms: int) -> None:
+    for set_after_ms in (0, 1, timer.delay_ms // 2, timer.delay_ms - 1):
+        world, is_over = timer.begin()
+        world.advance(set_after_ms)
+        world.set_wall(step_ms)
+        world.advance(timer.delay_ms - 1 - set_after_ms)
+        assert not is_over(), f"too early: set after {set_after_ms} ms"
+        world.advance(1)
+        assert is_over(), f"too late: set after {set_after_ms} ms"
+
+
+@pytest.mark.parametrize("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
+def test_a_timer_of_a_coordinator_minds_no_clock_that_goes_to_and_fro(timer: Timer) -> None:
+    world, is_over = timer.begin()
+    for part in range(8):
+        world.set_wall((-1) ** part * (part + 1) * max(WALL_STEPS_MS.values()))
+        world.advance((timer.delay_ms - 1) * (part + 1) // 8 - (timer.delay_ms - 1) * part // 8)
+    assert not is_over()
+    world.advance(1)
+    assert is_over()
+
+
+# The broker around them
+
+
+@pytest.mark.parametrize("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
+@pytest.mark.parametrize("timer", BROKER_TIMERS.values(), ids=BROKER_TIMERS.keys())
+async def test_a_timer_of_the_broker_ends_in_its_time(timer: BrokerTimer, step_ms: int, tmp_path: Path) -> None:
+    for set_after_ms in (0, timer.delay_ms - 1):
+        data, wall = tmp_path / str(set_after_ms), SteppableWall(lambda: 0)
+        clock = Clock(wall, lambda: 0)
+        async with serving(data, OsFiles(), clock, **timer.overrides) as served, trio.open_nursery() as nursery:
+            is_over = await timer.begin(served, data, nursery)
+            await trio.testing.wait_all_tasks_blocked()
+            clock.advance(set_after_ms)
+            wall.step(step_ms)
+            clock.advance(timer.delay_ms - 1 - set_after_ms)
+            assert not await is_over(), f"too early: set after {set_after_ms} ms"
+            clock.advance(1)
+            with trio.fail_after(10):  # what was due may be on its way in another thread
+                while not await is_over():
+                    await trio.sleep(0.001)
+            nursery.cancel_scope.cancel()
+
+
+class Recorded(Housekeeping):
+    """Notes when its jobs would run."""
+
+    def __init__(self, broker: Any) -> None:
+        super().__init__(broker)
+        self.ran_ms: dict[str, list[int]] = {}
+
+    async def _note(self, job: str) -> None:
+        self.ran_ms.setdefault(job, []).append(virtual_ms())
+
+    async def close_idle_connections(self) -> None:
+        await self._note("idle connections")
+
+    async def tick(self, data_dir: str | None = None) -> None:
+        await self._note("tick")
+
+    async def retain(self, data_dir: str | None = None) -> None:
+        await self._note("retain")
+
+    async def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
+        await self._note("recovery points")
+
+    async def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
+        await self._note("log starts")
+
+    async def expire_producers(self) -> None:
+        await self._note("producers")
+
+
+@pytest.mark.parametrize("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
+async def test_the_jobs_of_housekeeping_keep_their_intervals(
+    step_ms: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    intervals_ms = {
+        "tick": TICK_MS,
+        "idle connections": TICK_MS,
+        "retain": 300_000,
+        "recovery points": 60_000,
+        "log starts": 90_000,
+        "producers": 600_000,
+    }
+    config = SimpleNamespace(
+        log_initial_task_delay_ms=30_000,
+        log_retention_check_interval_ms=intervals_ms["retain"],
+        log_flush_offset_checkpoint_interval_ms=intervals_ms["recovery points"],
+        log_flush_start_offset_checkpoint_interval_ms=intervals_ms["log starts"],
+        producer_id_expiration_check_interval_ms=intervals_ms["producers"],
+    )
+    wall = SteppableWall()
+    jobs = Recorded(
+        SimpleNamespace(clock=Clock(wall, virtual_ms), config=config, logs=SimpleNamespace(data_dirs=["/d"]))
+    )
+    start_ms = virtual_ms()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(jobs.run)
+        for _ in range(40):
+            await trio.sleep(31)
+            wall.step(step_ms)
+        nursery.cancel_scope.cancel()
+    for job, interval_ms in intervals_ms.items():
+        first_ms, *others_ms = jobs.ran_ms[job]
+        assert first_ms - start_ms == pytest.approx(min(interval_ms, 30_000), abs=1)
+        assert [later - earlier for earlier, later in pairwise(jobs.ran_ms[job])] == pytest.approx(
+            [interval_ms] * len(others_ms), abs=1
+        )
+        assert virtual_ms() - jobs.ran_ms[job][-1] <= interval_ms + 1
+
+
+async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays(tmp_path: Path) -> None:
+    wall = SteppableWall(lambda: 0)
+    async with serving(tmp_path, OsFiles(), Clock(wall, lambda: 0)) as served:
+        await fill(served)
+        for step_ms in WALL_STEPS_MS.values():
+            begun_s = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                request = fetch_request("t", 3, max_wait_ms=30)
+                nursery.start_soon(trio.to_thread.run_sync, partial(served.client.ask, request, version=12))
+                while not served.broker.waits:
+                    await trio.lowlevel.checkpoint()
+                wall.step(step_ms)
+            assert 0.03 <= trio.current_time() - begun_s < 5
+
+
+# None is forgotten
+
+HANDED_ON = {
+    "broker.py _flush_then": "tests of flushes that are refused for a while",
+    "cleaning.py _choose": "for the metric",
+    "cleaning_leases.py _expire": "as `pause`",
+    "cleaning_leases.py _swap": "as `clean` of clean_pass",
+    "coordination/service.py _keep_time": "tests of GroupService",
+    "coordination/service.py _reload": "tests of a disk without room",
+    "groups/consumer/protocol.py __init__": "",
+    "groups/consumer/protocol.py _not_resolved": "tests of regular expressions that match too many topics",
+    "groups/consumer/transition.py _is_time_to_resolve": "as `_resolve_regexes`",
+    "groups/consumer/transition.py _take_target": "as `advance`",
+    "groups/consumer/transition.py _take_topics": "as `advance`",
+    "groups/service.py __init__": "",
+    "housekeeping.py _repeat": "the jobs' intervals, above",
+    "housekeeping.py expire_producers": "tests of ProducerStates",
+    "housekeeping.py _tick": "segments, topics and flush.ms, above",
+    "metrics.py _cleaner_manager": "",
+    "opening.py _topic": "as `_create_logs`",
+    "opening.py open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
+    "transactions/endings.py _abort_all": "as `watch`",
+    "transactions/endings.py _look_again": "as `watch`",
+    "transactions/service.py __init__": "",
+    "transactions/verification.py _begin": "tests of ProducerStates",
+    "transactions/writes.py __init__": "as `check`",
+}
+"""Where elapsed time is asked for besides, and what tests that."""
+
+THE_CLOCK = {"clock.py", "coordination/deadlines.py"}
+
+WITH_STORED_TIMES = {
+    "server/groups/offsets/commits.py prepare": "expiry of an offset, as old clients ask for it",
+    "server/groups/consumer/protocol.py loaded": "age of what was written before",
+    "server/groups/offsets/offsets.py _is_expired": "offsets.retention.minutes",
+    "server/transactions/endings.py watch": "start of a transaction that was loaded",
+    "server/transactions/expiry.py expire": "transactional.id.expiration.ms",
+    "server/transactions/listing.py select": "durations that a client asks for",
+    "storage/filter/clean_rules.py __init__": "delete horizons",
+    "storage/filter/clean_rules.py _take_control": "delete horizons",
+    "storage/cleaning/dirtiness.py measure_in_pieces": "timestamps of records",
+    "storage/cleaning/dirtiness.py find_bound_in_pieces": "timestamps of records",
+    "storage/cleaning/eligibility.py _due_at_ms": "timestamps of records",
+    "storage/logs/log.py _is_full_for": "segment.ms where records have no timestamps, as in Apache Kafka; an append asks, no timer",
+    "storage/produce/producers.py _is_expired": "timestamps of records",
+    "storage/produce/producers.py reset": "no comparison of times",
+    "storage/produce/record_checks.py _errors_of_stamped": "timestamps of records",
+    "storage/produce/record_checks.py _must_compare_timestamps": "timestamps of records",
+    "storage/produce/record_checks.py _untimely": "timestamps of records",
+    "storage/produce/record_checks.py _walk": "timestamps of records",
+    "storage/produce/record_checks.py _walk_if_forced": "timestamps of records",
+    "storage/logs/retention.py deletable_segments": "timestamps of records",
+}
+"""Where the wall time is added to, subtracted or compared, and with what that is stored."""
+
+
+def test_every_function_that_asks_for_elapsed_time_is_in_a_table() -> None:
+    found = {where.removeprefix("server/") for where in places("server", asks_for_elapsed_time)}
+    walked = {timer.where for timer in COORDINATOR_TIMERS.values()} | {timer.where for timer in BROKER_TIMERS.values()}
+    assert {where for where in found if where.split()[0] not in THE_CLOCK} == walked | HANDED_ON.keys()
+
+
+def test_wall_time_meets_stored_times_alone() -> None:
+    found = {*places("server", reckons_with_wall_time), *places("storage", reckons_with_wall_time)}
+    assert {where for where in found if where.split()[0] != "server/runtime/clock.py"} == WITH_STORED_TIMES.keys()
+
+
+@pytest.mark.parametrize("floor", ["protocol", "storage", "server"])
+def test_no_time_is_taken_past_the_clock(floor: str) -> None:
+    root = Path(ottla.__file__).parent
+    importing = {
+        str(path.relative_to(root))
+        for path in (root / floor).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and {"time", "datetime"} & {node.module if isinstance(node, ast.ImportFrom) else one.name for one in node.names}
+    }
+    # One prints times; the others measure how long they keep a thread.
+    keep_threads = {"server/runtime/turns.py", "server/partitions/searches.py"}
+    assert importing <= {"server/runtime/clock.py", "server/commands/topics_status.py"} | keep_threads
+
+
+def places(floor: str, does: Callable[[ast.AST], bool]) -> Iterator[str]:
+    """File and name of the functions in which some node of the source is such a one."""
+    root = Path(ottla.__file__).parent
+    for path in sorted((root / floor).rglob("*.py")):
+        for function in functions(ast.parse(path.read_text())):
+            if any(map(does, ast.walk(function))):
+                yield f"{path.relative_to(root)} {function.name}"
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        else:
+            yield from functions(node)
+
+
+def name_of(node: ast.AST) -> str:
+    """`now_ms` for `now_ms`, `self._now_ms` and `clock.now_ms()` alike."""
+    node = node.func if isinstance(node, ast.Call) else node
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name.lstrip("_")
+
+
+def asks_for_elapsed_time(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Attribute):
+        return False
+    waits = node.attr in ("start", "sleep", "sleep_until") and name_of(node.value) in ("deadlines", "clock")
+    return waits or name_of(node) == "elapsed_ms"
+
+
+def reckons_with_wall_time(node: ast.AST) -> bool:
+    parts = {
+        ast.BinOp: lambda: [node.left, node.right],  # type: ignore[attr-defined]
+        ast.Compare: lambda: [node.left, *node.comparators],  # type: ignore[attr-defined]
+    }.get(type(node), list)()
+    return any(name_of(part) == "now_ms" for part in parts)

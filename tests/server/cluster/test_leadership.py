@@ -1,0 +1,133 @@
+"""Who leads a partition, and which nodes get its replicas: tables of cases, and what holds for all of them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.cluster.leadership import Leadership, elect, first_leadership
+from ottla.server.cluster.nodes import Node
+from ottla.server.cluster.placement import check_assignments, spread
+from ottla.server.partitions.fetch_sessions import FetchSessions
+from ottla.server.partitions.topics import NO_LEADER
+
+# What a leadership (leader, ISR) of replicas 0, 1, 2 becomes when these nodes live.
+ELECTIONS = {
+    "the leader lives on": ((1, (0, 1, 2)), {0, 1, 2}, False, (1, (0, 1, 2))),
+    "a follower stops": ((1, (0, 1, 2)), {0, 1}, False, (1, (0, 1))),
+    "the first replica in the ISR follows": ((0, (2, 1, 0)), {1, 2}, False, (1, (2, 1))),
+    "not one that is out of it": ((0, (0, 2)), {1, 2}, False, (2, (2, 1))),
+    "the last one in step is waited for": ((2, (2,)), set(), False, (NO_LEADER, (2,))),
+    "by others who are not": ((2, (2,)), {0, 1}, False, (NO_LEADER, (2,))),
+    "it comes back to lead": ((NO_LEADER, (2,)), {2}, False, (2, (2,))),
+    "who came before it joins it": ((NO_LEADER, (2,)), {0, 2}, False, (2, (2, 0))),
+    "an unclean leader need not be in step": ((NO_LEADER, (2,)), {0, 1}, True, (0, (0, 1))),
+    "nor can a dead one be one": ((2, (2,)), set(), True, (NO_LEADER, (2,))),
+    "a follower comes back": ((1, (1, 2)), {0, 1, 2}, False, (1, (1, 2, 0))),
+}
+
+
+@pytest.mark.parametrize(("present", "live", "unclean", "expected"), ELECTIONS.values(), ids=ELECTIONS)
+def test_elections(
+    present: tuple[int, tuple[int, ...]], live: set[int], unclean: bool, expected: tuple[int, tuple[int, ...]]
+) -> None:
+    assert elect((0, 1, 2), Leadership(*present), live, unclean=unclean) == expected
+
+
+@pytest.mark.parametrize(
+    ("live", "expected"), [({0, 1, 2}, (2, (2, 0))), ({0, 1}, (0, (0,))), ({1}, (NO_LEADER, (2, 0)))]
+)
+def test_a_new_partition_is_led_by_its_first_live_replica(live: set[int], expected: object) -> None:
+    assert first_leadership((2, 0), live) == expected
+
+
+@given(st.lists(st.frozensets(st.integers(0, 3)), max_size=12), st.permutations(range(4)), st.booleans())
+def test_a_leader_is_alive_and_in_step_and_the_isr_is_never_empty(
+    lives: list[frozenset[int]], replicas: Sequence[int], unclean: bool
+) -> None:
+    assigned = tuple(replicas[:3])
+    present = first_leadership(assigned, assigned)
+    for live in lives:
+        present = elect(assigned, present, live, unclean=unclean)
+        assert present.isr
+        assert set(present.isr) <= set(assigned)
+        if present.leader == NO_LEADER:
+            assert not live & set(assigned if unclean else present.isr)
+        else:
+            assert present.leader in present.isr
+            assert set(present.isr) == live & set(assigned)
+
+
+# Placement
+
+
+def nodes(*racks: str | None, stopped: Sequence[int] = ()) -> list[Node]:
+    """Nodes 0, 1, …, each in a rack, without listeners."""
+    rng = random.Random(1)
+    return [
+        Node(number, [], FetchSessions(0, rng), rack, is_alive=number not in stopped)
+        for number, rack in enumerate(racks)
+    ]
+
+
+PLACEMENTS = {
+    "in turn": (nodes(None, None, None), 4, 2, 0, ((0, 1), (1, 2), (2, 0), (0, 1))),
+    "from a start on": (nodes(None, None, None), 2, 1, 2, ((2,), (0,))),
+    "other racks first": (nodes("a", "a", "b", "b"), 4, 2, 0, ((0, 2), (2, 1), (1, 3), (3, 0))),
+    "racks of unequal size": (nodes("a", "a", "a", "b"), 4, 2, 0, ((0, 3), (3, 1), (1, 3), (3, 2))),
+    "more replicas than racks": (nodes("a", "a", "b"), 2, 3, 0, ((0, 2, 1), (2, 1, 0))),
+    "stopped nodes come last": (nodes(None, None, None, stopped=[0]), 2, 3, 0, ((1, 2, 0), (2, 1, 0))),
+    "and hold nothing where the others suffice": (nodes(None, None, None, stopped=[0]), 2, 2, 0, ((1, 2), (2, 1))),
+}
+
+
+@pytest.mark.parametrize(("cluster", "count", "factor", "start", "expected"), PLACEMENTS.values(), ids=PLACEMENTS)
+def test_placements(cluster: list[Node], count: int, factor: int, start: int, expected: object) -> None:
+    assert spread(cluster, count, factor, start) == expected
+
+
+@given(st.data(), st.lists(st.sampled_from("abc"), min_size=1, max_size=7), st.integers(0, 50))
+def test_replicas_are_on_nodes_of_their_own_and_in_as_many_racks_as_can_be(
+    data: st.DataObject, racks: list[str], start: int
+) -> None:
+    cluster = nodes(*racks)
+    factor = data.draw(st.integers(1, len(racks)))
+    for replicas in spread(cluster, 5, factor, start):
+        assert len(set(replicas)) == factor
+        assert len({racks[node_id] for node_id in replicas}) == min(factor, len(set(racks)))
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.data(), st.integers(0, 50))
+def test_equal_racks_carry_equal_loads(racks: int, size: int, data: st.DataObject, start: int) -> None:
+    cluster = nodes(*(str(rack) for rack in range(racks) for _ in range(size)))
+    factor = data.draw(st.integers(1, len(cluster)))
+    placed = spread(cluster, 2 * len(cluster), factor, start)
+    assert set(Counter(node_id for replicas in placed for node_id in replicas).values()) == {2 * factor}
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "factor", "message"),
+    [
+        (nodes(None, None, stopped=[0]), 3, "of 3 cannot be reached because only 2 broker"),
+        (nodes(None, None, stopped=[0, 1]), 1, "All brokers are currently fenced"),
+    ],
+)
+def test_what_cannot_be_placed(cluster: list[Node], factor: int, message: str) -> None:
+    with pytest.raises(KafkaError, match=message) as refused:
+        spread(cluster, 1, factor, 0)
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_client_may_assign_stopped_nodes_beside_a_live_one() -> None:
+    cluster = nodes(None, None, None, stopped=[0, 1])
+    check_assignments(cluster, {0: (0, 2), 1: (2, 1)}, 2)
+    with pytest.raises(KafkaError, match="for partition 1 are fenced") as refused:
+        check_assignments(cluster, {0: (0, 2), 1: (0, 1)}, 2)
+    assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

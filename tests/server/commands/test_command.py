@@ -1,0 +1,480 @@
+"""The command `ottla` as users and other programs call it: what it prints, its exit codes, what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla import __version__
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.server.commands.cli import main
+from ottla.server.commands.serve import StopSignals
+from ottla.server.config.resources import ResourceType
+from ottla.storage.kernel import COMPILED
+from support.broker.admin import metadata, topic_names
+from support.broker.conversation import address, create_topic, fetch, produce, records_of
+from support.broker.raw_client import RawClient
+from support.broker.serve_process import ServeProcess, command, run
+
+ANYWHERE = ("--listener", "127.0.0.1:0")
+
+
+# serve: the contract
+
+
+def test_one_line_says_ready_with_one_address_a_node_and_a_signal_stops_cleanly(tmp_path: Path) -> None:
+    listeners = ("--listener", "IN://127.0.0.1:0", "--listener", "OUT://127.0.0.1:0")
+    with ServeProcess("--data", tmp_path / "data", "--nodes", "3", *listeners) as process:
+        assert re.fullmatch(r"ready 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+,127\.0\.0\.1:\d+\n", process.first_line)
+        for node_id, place in enumerate(process.addresses):
+            with RawClient(*place) as client:
+                answer = metadata(client)
+                assert [(node.host, node.port) for node in answer.brokers] == process.addresses
+                assert [node.node_id for node in answer.brokers] == [0, 1, 2]
+                create_topic(client, f"t{node_id}", partitions=3)
+        assert process.stop(signal.SIGTERM) == (0, "")
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert "Traceback" not in process.stderr
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    with ServeProcess("--data", tmp_path, *ANYWHERE) as process, RawClient(*process.addresses[0]) as client:
+        create_topic(client, "t")
+        for number in range(20):
+            assert produce(client, "t", (f"k{number}", "v")).base_offset == number
+        process.kill()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    with ServeProcess("--data", tmp_path, *ANYWHERE) as process, RawClient(*process.addresses[0]) as client:
+        assert [offset for offset, _, _ in records_of(fetch(client, "t", 0))] == list(range(20))
+        assert process.stop(signal.SIGINT) == (0, "")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_lines_on_standard_input_stop_and_start_nodes(tmp_path: Path) -> None:
+    with ServeProcess("--data", tmp_path, "--nodes", "3", *ANYWHERE, obeys=True) as process:
+        process.say("stop 1\n")
+        assert process.hear() == "stopped 1\n"
+        with RawClient(*process.addresses[0]) as client:
+            assert [node.node_id for node in metadata(client).brokers] == [0, 2]
+            # What is wrong is told on standard error, and what follows is done all the same.
+            process.say(f"\nstop 7\nstop\nshutdown 0\nstop -1\n{'x' * 100_000}\nsta")
+            process.say("rt 1\nstart 1\n")
+            assert process.hear() == process.hear() == "started 1\n"
+            assert [node.node_id for node in metadata(client).brokers] == [0, 1, 2]
+        process.say("stop 0\nstop 1\nstop 2\nstart 2\n")
+        assert [process.hear() for _ in range(4)] == ["stopped 0\n", "stopped 1\n", "stopped 2\n", "started 2\n"]
+        process.hang_up()
+        with RawClient(*process.addresses[2]) as client:
+            assert [node.node_id for node in metadata(client).brokers] == [2]
+        assert process.stop() == (0, "")
+    told = [line for line in process.stderr.splitlines() if "standard input" in line]
+    assert [line.partition("standard input: ")[2][:40] for line in told] == [
+        "cannot stop node 7: there is no node 7",
+        "'stop' is neither 'stop ID' nor 'start I",
+        "'shutdown 0' is neither 'stop ID' nor 's",
+        "'stop -1' is neither 'stop ID' nor 'star",
+        "'" + 39 * "x",
+    ]
+
+
+SERVER_PROPERTIES = """\
+# A file as Apache Kafka reads it, with the comment lines that only we read.
+# nodes=2
+# node.6.listeners=PLAINTEXT://localhost:0
+process.roles=broker,controller
+node.id=5
+listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0
+controller.listener.names=CONTROLLER
+controller.quorum.voters=5@localhost:9093
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}/from-file
+num.partitions=2
+log.retention.hours=\\
+  3
+log.cleaner.backoff.ms=77
+group.min.session.timeout.ms=99
+made.up.name=1
+"""
+
+
+def test_a_server_properties_is_read_as_it_is_and_stronger_sources_win(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(SERVER_PROPERTIES.format(data=tmp_path))
+    arguments = ("--config", file, "--profile", "dev", "--data", tmp_path / "from-flag")
+    overrides = ("--override", "num.partitions=4", "--override", f"log.dirs={tmp_path}/from-override")
+    with ServeProcess(*arguments, *overrides) as process, RawClient(*process.addresses[0]) as client:
+        assert [host for host, _ in process.addresses] == ["127.0.0.1", "localhost"]
+        assert [node.node_id for node in metadata(client).brokers] == [5, 6]
+        values = describe_node(client, "5")
+        process.stop()
+    assert {name: values[name] for name in EXPECTED} == EXPECTED
+    assert {path.name for path in tmp_path.iterdir()} == {"server.properties", "from-override"}
+    assert process.stderr.count("made.up.name") == 1
+    (line,) = (line for line in process.stderr.splitlines() if "made.up.name" in line)
+    assert line.endswith("made.up.name: unknown option, ignored")
+
+
+EXPECTED = {
+    "num.partitions": "4",  # override beats file
+    "log.cleaner.backoff.ms": "77",  # file beats profile
+    "log.retention.hours": "3",
+    "log.segment.delete.delay.ms": "1000",  # profile beats default
+    "log.segment.bytes": "1073741824",
+}
+
+
+def describe_node(client: RawClient, name: str) -> dict[str, str | None]:
+    resource = DescribeConfigsResource(
+        resource_type=ResourceType.BROKER, resource_name=name, configuration_keys=tuple(EXPECTED)
+    )
+    (result,) = client.ask(DescribeConfigsRequest(resources=(resource,))).results
+    return {config.name: config.value for config in result.configs}
+
+
+def test_serve_runs_the_kafka_profile_unless_told_and_a_directory_brings_its_node_id(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path), overrides={"node.id": "3"}) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t")
+    with ServeProcess("--data", tmp_path, *ANYWHERE) as process, RawClient(*process.addresses[0]) as client:
+        assert [node.node_id for node in metadata(client).brokers] == [3]
+        assert topic_names(client) == {"t"}
+        assert describe_node(client, "3")["log.segment.delete.delay.ms"] == "60000"
+
+
+def test_hello_shows_a_snippet_with_the_address(tmp_path: Path) -> None:
+    with ServeProcess("--data", tmp_path, *ANYWHERE, "--hello") as process:
+        host, port = process.addresses[0]
+        code, output = process.stop()
+    assert (code, f'bootstrap_servers="{host}:{port}"' in output) == (0, True)
+
+
+LOADED_AHEAD = """
+import builtins, sys, trio
+from trio.testing import MockClock
+from ottla.server.handlers import Handlers
+from ottla.server.collector import Collector
+from ottla.server.serve import warm_up
+from ottla.protocol.apis import APIS
+from ottla.protocol.wire import codec
+wanted = ["ottla.server.groups.coordinator", "ottla.server.transactions.coordinator"]
+print([name for name in wanted if name in sys.modules])
+trio.run(warm_up, Collector(), clock=MockClock(autojump_threshold=0))
+print([name for name in wanted if name not in sys.modules])
+known = len(sys.modules)
+builtins.compile = lambda source, name, mode: print(name)
+handlers = Handlers()
+for key in Handlers.keys_served():
+    handlers[key]
+    api, version = APIS[key], APIS[key].versions[1]
+    codec(api.request, version, api.is_flexible(version)).read_within
+    codec(api.response, version, api.is_flexible(version)).write_within
+print(len(sys.modules) - known)
+"""
+
+
+def test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one() -> None:
+    assert run_python(LOADED_AHEAD).stdout.split("\n") == ["[]", "[]", "0", ""]
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
+    done = run_python(
+        "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server import serve\n"
+        "class NoDescriptors:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.startswith('ottla.server.groups'): raise OSError(errno.EMFILE, 'Too many open files')\n"
+        "sys.meta_path.insert(0, NoDescriptors())\n"
+        "logging.basicConfig()\n"
+        "trio.run(serve.warm_up, serve.Collector(), clock=MockClock(autojump_threshold=0))"
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "ahead of the first group: [Errno 24] Too many open files" in done.stderr
+
+
+def test_an_error_after_the_start_is_no_failed_start(tmp_path: Path) -> None:
+    done = run_python(
+        "import sys; from ottla.server import serve; from ottla.server.commands.cli import main\n"
+        "async def fail(collector): raise OSError('no reason at all')\n"
+        "serve.warm_up = fail\n"
+        f"sys.exit(main(['serve', '--data', {str(tmp_path)!r}, '--listener', '127.0.0.1:0']))"
+    )
+    assert done.returncode == 1 and done.stdout.startswith("ready ")
+    assert "ERROR ottla: the broker has ended\nTraceback" in done.stderr
+    assert not [line for line in done.stderr.splitlines() if line.startswith("ottla: ")]
+
+
+FEW_DESCRIPTORS = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))
+import logging, ottla
+logging.basicConfig()
+from support.conversation import address, create_topic, produce
+from support.raw_client import RawClient
+with ottla.Broker(sys.argv[1]) as broker, RawClient(*address(broker)) as client, RawClient(*address(broker)) as other:
+    create_topic(client, "t", partitions=3)
+    assert produce(client, "t", ("k", "v")).base_offset == 0
+    taken = []
+    try:
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        print(error.strerror)
+    # DescribeGroups v0, by hand: whoever loads the API first, it is the broker.
+    other.send_bytes(bytes([0, 0, 0, 17, 0, 15, 0, 0, 0, 0, 0, 1, 255, 255, 0, 0, 0, 1, 0, 1]) + b"g")
+    print("closed" if other.is_closed_by_peer() else "answered")
+    assert produce(client, "t", ("k", "v")).base_offset == 1
+    for descriptor in taken:
+        os.close(descriptor)
+    assert produce(client, "t", ("k", "v")).base_offset == 2
+    from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+    with RawClient(*address(broker)) as third:
+        assert third.ask(DescribeGroupsRequest(groups=("g",))).groups[0].group_id == "g"
+    print("served")
+"""
+
+
+def test_without_descriptors_a_broker_goes_on_with_what_it_has(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", FEW_DESCRIPTORS, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+    assert done.stdout.split("\n") == ["Too many open files", "closed", "served", ""], done.stderr
+    assert "Traceback" not in done.stderr
+
+
+STOP_SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_signals_that_come_while_it_stops_change_nothing(tmp_path: Path, number: int) -> None:
+    with ServeProcess("--data", tmp_path, *ANYWHERE) as process:
+        process.signal_until_the_end(number, *STOP_SIGNALS)
+        assert process.stop() == (0, "")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert process.stderr.count(": stopping") == 1
+
+
+def test_under_nohup_a_hangup_stays_ignored() -> None:
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        StopSignals().listen()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# serve: what it refuses
+
+
+def failure(*arguments: str | Path) -> str:
+    """The one line on standard error of a start that fails with exit code 2."""
+    done = run("serve", *arguments)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_data_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    assert failure("--data", tmp_path / "file", *ANYWHERE).startswith(f"ottla: data directory {tmp_path}/file: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_port_in_use_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None:
+    line = failure("--data", tmp_path / "new", "--listener", broker.bootstrap)
+    assert f"cannot listen on PLAINTEXT://{broker.bootstrap}" in line
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_that_another_broker_has_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None:
+    assert failure("--data", tmp_path / "data", *ANYWHERE).startswith(f"ottla: data directory {tmp_path}/data: ")
+
+
+REFUSED_OPTIONS = {
+    "a value out of bounds": (["--override", "num.partitions=0"], "Invalid value 0 for configuration num.partitions"),
+    "an override without value": (["--override", "num.partitions"], "must be NAME=VALUE"),
+    "a bad address": (["--listener", "localhost"], "must be NAME://HOST:PORT"),
+    "two listeners of one name": (["--listener", "h:1", "--listener", "h:2"], "each listener needs a name of its own"),
+    "no nodes": (["--nodes", "0"], "Invalid value 0 for --nodes"),
+    "nodes that are no number": (["--nodes", "x"], "argument --nodes: invalid int value: 'x'"),
+    "an unknown profile": (["--profile", "fast"], "argument --profile: invalid choice: 'fast'"),
+    "an unknown flag": (["--fast"], "unrecognized arguments: --fast"),
+    "a missing file": (["--config", "/nowhere/server.properties"], "cannot read /nowhere/server.properties: No such"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS.keys())
+def test_a_bad_option_is_one_line_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert exit_code("serve", "--data", tmp_path / "data", *arguments) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith("ottla") and says in line
+    assert (printed.out, (tmp_path / "data").exists()) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"num.partitions=many\n", "Invalid value many for configuration num.partitions"),
+        (b"name=\\u12\n", "malformed"),
+        (b"# nodes=many\n", "Invalid value many for comment line # nodes"),
+        (b"name=\xff\n", "is not UTF-8 at byte 5"),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes, says: str) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes(text)
+    assert exit_code("serve", "--config", file, "--data", tmp_path / "data") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert not (tmp_path / "data").exists()
+
+
+def exit_code(*arguments: str | Path) -> int:
+    """What `ottla ARGUMENTS` exits with, in this process."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        assert isinstance(end.code, int)
+        return end.code
+
+
+# Help
+
+
+@pytest.mark.parametrize(
+    ("arguments", "teaches"),
+    [
+        ([], ["serve", "topics", "dump-log", "describe-config", "examples:"]),
+        (["serve"], ["--config", "--data", "--profile", "--listener", "--nodes", "--override", "ready HOST:PORT"]),
+        (["topics"], ["--bootstrap", "list", "describe", "create", "delete"]),
+        (["topics", "create"], ["--partitions", "--replication-factor", "--config"]),
+        (["topics", "describe"], ["topic"]),
+        (["topics", "delete"], ["topic"]),
+        (["topics", "list"], ["usage: ottla topics list"]),
+        (["topics", "status"], ["--json", "columns:", "FIRST DIRTY", "WAITING FOR"]),
+        (["dump-log"], ["FILE", "--deep", "--print-data"]),
+        (["describe-config"], ["--scope", "--format"]),
+    ],
+)
+def test_help_teaches(capsys: pytest.CaptureFixture[str], arguments: list[str], teaches: list[str]) -> None:
+    assert exit_code(*arguments, "--help") == 0
+    text = capsys.readouterr().out
+    for word in teaches:
+        assert word in text
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code() == 2
+    assert "usage: ottla" in capsys.readouterr().out
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("--version") == 0
+    kernel = "compiled" if COMPILED else "interpreted"
+    assert capsys.readouterr().out == f"ottla {__version__} ({kernel} cleaner kernel)\n"
+
+
+# topics
+
+
+def topics(broker: ottla.Broker, *arguments: str) -> int:
+    return exit_code("topics", "--bootstrap", broker.bootstrap, *arguments)
+
+
+def test_topics_are_created_listed_described_and_deleted(
+    broker: ottla.Broker, client: RawClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert topics(broker, "create", "t", "--partitions", "2", "--config", "cleanup.policy=compact") == 0
+    assert capsys.readouterr().out == "created t with 2 partition(s)\n"
+    produce(client, "t", ("k", "v"), partition=1)
+    assert topics(broker, "list") == 0
+    assert capsys.readouterr().out == "t\tpartitions=2\treplicas=1\n"
+    assert topics(broker, "describe", "t") == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"t\tid=[\w-]{22}", first)
+    assert rest == [
+        "  cleanup.policy=compact",
+        "  partition 0\tleader=0\treplicas=0\tlog start offset=0\tlog end offset=0",
+        "  partition 1\tleader=0\treplicas=0\tlog start offset=0\tlog end offset=1",
+    ]
+    assert topics(broker, "delete", "t") == 0
+    assert capsys.readouterr().out == "deleted t\n"
+    assert topic_names(client) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["create", "a b"], "INVALID_TOPIC_EXCEPTION: Topic name is invalid"),
+        (["create", "t", "--config", "zork=1"], "INVALID_CONFIG: Unknown topic config name: zork"),
+        (["create", "t", "--config", "zork"], "must be NAME=VALUE"),
+        (["create", "t", "--replication-factor", "2"], "INVALID_REPLICATION_FACTOR: "),
+        (["describe", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: there is no topic missing"),
+        (["delete", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: "),
+    ],
+)
+def test_what_the_broker_refuses_is_one_line(
+    broker: ottla.Broker, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert topics(broker, *arguments) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ottla: {says}") or says in line
+
+
+@pytest.mark.parametrize("bootstrap", ["127.0.0.1:1", "nonsense", "localhost:port", ":"])
+def test_without_a_broker_one_line_says_so(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
+    assert exit_code("topics", "--bootstrap", bootstrap, "list") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ottla: ") and bootstrap in line
+
+
+# dump-log and describe-config; what they show stands in tests of their own
+
+
+def test_dump_log_shows_what_serve_has_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        create_topic(client, "t")
+        assert produce(client, "t", ("key", "value")).error_code == ErrorCode.NONE
+    assert exit_code("dump-log", "--print-data", tmp_path / "t-0" / "00000000000000000000.log") == 0
+    assert "key" in capsys.readouterr().out
+    assert exit_code("dump-log", tmp_path / "missing.log") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "missing.log" in line
+
+
+def test_describe_config_explains_an_option_and_helps_with_a_wrong_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("describe-config", "min.cleanable.dirty.ratio") == 0
+    assert "0.5" in capsys.readouterr().out
+    assert exit_code("describe-config", "min.cleanable.ratio") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "min.cleanable.dirty.ratio" in line
+
+
+def test_a_reader_that_goes_is_no_error() -> None:
+    with subprocess.Popen(command("describe-config"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert (process.returncode, errors) == (0, b"")

@@ -1,0 +1,61 @@
+"""`ottla describe-config`: every option can be looked up, and lists leave none out."""
+
+import argparse
+
+import pytest
+
+from ottla.server.commands.describe_config import UnknownOptionError, render, run
+from ottla.server.config.broker_config import BROKER_OPTIONS
+from ottla.storage.topics.config import TOPIC_OPTIONS
+
+
+def test_one_option_shows_type_default_bound_and_meaning() -> None:
+    text = render("min.cleanable.dirty.ratio")
+    for part in ("topic option", "double", "default 0.5", "between 0 and 1", "log.cleaner.min.cleanable.ratio"):
+        assert part in text
+    assert TOPIC_OPTIONS["min.cleanable.dirty.ratio"].doc in text
+
+
+def test_a_name_of_both_scopes_shows_both_unless_one_is_asked_for() -> None:
+    assert "topic option, string" in render("compression.type")
+    assert "broker option, string" in render("compression.type")
+    assert "topic option, string" not in render("compression.type", scope="broker")
+
+
+def test_the_dev_profile_shows_beside_the_default() -> None:
+    assert "default 15000 (dev: 100)" in render("log.cleaner.backoff.ms")
+
+
+@pytest.mark.parametrize("markdown", [True, False])
+@pytest.mark.parametrize(("scope", "options"), [("topic", TOPIC_OPTIONS), ("broker", BROKER_OPTIONS)])
+def test_the_list_names_every_option_that_is_not_hidden(scope: str, options: dict[str, object], markdown: bool) -> None:
+    text = render(scope=scope, markdown=markdown)
+    for option in (TOPIC_OPTIONS if scope == "topic" else BROKER_OPTIONS).values():
+        assert (option.name in text.replace("`", "").split() or f"{option.name}," in text) != option.hidden
+
+
+def test_markdown_rows_all_have_six_cells() -> None:
+    rows = [line for line in render(markdown=True).splitlines() if line.startswith("|")]
+    assert len(rows) > 100
+    assert {row.replace("\\|", "").count("|") for row in rows} == {7}
+
+
+def test_every_option_that_counts_has_a_meaning_of_its_own() -> None:
+    docs = [option.doc for option in (*TOPIC_OPTIONS.values(), *BROKER_OPTIONS.values()) if option.acts]
+    assert all(doc.endswith(".") for doc in docs)
+    assert len(set(docs)) == len(docs)
+
+
+def test_an_unknown_name_is_told_with_names_like_it() -> None:
+    with pytest.raises(UnknownOptionError, match=r"segment\.byte; did you mean .*segment\.bytes"):
+        render("segment.byte")
+    with pytest.raises(UnknownOptionError, match=r"no option zork$"):
+        render("zork")
+
+
+def test_the_command_prints_or_says_no(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(argparse.Namespace(name="segment.bytes", scope=None, format="text")) == 0
+    assert run(argparse.Namespace(name="zork", scope=None, format="text")) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith("segment.bytes\n")
+    assert shown.err == "ottla: there is no option zork\n"

@@ -1,0 +1,394 @@
+"""The broker's configuration: which source wins, what a bad value gets, and what topics inherit."""
+
+import pytest
+
+from ottla.server.config.broker_config import (
+    BROKER_OPTIONS,
+    PROFILES,
+    BrokerConfig,
+    ConfigSource,
+    find_option,
+    static_config,
+    usable,
+)
+from ottla.server.config.broker_options import ACTED_ON
+from ottla.server.config.known_options import known_options
+from ottla.server.config.listeners import ListenerConfig
+from ottla.server.config.properties import Properties, parse_server_properties
+from ottla.server.groups.settings import GroupSettings
+from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
+
+
+def file(text: str) -> Properties:
+    return parse_server_properties(text)
+
+
+# Which value holds
+
+
+def test_override_beats_flag_beats_file_beats_profile_beats_default() -> None:
+    name = "log.cleaner.backoff.ms"
+    sources = {"file": file(f"{name}=3"), "flags": {name: "2"}, "overrides": {name: "1"}}
+    for expected, weaker in [(1, "overrides"), (2, "flags"), (3, "file"), (100, "profile")]:
+        static = static_config(profile="dev", **sources)  # type: ignore[arg-type]
+        assert static.node(0).log_cleaner_backoff_ms == expected
+        sources.pop(weaker, None)
+    assert static_config().node(0).log_cleaner_backoff_ms == 15_000
+
+
+def test_dynamic_values_of_a_node_beat_those_of_all_beat_static_ones() -> None:
+    static = static_config(overrides={"max.connections": "1"})
+    both = static.node(0, cluster_dynamic={"max.connections": "2"}, node_dynamic={"max.connections": "3"})
+    assert both.max_connections == 3
+    assert static.node(0, cluster_dynamic={"max.connections": "2"}).max_connections == 2
+    assert both.with_dynamic({}, {}).max_connections == 1
+
+
+def test_every_option_has_a_value() -> None:
+    config = BrokerConfig.from_texts()
+    for name, option in BROKER_OPTIONS.items():
+        assert config.value(name) == option.default
+    with pytest.raises(KeyError):
+        config.value("no.such.option")
+
+
+def test_options_without_an_attribute_are_typed_too() -> None:
+    config = BrokerConfig.from_texts({"transaction.state.log.num.partitions": "7"})
+    assert config.value("transaction.state.log.num.partitions") == 7
+
+
+def test_all_broker_options_of_kafka_are_known_once() -> None:
+    inherited = {synonym.name for topic in TOPIC_OPTIONS.values() for synonym in topic.synonyms}
+    known = known_options().keys()
+    assert not ACTED_ON.keys() & known
+    assert not inherited & known
+    assert not inherited & ACTED_ON.keys()
+    # 340 that Kafka 4.3.1 describes, 20 that it hides, and three that only exist as dynamic configs
+    assert len(BROKER_OPTIONS) == 363
+    assert sum(not option.hidden for option in BROKER_OPTIONS.values()) == 340
+
+
+def test_defaults_of_all_options_pass_their_own_checks() -> None:
+    for option in BROKER_OPTIONS.values():
+        option.validate(option.default)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profiles_are_valid_and_of_options_that_count(profile: str) -> None:
+    assert static_config(profile=profile).warnings == ()
+
+
+# What topics inherit
+
+
+@pytest.mark.scenario(187)
+@pytest.mark.parametrize(
+    ("texts", "attribute", "value"),
+    [
+        ({}, "retention_ms", 604_800_000),
+        ({"log.retention.hours": "1"}, "retention_ms", 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2"}, "retention_ms", 120_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2", "log.retention.ms": "3"}, "retention_ms", 3),
+        ({"log.retention.hours": "-1"}, "retention_ms", -1),
+        ({"log.roll.hours": "2"}, "segment_ms", 7_200_000),
+        ({"log.roll.jitter.hours": "1"}, "segment_jitter_ms", 3_600_000),
+        ({"log.flush.scheduler.interval.ms": "5"}, "flush_ms", 5),
+        ({"log.flush.scheduler.interval.ms": "5", "log.flush.interval.ms": "6"}, "flush_ms", 6),
+        ({"message.max.bytes": "7"}, "max_message_bytes", 7),
+        ({"log.cleanup.policy": "compact"}, "cleanup_policy", ("compact",)),
+        ({"log.cleanup.policy": ""}, "cleanup_policy", ()),
+        ({"min.insync.replicas": "2"}, "min_insync_replicas", 2),
+    ],
+)
+def test_topics_inherit_from_the_broker(texts: dict[str, str], attribute: str, value: object) -> None:
+    assert getattr(BrokerConfig.from_texts(texts).log_defaults, attribute) == value
+
+
+def test_kafkas_topic_defaults_come_out_of_kafkas_broker_defaults() -> None:
+    assert BrokerConfig.from_texts().log_defaults == LogConfig()
+
+
+@pytest.mark.scenario(187)
+def test_a_stronger_unit_wins_whatever_its_source() -> None:
+    config = BrokerConfig.from_texts({"log.retention.ms": "5"}, node_dynamic={"log.retention.hours": "1"})
+    assert config.log_defaults.retention_ms == 5
+
+
+def test_a_topic_runs_with_its_overrides_and_survives_stored_nonsense() -> None:
+    config = BrokerConfig.from_texts({"log.retention.ms": "5"})
+    topic = config.topic_config({"segment.bytes": "1", "flush.ms": "9"})
+    assert (topic.retention_ms, topic.flush_ms, topic.segment_bytes) == (5, 9, 1 << 30)
+
+
+def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
+    config = BrokerConfig.from_texts({"offsets.topic.num.partitions": "3", "offsets.topic.segment.bytes": "100"})
+    partitions, factor, configs = config.internal_topic("__consumer_offsets")
+    assert (partitions, factor) == (3, 3)
+    assert config.topic_config(configs).segment_bytes == 100
+    assert config.topic_config(configs).is_compact
+    _, _, transactions = config.internal_topic("__transaction_state")
+    assert config.topic_config(transactions).min_insync_replicas == 2
+    assert config.topic_config(transactions).segment_bytes == 100 << 20
+    with pytest.raises(KeyError):
+        config.internal_topic("orders")
+
+
+@pytest.mark.parametrize(
+    ("policy", "may_upgrade", "may_downgrade"),
+    [
+        ("Bidirectional", True, True),
+        ("upgrade", True, False),
+        ("DOWNGRADE", False, True),
+        ("disabled", False, False),
+    ],
+)
+def test_the_migration_policy_says_which_way_groups_may_change(
+    policy: str, may_upgrade: bool, may_downgrade: bool
+) -> None:
+    config = BrokerConfig.from_texts({"group.consumer.migration.policy": policy})
+    settings = GroupSettings(group_consumer_migration_policy=config.group_consumer_migration_policy)
+    assert (settings.may_upgrade, settings.may_downgrade) == (may_upgrade, may_downgrade)
+
+
+# What is refused
+
+
+@pytest.mark.scenario(186)
+@pytest.mark.parametrize(
+    ("texts", "parts"),
+    [
+        ({"num.partitions": "0"}, ["0", "num.partitions", "at least 1"]),
+        ({"log.segment.bytes": "14"}, ["14", "log.segment.bytes", "1048576"]),
+        ({"log.retention.minutes": "x"}, ["x", "log.retention.minutes", "INT"]),
+        ({"log.dirs": ""}, ["log.dirs", "directory"]),
+        ({"process.roles": "controller"}, ["controller", "process.roles", "broker"]),
+        ({"process.roles": "broker,zookeeper"}, ["zookeeper", "process.roles"]),
+        ({"node.id": "1", "broker.id": "2"}, ["2", "broker.id", "node.id=1"]),
+        ({"queued.max.request.bytes": "5"}, ["5", "queued.max.request.bytes", "socket.request.max.bytes=104857600"]),
+        (
+            {"group.min.session.timeout.ms": "9", "group.max.session.timeout.ms": "8"},
+            ["9", "group.min.session.timeout.ms", "group.max.session.timeout.ms=8"],
+        ),
+        (
+            {"group.consumer.session.timeout.ms": "44999"},
+            [
+                "group.consumer.session.timeout.ms",
+                "greater than or equal to group.consumer.min.session.timeout.ms=45000",
+            ],
+        ),
+        (
+            {"group.consumer.session.timeout.ms": "60001"},
+            ["group.consumer.max.session.timeout.ms", "60000", "group.consumer.session.timeout.ms=60001"],
+        ),
+        (
+            {"group.consumer.min.session.timeout.ms": "1", "group.consumer.session.timeout.ms": "5000"},
+            ["5000", "group.consumer.heartbeat.interval.ms", "less than group.consumer.session.timeout.ms=5000"],
+        ),
+        (
+            {"group.consumer.max.heartbeat.interval.ms": "4999"},
+            ["group.consumer.max.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms=5000"],
+        ),
+        (
+            {"group.consumer.assignment.interval.ms": "15001"},
+            ["group.consumer.max.assignment.interval.ms", "group.consumer.assignment.interval.ms=15001"],
+        ),
+        ({"group.consumer.assignors": ""}, ["group.consumer.assignors", "uniform and range"]),
+        ({"group.consumer.assignors": "sticky"}, ["sticky", "group.consumer.assignors"]),
+        ({"group.consumer.migration.policy": "both"}, ["both", "group.consumer.migration.policy", "bidirectional"]),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, ["consumer", "'classic' protocol is not supported"]),
+        ({"log.cleaner.threads": "0"}, ["0", "log.cleaner.threads", "at least 1"]),
+        (
+            {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097152"},
+            ["2097152", "log.cleaner.dedupe.buffer.size", "1048576", "log.cleaner.threads=2"],
+        ),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
+            ["9", "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms=8"],
+        ),
+        ({"max.connections.per.ip.overrides": "host"}, ["host", "max.connections.per.ip.overrides", "HOST:NUMBER"]),
+        ({"listeners": "9092"}, ["9092", "listeners"]),
+        # not acted on, and still of a type
+        ({"num.io.threads": "0"}, ["0", "num.io.threads", "at least 1"]),
+        ({"ssl.client.auth": "maybe"}, ["maybe", "ssl.client.auth", "required, requested, none"]),
+        ({"group.share.max.size": "1001"}, ["1001", "group.share.max.size", "between 1 and 1000"]),
+    ],
+)
+def test_a_bad_value_is_refused_with_option_and_bound(texts: dict[str, str], parts: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        static_config(overrides=texts)
+    message = str(refused.value)
+    assert all(part in message for part in parts), message
+    assert "\n" not in message
+
+
+def test_a_bad_value_is_refused_even_where_a_better_one_hides_it() -> None:
+    with pytest.raises(ConfigError, match=r"max\.connections"):
+        BrokerConfig.from_texts({"max.connections": "many"}, node_dynamic={"max.connections": "5"})
+
+
+def test_a_secret_that_is_refused_is_not_shown() -> None:
+    config = BrokerConfig.from_texts({"ssl.key.password": "hunter2"})
+    assert "hunter2" not in str(BROKER_OPTIONS["ssl.key.password"].error("hunter2", "must be longer"))
+    assert config.value("ssl.key.password") == "hunter2"
+
+
+def test_an_unknown_profile_or_number_of_nodes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="fast for --profile"):
+        static_config(profile="fast")
+    with pytest.raises(ConfigError, match="0 for --nodes"):
+        static_config(nodes=0)
+
+
+def test_stored_dynamic_values_of_another_version_are_left_out_and_told() -> None:
+    taken, problems = usable({"max.connections": "5", "num.io.threads": "x", "zork": "1"})
+    assert taken == {"max.connections": "5", "zork": "1"}
+    assert len(problems) == 1
+    assert "num.io.threads" in problems[0]
+
+
+# What is told
+
+
+def test_each_option_that_means_nothing_here_is_told_once() -> None:
+    static = static_config(
+        file=file("super.users=User:a\nnum.io.threads=8\nlog.local.retention.ms=5\nnum.partitions=4\n# nodes=2\n"),
+        overrides={"num.io.threads": "9", "listener.name.external.ssl.keystore.location": "x"},
+    )
+    assert sorted(static.warnings) == [
+        "listener.name.external.ssl.keystore.location: known to Kafka, not acted on by Ottla",
+        "log.local.retention.ms: known to Kafka, not acted on by Ottla",
+        "num.io.threads: known to Kafka, not acted on by Ottla",
+        "super.users: unknown option, ignored",
+    ]
+
+
+def test_an_option_of_one_node_that_all_share_is_told() -> None:
+    static = static_config(
+        file=file("# nodes=2\n# node.1.log.dirs=/other\n# node.1.broker.rack=r1\n# node.7.broker.rack=r7\n")
+    )
+    assert static.warnings == (
+        "node.1.log.dirs: all nodes share the value of node 0, ignored",
+        "node.7.broker.rack: there is no node 7, ignored",
+    )
+    assert static.node(1).broker_rack == "r1"
+    assert static.node(1).data_dirs == ("/tmp/kafka-logs",)
+
+
+# Nodes
+
+
+def test_a_stock_file_of_kafka_for_both_roles_serves_its_client_listener() -> None:
+    config = static_config(
+        file=file(
+            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
+            "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ninter.broker.listener.name=PLAINTEXT\n"
+            "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+            "controller.listener.names=CONTROLLER\n"
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
+        )
+    ).node(1)
+    assert config.listener_configs == (ListenerConfig("PLAINTEXT", "", 9092, "localhost", 9092),)
+
+
+def test_node_ids_count_on_from_the_first() -> None:
+    assert static_config(overrides={"node.id": "5"}, nodes=3).node_ids == (5, 6, 7)
+    assert static_config(overrides={"broker.id": "5"}).node_ids == (5,)
+    assert static_config(file=file("# nodes=3")).node_ids == (0, 1, 2)
+    assert static_config(file=file("# nodes=3"), nodes=1).node_ids == (0,)
+
+
+def test_further_nodes_listen_on_free_ports_unless_the_file_says_where() -> None:
+    static = static_config(
+        file=file(
+            "listeners=A://h:1,B://[::1]:2\nadvertised.listeners=A://pub:1,B://pub:2\n# node.2.listeners=C://g:5\n"
+        ),
+        nodes=3,
+    )
+    assert static.node(1).listener_configs == (
+        ListenerConfig("A", "h", 0, "pub", 0),
+        ListenerConfig("B", "::1", 0, "pub", 0),
+    )
+    assert static.node(2).listener_configs == (ListenerConfig("C", "g", 5, "g", 5),)
+
+
+def test_given_listeners_are_the_first_nodes() -> None:
+    static = static_config(flags={"listeners": "A://h:1"}, nodes=2)
+    assert [static.node(node_id).listener_configs[0].port for node_id in (0, 1)] == [1, 0]
+
+
+def test_each_node_says_its_own_id() -> None:
+    static = static_config(nodes=2)
+    assert [static.node(node_id).node_id for node_id in static.node_ids] == [0, 1]
+    assert static.node(1).texts_of(ConfigSource.STATIC_BROKER)["node.id"] == "1"
+
+
+def test_a_file_may_give_the_first_node_its_own_values() -> None:
+    static = static_config(file=file("num.partitions=2\n# node.0.num.partitions=3\n"), nodes=2)
+    assert static.node(0).num_partitions == static.node(1).num_partitions == 3
+
+
+def test_cluster_id_and_features_come_from_comment_lines() -> None:
+    static = static_config(file=file("# cluster.id=abc\n# feature.group.version=1\n"))
+    assert (static.cluster_id, dict(static.features)) == ("abc", {"group.version": 1})
+
+
+def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> None:
+    static = static_config(
+        profile="dev",
+        file=file(
+            "# controllers=0@h:1,3000@h:2\nnum.partitions=5\n# node.3000.num.partitions=6\n"
+            "# node.3000.default.replication.factor=2\n# node.3000.log.retention.check.interval.ms=9\n"
+            "# node.3000.listeners=CONTROLLER://h:2\n# node.4000.num.partitions=7\n"
+        ),
+    )
+    config = static.node(0)
+    assert (config.num_partitions, config.default_replication_factor) == (5, 2)
+    assert config.value("log.retention.check.interval.ms") == 9
+    assert config.listener_configs[0].port == 9092
+    assert [line for line in static.warnings if line.startswith("node.")] == [
+        "node.4000.num.partitions: there is no node 4000, ignored"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    {
+        "known to Kafka": ("# feature.share.version=1", "feature.share.version: known to Kafka, not acted on by Ottla"),
+        "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
+    }.values(),
+)
+def test_a_feature_that_means_nothing_here_is_told_of_in_one_line(line: str, told: str) -> None:
+    assert static_config(file=file(line)).warnings == (told,)
+
+
+def test_what_a_secured_cluster_sets_does_not_hinder_a_start_on_plaintext_listeners() -> None:
+    static = static_config(
+        file=file(
+            "# nodes=2\n# node.1.listeners=EXTERNAL://localhost:19124\n# node.1.broker.rack=r1\n# node.1.log.dirs=/b1\n"
+            "# standalone=false\n# controller.listener=CONTROLLER\n# metadata.version=4.4-IV0\n"
+            "listeners=EXTERNAL://localhost:19123\ninter.broker.listener.name=EXTERNAL\n"
+            "listener.security.protocol.map=EXTERNAL:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT\nsasl.enabled.mechanisms=PLAIN\n"
+            'listener.name.controller.plain.sasl.jaas.config=Module required user_a="\\\\\\n";\nsuper.users=User:a\n'
+        )
+    )
+    assert [static.node(node_id).listener_configs[0].port for node_id in static.node_ids] == [19123, 19124]
+    assert [static.node(node_id).broker_rack for node_id in static.node_ids] == [None, "r1"]
+    name = "listener.name.controller.plain.sasl.jaas.config"
+    assert static.node(0).texts_of(ConfigSource.STATIC_BROKER)[name] == 'Module required user_a="\\\n";'
+
+
+def test_a_feature_level_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Invalid value 3 for .* feature\.transaction\.version: .* from 0 to 2"):
+        static_config(file=file("# feature.transaction.version=3"))
+
+
+def test_connection_limits_by_host_are_numbers() -> None:
+    config = BrokerConfig.from_texts({"max.connections.per.ip.overrides": "localhost:5, ::1:7"})
+    assert config.max_connections_by_host == {"localhost": 5, "::1": 7}
+
+
+def test_an_option_of_one_listener_is_made_once() -> None:
+    name = "listener.name.internal.ssl.cipher.suites"
+    found = find_option(name)
+    assert found is not None and found.name == name and not found.acts
+    assert find_option(name) is found

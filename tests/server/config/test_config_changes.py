@@ -1,0 +1,262 @@
+"""What clients may set on topics and brokers. Expected values are what an Apache Kafka 4.3.1 broker answered."""
+
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.config.broker_config import BrokerConfig, ConfigSource
+from ottla.server.config.changes import (
+    CONFIG_CHARS_MAX,
+    CONFIGS_MAX,
+    Change,
+    Operation,
+    alter_broker,
+    alter_topic,
+    check_topic_configs,
+)
+
+DYNAMIC, ALL_NODES = ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER
+
+
+def config(
+    static: dict[str, str] | None = None, all_nodes: dict[str, str] | None = None, node: dict[str, str] | None = None
+) -> BrokerConfig:
+    return BrokerConfig.from_texts(static or {}, cluster_dynamic=all_nodes or {}, node_dynamic=node or {})
+
+
+# Changing topics
+
+
+SET, DELETE, APPEND, SUBTRACT = Operation.SET, Operation.DELETE, Operation.APPEND, Operation.SUBTRACT
+
+
+@pytest.mark.parametrize(
+    ("present", "changes", "after"),
+    [
+        ({}, [("retention.ms", "5", SET)], {"retention.ms": "5"}),
+        ({"retention.ms": "5"}, [("flush.ms", "6", SET)], {"retention.ms": "5", "flush.ms": "6"}),
+        ({"retention.ms": "5"}, [("retention.ms", "6", SET)], {"retention.ms": "6"}),
+        ({"retention.ms": "5"}, [("retention.ms", None, DELETE)], {}),
+        ({}, [("retention.ms", None, DELETE)], {}),
+        ({}, [("no.such.option", None, DELETE)], {}),
+        ({}, [("cleanup.policy", "compact", APPEND)], {"cleanup.policy": "delete,compact"}),
+        ({"cleanup.policy": "compact"}, [("cleanup.policy", "delete", APPEND)], {"cleanup.policy": "compact,delete"}),
+        (
+            {"cleanup.policy": "compact"},
+            [("cleanup.policy", "delete, compact", APPEND)],
+            {"cleanup.policy": "compact,delete"},
+        ),
+        (
+            {"cleanup.policy": "compact,delete"},
+            [("cleanup.policy", "compact,zork", SUBTRACT)],
+            {"cleanup.policy": "delete"},
+        ),
+        ({}, [("cleanup.policy", "compact", SUBTRACT)], {"cleanup.policy": "delete"}),
+        ({}, [("cleanup.policy", "delete", SUBTRACT)], {"cleanup.policy": ""}),
+        ({"cleanup.policy": ""}, [("cleanup.policy", "compact", APPEND)], {"cleanup.policy": "compact"}),
+    ],
+)
+def test_single_changes_of_a_topic(
+    present: dict[str, str], changes: list[tuple[str, str | None, int]], after: dict[str, str]
+) -> None:
+    before = dict(present)
+    assert alter_topic(config(), present, [Change(*change) for change in changes]) == after
+    assert present == before
+
+
+def test_append_starts_from_the_static_value_not_from_a_dynamic_one() -> None:
+    change = [Change("cleanup.policy", "delete", APPEND)]
+    assert alter_topic(config({"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "compact,delete"}
+    assert alter_topic(config(None, {"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "delete"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "parts"),
+    [
+        ([("segment.bytes", "5", SET)], ErrorCode.INVALID_CONFIG, ["5", "segment.bytes", "1048576"]),
+        ([("segment.bytes", "x", SET)], ErrorCode.INVALID_CONFIG, ["x", "segment.bytes", "INT"]),
+        ([("zork", "x", SET)], ErrorCode.INVALID_CONFIG, ["Unknown topic config name: zork"]),
+        ([("segment.bytes", "5", APPEND)], ErrorCode.INVALID_CONFIG, ["segment.bytes"]),
+        ([("zork", "5", SUBTRACT)], ErrorCode.INVALID_CONFIG, ["zork"]),
+        ([("cleanup.policy", "zork", APPEND)], ErrorCode.INVALID_CONFIG, ["zork", "cleanup.policy", "compact, delete"]),
+        ([("segment.bytes", None, SET)], ErrorCode.INVALID_REQUEST, ["segment.bytes"]),
+        ([("cleanup.policy", None, APPEND)], ErrorCode.INVALID_REQUEST, ["cleanup.policy"]),
+        ([("flush.ms", "5", SET), ("flush.ms", None, DELETE)], ErrorCode.INVALID_REQUEST, ["flush.ms"]),
+        ([("flush.ms", "5", 9)], ErrorCode.INVALID_REQUEST, ["9", "flush.ms"]),
+        (
+            [("min.compaction.lag.ms", "5", SET), ("max.compaction.lag.ms", "3", SET)],
+            ErrorCode.INVALID_CONFIG,
+            ["5", "min.compaction.lag.ms", "max.compaction.lag.ms=3"],
+        ),
+        ([("remote.storage.enable", "true", SET)], ErrorCode.INVALID_CONFIG, ["remote.storage.enable"]),
+    ],
+)
+def test_refused_changes_of_a_topic(
+    changes: list[tuple[str, str | None, int]], code: ErrorCode, parts: list[str]
+) -> None:
+    with pytest.raises(KafkaError) as error:
+        alter_topic(config(), {"retention.ms": "5"}, [Change(*change) for change in changes])
+    assert error.value.code == code
+    assert all(part in error.value.message for part in parts)
+
+
+REPLICAS = "leader.replication.throttled.replicas"
+LONG_LIST = ",".join(f"{index:05}:0" for index in range(4_000))
+
+
+@pytest.mark.parametrize(
+    ("present", "change"),
+    [
+        ({}, (REPLICAS, f"{LONG_LIST},{LONG_LIST}", SET)),
+        # Each of them fits.
+        ({REPLICAS: LONG_LIST}, (REPLICAS, LONG_LIST.replace(":0", ":1"), APPEND)),
+    ],
+)
+def test_a_value_that_no_answer_could_carry_is_refused(
+    present: dict[str, str], change: tuple[str, str | None, int]
+) -> None:
+    with pytest.raises(KafkaError) as error:
+        alter_topic(config(), present, [Change(*change)])
+    assert error.value.code == ErrorCode.INVALID_CONFIG
+    assert "32767" in error.value.message
+    with pytest.raises(KafkaError) as error:
+        alter_broker(config(), DYNAMIC, {}, [Change("no.such.option", "€" * 11_000, SET)])
+    assert error.value.code == ErrorCode.INVALID_CONFIG
+    assert "33000" in error.value.message
+
+
+def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
+    present = {f"no.such.{number}": "x" for number in range(CONFIGS_MAX)}
+    assert alter_broker(config(None, None, present), DYNAMIC, present, [Change("no.such.0", "y", SET)])
+    with pytest.raises(KafkaError) as error:
+        alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", "y", SET)])
+    assert error.value.code == ErrorCode.POLICY_VIOLATION
+    assert str(CONFIGS_MAX) in error.value.message
+
+
+def test_what_a_broker_keeps_is_bounded_in_its_length() -> None:
+    item = "x" * 30_000
+    present = {f"no.such.{number}": item for number in range(2)}
+    assert alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", "y", SET)])
+    with pytest.raises(KafkaError) as error:
+        alter_broker(config(None, None, present), DYNAMIC, present, [Change("one.more", item, SET)])
+    assert error.value.code == ErrorCode.POLICY_VIOLATION
+    assert str(CONFIG_CHARS_MAX) in error.value.message and "90026" in error.value.message
+
+
+class Counted(str):
+    """A text, or an item of it, that counts how often two items are compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+    def split(self, *arguments: Any, **named: Any) -> list[str]:
+        return [Counted(item) for item in str.split(self, *arguments, **named)]
+
+    def strip(self, *arguments: Any) -> str:
+        return Counted(str.strip(self, *arguments))
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_a_long_list_is_edited_without_comparing_each_item_with_each_other(operation: Operation) -> None:
+    items = [f"{index}:0" for index in range(1_000)]
+    present = {REPLICAS: Counted(",".join(items))}
+    change = Change(REPLICAS, Counted(",".join(items[::-2])), operation)
+    Counted.compared = 0
+    after = alter_topic(config(), present, [change])
+    assert after == {REPLICAS: ",".join(items if operation is APPEND else items[::2])}
+    assert Counted.compared < 5 * len(items)
+
+
+def test_an_override_is_checked_beside_the_defaults_of_the_broker() -> None:
+    broker = config({"log.cleaner.max.compaction.lag.ms": "4"})
+    with pytest.raises(KafkaError) as error:
+        check_topic_configs(broker, {"min.compaction.lag.ms": "5"})
+    assert error.value.code == ErrorCode.INVALID_CONFIG
+
+
+# Changing brokers
+
+
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ([("log.retention.ms", "1000", SET)], {"max.connections": "4", "log.retention.ms": "1000"}),
+        ([("max.connections", None, DELETE)], {}),
+        ([("node.id", None, DELETE)], {"max.connections": "4"}),
+        ([("log.cleanup.policy", "compact", APPEND)], {"max.connections": "4", "log.cleanup.policy": "delete,compact"}),
+        ([("zork", "x", SET)], {"max.connections": "4", "zork": "x"}),
+        (
+            [("listener.name.internal.ssl.keystore.location", "x", SET)],
+            {"max.connections": "4", "listener.name.internal.ssl.keystore.location": "x"},
+        ),
+        ([("log.cleaner.threads", "2", SET)], {"max.connections": "4", "log.cleaner.threads": "2"}),
+    ],
+)
+def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], after: dict[str, str]) -> None:
+    present = {"max.connections": "4"}
+    broker = config(None, None, present)
+    assert alter_broker(broker, DYNAMIC, present, [Change(*change) for change in changes]) == after
+
+
+@pytest.mark.parametrize(
+    ("level", "changes", "code", "parts"),
+    [
+        (DYNAMIC, [("node.id", "9", SET)], ErrorCode.INVALID_REQUEST, ["node.id"]),
+        (ALL_NODES, [("log.retention.hours", "9", SET)], ErrorCode.INVALID_REQUEST, ["log.retention.hours"]),
+        (
+            ALL_NODES,
+            [("log.segment.bytes", "5", SET)],
+            ErrorCode.INVALID_REQUEST,
+            ["5", "log.segment.bytes", "1048576"],
+        ),
+        (DYNAMIC, [("log.segment.bytes", "x", SET)], ErrorCode.INVALID_REQUEST, ["x", "log.segment.bytes", "INT"]),
+        (DYNAMIC, [("log.segment.bytes", None, SET)], ErrorCode.INVALID_REQUEST, ["log.segment.bytes"]),
+        (DYNAMIC, [("log.segment.bytes", "5", APPEND)], ErrorCode.INVALID_CONFIG, ["log.segment.bytes"]),
+        (ALL_NODES, [("sasl.jaas.config", "x", SET)], ErrorCode.INVALID_REQUEST, ["sasl.jaas.config", "broker id"]),
+        (DYNAMIC, [("listeners", "A://h:1", SET)], ErrorCode.INVALID_REQUEST, ["listeners"]),
+        (DYNAMIC, [("ssl.keystore.password", "x", SET)], ErrorCode.INVALID_REQUEST, ["ssl.keystore.password"]),
+        (ALL_NODES, [("ssl.truststore.type", "x", SET)], ErrorCode.INVALID_REQUEST, ["listener.name."]),
+        (DYNAMIC, [("log.cleaner.threads", "5", SET)], ErrorCode.INVALID_REQUEST, ["5", "log.cleaner.threads", "2"]),
+        (DYNAMIC, [("log.cleaner.threads", "0", SET)], ErrorCode.INVALID_REQUEST, ["0", "log.cleaner.threads", "1"]),
+        (
+            DYNAMIC,
+            [("log.cleaner.min.compaction.lag.ms", "5", SET), ("log.cleaner.max.compaction.lag.ms", "3", SET)],
+            ErrorCode.INVALID_REQUEST,
+            ["5", "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms=3"],
+        ),
+        *(
+            # With it no connection could be taken any more, as none could be counted.
+            (
+                ALL_NODES,
+                [("max.connections.per.ip.overrides", f"localhost:{limit}", SET)],
+                ErrorCode.INVALID_REQUEST,
+                ["max.connections.per.ip.overrides", "HOST:NUMBER"],
+            )
+            for limit in ("9" * 5_000, str(2**31))
+        ),
+        (DYNAMIC, [("max.connections", "1", SET)] * 2, ErrorCode.INVALID_REQUEST, ["max.connections"]),
+    ],
+)
+def test_refused_changes_of_a_broker(
+    level: ConfigSource, changes: list[tuple[str, str | None, int]], code: ErrorCode, parts: list[str]
+) -> None:
+    with pytest.raises(KafkaError) as error:
+        alter_broker(config(), level, {}, [Change(*change) for change in changes])
+    assert error.value.code == code
+    assert all(part in error.value.message for part in parts)
+
+
+def test_a_change_for_all_nodes_is_checked_under_the_nodes_own_values() -> None:
+    broker = config(None, None, {"log.cleaner.min.compaction.lag.ms": "5"})
+    with pytest.raises(KafkaError) as error:
+        alter_broker(broker, ALL_NODES, {}, [Change("log.cleaner.max.compaction.lag.ms", "3")])
+    assert error.value.code == ErrorCode.INVALID_REQUEST

@@ -1,0 +1,36 @@
+"""Dynamic configs hold from the first moment of a start: a load already forgets, and syncs, by them."""
+
+from __future__ import annotations
+
+import trio
+
+from support.broker.stored_broker import StoredBroker
+from support.disk.crash_files import CrashFiles
+from support.logs.batches import batch
+
+DAY_MS = 86_400_000
+
+
+def test_a_producer_is_remembered_as_long_as_the_dynamic_expiration_says() -> None:
+    files = CrashFiles()
+    with StoredBroker(files) as stored:
+        trio.run(stored.broker.alter_broker_configs, "", {"producer.id.expiration.ms": str(20 * DAY_MS)})
+        stored.create("t")
+        now_ms = stored.broker.clock.now_ms()
+        sent = bytes(batch(("k", "v"), producer_id=7, timestamp=now_ms - 2 * DAY_MS))
+        stored.log("t", 0).append(memoryview(bytearray(sent)), now_ms=now_ms)
+    for killed in (files.copy(), files):
+        with StoredBroker(killed) as stored:
+            assert stored.log("t", 0).append(memoryview(bytearray(sent)), now_ms=now_ms).duplicate
+
+
+def test_what_a_killed_process_has_not_synced_is_synced_before_anybody_builds_on_it() -> None:
+    files = CrashFiles()
+    stored = StoredBroker(files)
+    trio.run(stored.broker.alter_broker_configs, "", {"log.flush.interval.messages": "1"})
+    stored.create("t")
+    files.sync_all()
+    stored.append("t", 0, b"v")
+    with StoredBroker(files.copy()) as again:
+        log = again.log("t", 0)
+        assert (log.log_end_offset, log.recovery_point, log.needs_flush) == (1, 1, False)

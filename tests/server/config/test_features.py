@@ -1,0 +1,83 @@
+"""Finalized features: where their levels come from, and what ApiVersions says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import ottla
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.server.broker.broker import run_broker
+from ottla.server.config.broker_config import static_config
+from ottla.server.config.features import finalized
+from ottla.server.config.properties import parse_server_properties
+from ottla.server.runtime.clock import Clock
+from ottla.storage.disk.files import OsFiles
+from support.broker.conversation import address
+from support.broker.raw_client import RawClient
+
+NEWEST = {"group.version": 1, "transaction.version": 2}
+
+LEVELS: dict[str, tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]] = {
+    "the newest": ({}, {}, NEWEST),
+    "what was stored": ({}, {"transaction.version": 1}, NEWEST | {"transaction.version": 1}),
+    "what the file says": ({"transaction.version": 0}, {"transaction.version": 1}, NEWEST | {"transaction.version": 0}),
+    "no more than we know": ({}, {"group.version": 7, "metadata.version": 30}, NEWEST),
+}
+
+
+@pytest.mark.parametrize(("given", "stored", "expected"), LEVELS.values(), ids=LEVELS)
+def test_levels(given: Mapping[str, int], stored: Mapping[str, int], expected: Mapping[str, int]) -> None:
+    assert {name: feature.level for name, feature in finalized(given, stored).items()} == expected
+
+
+# (lines of the file, version) -> ranges and finalized levels, as recorded of Apache Kafka 4.3.1 for these two features:
+# a level of 0 is not told, and before version 4 no range that begins with 0.
+RANGES = {"group.version": (0, 1), "transaction.version": (0, 2)}
+ANSWERS: dict[str, tuple[str, int, Mapping[str, tuple[int, int]], Mapping[str, int]]] = {
+    "version 3": ("", 3, {}, NEWEST),
+    "version 4": ("", 4, RANGES, NEWEST),
+    "older transactions": ("# feature.transaction.version=1\n", 4, RANGES, NEWEST | {"transaction.version": 1}),
+    "nothing finalized": ("# feature.transaction.version=0\n# feature.group.version=0\n", 4, RANGES, {}),
+}
+
+
+@pytest.mark.parametrize(("lines", "version", "ranges", "levels"), ANSWERS.values(), ids=ANSWERS)
+async def test_what_clients_are_told(
+    tmp_path: Path, lines: str, version: int, ranges: Mapping[str, tuple[int, int]], levels: Mapping[str, int]
+) -> None:
+    answer = await ask(tmp_path, lines, version)
+    assert {row.name: (row.min_version, row.max_version) for row in answer.supported_features} == ranges
+    assert {row.name: row.max_version_level for row in answer.finalized_features} == levels
+    assert all(row.min_version_level == row.max_version_level for row in answer.finalized_features)
+
+
+async def test_levels_of_a_later_start_have_a_higher_epoch(tmp_path: Path) -> None:
+    before = await ask(tmp_path, "", 4)
+    after = await ask(tmp_path, "# feature.transaction.version=1\n", 4, later_ms=1)
+    assert before.finalized_features_epoch < after.finalized_features_epoch
+
+
+async def ask(data_dir: Path, lines: str, version: int, later_ms: int = 0) -> Any:
+    """ApiVersions of a broker whose file has these lines, started `later_ms` after a fixed moment."""
+    clock = Clock(lambda: 1_000_000 + later_ms)
+    static = static_config(
+        file=parse_server_properties(lines),
+        flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)},
+    )
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    async with run_broker(static, clock=clock, files=OsFiles()) as broker:
+        for name in NEWEST:
+            assert broker.feature_level(name) == broker.features[name].level
+        with RawClient(*address(broker)) as client:
+            return await trio.to_thread.run_sync(client.ask, request, version)
+
+
+def test_levels_may_be_given_to_a_broker_inside_a_program(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path), features={"transaction.version": 1}) as broker:
+        assert broker.inner.feature_level("transaction.version") == 1
+        assert broker.inner.feature_level("group.version") == 1

@@ -1,0 +1,89 @@
+"""What the listener options mean, and which combinations nobody could use."""
+
+import pytest
+
+from ottla.server.config.listeners import (
+    Endpoint,
+    ListenerConfig,
+    parse_endpoint,
+    parse_protocol_map,
+    resolve_listeners,
+)
+from ottla.storage.topics.options import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("PLAINTEXT://localhost:9092", Endpoint("PLAINTEXT", "localhost", 9092)),
+        ("internal://10.0.0.1:0", Endpoint("INTERNAL", "10.0.0.1", 0)),
+        ("PLAINTEXT://:9092", Endpoint("PLAINTEXT", "", 9092)),
+        ("A_B-1://[::1]:65535", Endpoint("A_B-1", "::1", 65535)),
+    ],
+)
+def test_an_endpoint_is_name_host_and_port(text: str, endpoint: Endpoint) -> None:
+    assert parse_endpoint("listeners", text) == endpoint
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "9092", "localhost:9092", "://h:1", "A://h", "A://h:", "A://h:65536", "A://h:-1", "A://::1:5", "A://h:1/x"],
+)
+def test_anything_else_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"configuration listeners: must be NAME://HOST:PORT"):
+        parse_endpoint("listeners", text)
+
+
+def test_listeners_advertise_themselves_unless_told_otherwise() -> None:
+    found = resolve_listeners(["A://h:1", "B://0.0.0.0:2"], ["B://example.org:5"], None, [])
+    assert found == (ListenerConfig("A", "h", 1, "h", 1), ListenerConfig("B", "0.0.0.0", 2, "example.org", 5))
+
+
+def test_a_listener_that_is_not_advertised_shows_no_address_that_means_every_interface() -> None:
+    found = resolve_listeners(["A://h:1", "B://0.0.0.0:2"], ["A://h:1"], None, [])
+    assert found[1] == ListenerConfig("B", "0.0.0.0", 2, "", 2)
+
+
+def test_controller_listeners_are_not_for_clients() -> None:
+    texts = ["A://h:1", "CONTROLLER://h:2"]
+    found = resolve_listeners(texts, texts, {"A": "PLAINTEXT"}, ["controller"])
+    assert [listener.name for listener in found] == ["A"]
+
+
+def test_several_listeners_may_ask_for_free_ports() -> None:
+    assert len(resolve_listeners(["A://h:0", "B://h:0"], None, None, [])) == 2
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "protocols", "told"),
+    [
+        ([], None, None, "must name a listener"),
+        (["C://h:1"], None, None, "must name a listener"),
+        (["A://h:1", "a://h:2"], None, None, "name of its own"),
+        (["A://h:1", "B://h:1"], None, None, "this address"),
+        (["A://h:1"], ["B://h:1"], None, "must be a name from listeners"),
+        (["A://h:1"], ["A://h:1", "A://h:2"], None, "name of its own"),
+        (["A://0.0.0.0:1"], None, None, "set advertised.listeners"),
+        (["A://[::]:1"], None, None, "set advertised.listeners"),
+        (["A://h:1"], ["A://0.0.0.0:1"], None, "set advertised.listeners"),
+        (["SSL://h:1"], None, None, "Ottla offers PLAINTEXT"),
+        (["A://h:1"], None, {"A": "SASL_SSL"}, "its security protocol is SASL_SSL"),
+        (["A://h:1"], None, {"B": "PLAINTEXT"}, "has no protocol for it"),
+    ],
+)
+def test_what_nobody_could_use_is_refused(
+    listeners: list[str], advertised: list[str] | None, protocols: dict[str, str] | None, told: str
+) -> None:
+    with pytest.raises(ConfigError, match="listeners") as refused:
+        resolve_listeners(listeners, advertised, protocols, ["C"])
+    assert told in str(refused.value)
+
+
+def test_the_protocol_map_is_read_in_any_case() -> None:
+    assert parse_protocol_map(" a:plaintext, B:SSL,") == {"A": "PLAINTEXT", "B": "SSL"}
+
+
+@pytest.mark.parametrize("text", ["A", "A:", "A:TLS"])
+def test_a_protocol_that_does_not_exist_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map"):
+        parse_protocol_map(text)

@@ -1,0 +1,210 @@
+"""Fifty consumers join, leave and crash at random for two minutes, in moved time: who owns what, and for how long nobody.
+
+A real client acts on an answer at once and sends a heartbeat when one is due; so do these. A crash may leave partitions
+without a living owner until the session of the crashed one has run out and the others have heard of it. Coming and leaving
+may not.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import pytest
+
+from ottla.server.groups.assigning import targets
+from ottla.server.groups.classic import rebalance
+from ottla.server.groups.classic.group import ClassicGroup
+from support.broker.steppable_wall import WALL_STEPS_MS
+from support.groups.consumer_groups import ConsumerGroups, ConsumerMember
+from support.groups.consumers import PARTITIONS, SESSION_MS, Consumer
+from support.groups.groups import Groups
+
+CONSUMERS = 50
+TWO_MINUTES_MS = 120_000
+TURN_MS = 100
+HEARTBEAT_MS = 1_000
+# A member is told of a change with its next heartbeat, and has done what is to be done within another and some turns.
+HEARD_MS = 2 * HEARTBEAT_MS + 4 * TURN_MS
+
+
+class Chaos:
+    """Consumers that come and go, and since when each partition has no living owner."""
+
+    groups: Groups
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.alive: list[Any] = []
+        self.names = 0
+        self.heartbeat_ms: dict[Hashable, int] = {}
+        self.owned_ms = dict.fromkeys(PARTITIONS, self.groups.elapsed_ms)
+        self.excused_ms = self.groups.elapsed_ms
+        """When the session of a crashed one began to run out."""
+
+    def run(self) -> None:
+        for _ in range(CONSUMERS):
+            self.come()
+        end_ms = self.groups.elapsed_ms + TWO_MINUTES_MS
+        while self.groups.elapsed_ms < end_ms:
+            # Never more than fifty, and seldom few.
+            if self.rng.random() * CONSUMERS < len(self.alive) - CONSUMERS / 4:
+                self.go()
+            else:
+                self.come()
+            if self.rng.random() < 0.1:
+                self.groups.set_wall(self.rng.choice([*WALL_STEPS_MS.values()]))
+            self.pass_time(self.rng.choice([100, 500, 1_000, 2_000, 5_000, 15_000]))
+
+    def pass_time(self, by_ms: int) -> None:
+        end_ms = self.groups.elapsed_ms + by_ms
+        while self.groups.elapsed_ms < end_ms:
+            self.groups.advance(TURN_MS)
+            for consumer in self.rng.sample(self.alive, len(self.alive)):
+                self.act(consumer)
+            self.check_owners()
+
+    def come(self) -> None:
+        self.names += 1
+        # A static member that comes while its namesake lives takes its place, or is refused.
+        self.alive.append(self.consumer(f"s{self.rng.randrange(20)}" if self.rng.random() < 0.3 else None))
+
+    def go(self) -> None:
+        going = self.alive.pop(self.rng.randrange(len(self.alive)))
+        if self.rng.random() < 0.5 and self.can_leave(going):
+            going.leave(self.groups)
+        else:
+            self.excused_ms = self.groups.elapsed_ms
+
+    def heartbeat_is_due(self, consumer: Hashable) -> bool:
+        is_due = self.groups.elapsed_ms >= self.heartbeat_ms.get(consumer, 0)
+        if is_due:
+            self.heartbeat_ms[consumer] = self.groups.elapsed_ms + HEARTBEAT_MS
+        return is_due
+
+    def act_in_between(self) -> None:
+        """Let somebody act between any two pieces of what a large group is told."""
+        self.groups.is_over = lambda: True
+        self.groups.between = lambda: self.act(self.rng.choice(self.alive)) if self.alive else None
+
+    def owned(self, partitions: Iterable[int]) -> None:
+        """These have a living owner now."""
+        self.owned_ms.update(dict.fromkeys(partitions, self.groups.elapsed_ms))
+
+    def check_all_are_owned(self) -> None:
+        for partition, owned_ms in self.owned_ms.items():
+            without_ms = self.groups.elapsed_ms - max(owned_ms, self.excused_ms)
+            assert without_ms <= SESSION_MS + HEARD_MS, f"nobody owns {partition}: {self.alive}"
+
+    def consumer(self, instance: str | None) -> Any:
+        raise NotImplementedError
+
+    def can_leave(self, consumer: Any) -> bool:
+        raise NotImplementedError
+
+    def act(self, consumer: Any) -> None:
+        raise NotImplementedError
+
+    def check_owners(self) -> None:
+        raise NotImplementedError
+
+
+class ClassicChaos(Chaos):
+    """No partition has two owners in one generation.
+
+    Nobody's session runs while the group waits for joins, so that of a crashed one begins anew with a generation that still
+    counts it as a member.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.groups = Groups()
+        super().__init__(seed)
+        self.owner_of: dict[tuple[int, int], str] = {}
+        self.generation = 0
+
+    def consumer(self, instance: str | None) -> Consumer:
+        return Consumer(f"c{self.names}", instance)
+
+    def can_leave(self, consumer: Consumer) -> bool:
+        return bool(consumer.member_id)
+
+    def act(self, consumer: Consumer) -> None:
+        if consumer.is_waiting or self.heartbeat_is_due(consumer):
+            consumer.act(self.groups)
+        if consumer.is_fenced:
+            self.alive.remove(consumer)
+
+    def check_owners(self) -> None:
+        for consumer in self.alive:
+            for partition in consumer.owned:
+                # A static member that came back owns under its new id what it owned under the old one.
+                owner = consumer.instance or consumer.member_id
+                assert self.owner_of.setdefault((consumer.generation, partition), owner) == owner
+            self.owned(consumer.owned)
+        group = self.groups.coordinator.shard_of("g").groups["g"]
+        assert isinstance(group, ClassicGroup)
+        if group.generation > self.generation:
+            self.generation = group.generation
+            if not group.members.keys() <= {consumer.member_id for consumer in self.alive}:
+                self.excused_ms = self.groups.elapsed_ms
+        self.check_all_are_owned()
+
+
+class ConsumerChaos(Chaos):
+    """No partition has two living owners at any moment."""
+
+    groups: ConsumerGroups
+
+    def __init__(self, seed: int) -> None:
+        settings = {"group_consumer_session_timeout_ms": SESSION_MS}
+        self.groups = ConsumerGroups(orders=len(PARTITIONS), settings=settings)
+        super().__init__(seed)
+
+    def consumer(self, instance: str | None) -> ConsumerMember:
+        return ConsumerMember(f"c{self.names}", instance_id=instance)
+
+    def can_leave(self, consumer: ConsumerMember) -> bool:
+        return True
+
+    def act(self, consumer: ConsumerMember) -> None:
+        if self.heartbeat_is_due(consumer):
+            owned = consumer.owned
+            consumer.act(self.groups)
+            if consumer.owned != owned:
+                self.check_none_is_owned_twice()
+
+    def check_none_is_owned_twice(self) -> None:
+        owned = [partition for consumer in self.alive for _, partition in consumer.owned]
+        assert len(owned) == len(set(owned)), f"owned twice: {self.alive}"
+        self.owned(owned)
+
+    def check_owners(self) -> None:
+        self.check_none_is_owned_twice()
+        self.check_all_are_owned()
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("is_large", [False, True])
+def test_two_minutes_of_fifty_consumers_of_the_classic_protocol(
+    seed: int, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chaos = ClassicChaos(seed)
+    if is_large:
+        monkeypatch.setattr(rebalance, "MEMBERS_A_PIECE", 0)
+        chaos.act_in_between()
+    chaos.run()
+    assert chaos.generation > 8
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("is_large", [False, True])
+def test_two_minutes_of_fifty_consumers_of_the_consumer_protocol(
+    seed: int, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chaos = ConsumerChaos(seed)
+    if is_large:
+        monkeypatch.setattr(targets, "MEMBERS_A_PIECE", 0)
+        chaos.act_in_between()
+    chaos.run()
+    assert chaos.groups.table().epoch > CONSUMERS

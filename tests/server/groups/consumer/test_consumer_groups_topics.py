@@ -1,0 +1,172 @@
+"""What consumer groups do when topics come, grow and go, and when members subscribe by regular expression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from support.groups.consumer_groups import ConsumerGroups
+from support.groups.groups import MemoryStore
+
+
+def test_partitions_that_are_added_are_assigned_by_the_next_heartbeat() -> None:
+    groups = ConsumerGroups(orders=1)
+    groups.enter("a")
+    groups.grow_topic("orders", 3)
+    assert groups.table().epoch == 2, "nobody has asked yet"
+    answer = groups.beat("a", 2)
+    assert (answer.member_epoch, groups.given(answer)) == (3, {"orders": {0, 1, 2}})
+
+
+def test_a_topic_that_is_created_later_is_assigned_then() -> None:
+    groups = ConsumerGroups()
+    assert groups.given(groups.enter("a")) == {}
+    groups.create_topic("bills", 1)
+    assert groups.beat("a", 2).assignment is None, "nobody subscribes to that one"
+    groups.create_topic("orders", 1)
+    assert groups.given(groups.beat("a", 2)) == {"orders": {0}}
+
+
+def test_a_topic_that_is_deleted_is_given_up() -> None:
+    groups = ConsumerGroups(orders=1, bills=1)
+    groups.enter("a", "orders", "bills")
+    gone = groups.topics.id_of("bills")
+    groups.delete_topic("bills")
+    answer = groups.beat("a", 2)
+    assert (answer.member_epoch, groups.given(answer)) == (2, {"orders": {0}})
+    assert answer.assignment is not None
+    assert gone not in {one.topic_id for one in answer.assignment.topic_partitions}
+    assert groups.beat("a", 2, owns={"orders": [0]}).member_epoch == 3
+
+
+def test_a_topic_that_is_deleted_and_made_again_is_another_topic() -> None:
+    groups = ConsumerGroups(orders=1)
+    groups.enter("a")
+    before = groups.topics.id_of("orders")
+    groups.delete_topic("orders")
+    groups.create_topic("orders", 1)
+    told = groups.beat("a", 2)
+    assert (told.member_epoch, groups.given(told)) == (2, {}), "first the old one is given up"
+    answer = groups.beat("a", 2, owns={})
+    assert groups.given(answer) == {"orders": {0}}
+    assert answer.assignment is not None
+    assert answer.assignment.topic_partitions[0].topic_id != before
+
+
+def test_a_change_of_topics_while_no_coordinator_was_there_is_found_afterwards() -> None:
+    groups = ConsumerGroups(orders=1)
+    groups.enter("a")
+    groups.topics.put("orders", 2)
+    groups = groups.restarted()
+    assert groups.given(groups.beat("a", 2)) == {"orders": {0, 1}}
+    assert groups.restarted().beat("a", 3).member_epoch == 3, "nothing has changed since"
+
+
+def test_replicas_in_other_racks_are_another_assignment_too() -> None:
+    groups = ConsumerGroups(orders=1)
+    groups.enter("a")
+    groups.topics.rack_of_all = ["north"]
+    groups = groups.restarted()
+    assert groups.beat("a", 2).member_epoch == 3
+
+
+class StoreThatFails(MemoryStore):
+    """Refuses one append, counted from 1."""
+
+    def __init__(self, at_append: int) -> None:
+        super().__init__()
+        self.left = at_append
+
+    def append(self, *arguments: Any, **keywords: Any) -> int:
+        self.left -= 1
+        if self.left == 0:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "told to fail")
+        return super().append(*arguments, **keywords)
+
+
+class TestRegularExpressions:
+    def test_a_first_expression_is_matched_after_the_heartbeat_that_brought_it(self) -> None:
+        groups = ConsumerGroups(orders=1, bills=1, other=1)
+        joined = groups.enter("a", subscribed_topic_regex="orders|bills")
+        assert (joined.member_epoch, groups.given(joined)) == (1, {})
+        answer = groups.beat("a", 1)
+        assert (answer.member_epoch, groups.given(answer)) == (2, {"orders": {0}, "bills": {0}})
+
+    def test_an_expression_that_is_known_counts_at_once(self) -> None:
+        groups = ConsumerGroups(orders=2)
+        groups.enter("a", subscribed_topic_regex="ord.*")
+        groups.beat("a", 1)
+        groups.enter("b", subscribed_topic_regex="ord.*")
+        assert groups.table().epoch == 3
+        assert groups.given(groups.beat("a", 2)) == {"orders": {0}}
+
+    def test_names_and_an_expression_add_up(self) -> None:
+        groups = ConsumerGroups(orders=1, bills=1)
+        groups.enter("a", topics=["bills"], subscribed_topic_regex="ord.*")
+        assert groups.given(groups.beat("a", 2)) == {"orders": {0}, "bills": {0}}
+
+    def test_a_new_topic_that_matches_is_found_but_not_at_once(self) -> None:
+        groups = ConsumerGroups(orders_a=1)
+        groups.enter("a", subscribed_topic_regex="orders_.")
+        groups.beat("a", 1)
+        groups.create_topic("orders_b", 1)
+        groups.advance(10_000)
+        assert groups.beat("a", 2).assignment is None, "expressions are matched every ten seconds at most"
+        assert set(groups.table().subscribed_topics) == {"orders_a"}
+        groups.advance(1)
+        groups.beat("a", 2)
+        assert groups.given(groups.beat("a", 2)) == {"orders_a": {0}, "orders_b": {0}}
+
+    def test_a_new_topic_is_found_although_the_coordinator_was_away(self) -> None:
+        groups = ConsumerGroups(orders_a=1)
+        groups.enter("a", subscribed_topic_regex="orders_.")
+        groups.beat("a", 1)
+        groups.topics.put("orders_b", 1)
+        groups.advance(11_000)
+        groups = groups.restarted()
+        groups.beat("a", 2)
+        assert groups.given(groups.beat("a", 2)) == {"orders_a": {0}, "orders_b": {0}}
+
+    def test_without_new_topics_expressions_are_matched_again_now_and_then(self) -> None:
+        groups = ConsumerGroups(orders=1, settings={"group_consumer_session_timeout_ms": 10**9})
+        groups.enter("a", subscribed_topic_regex="ord.*")
+        before = groups.table().regexes["ord.*"].resolved_ms
+        groups.advance(600_000)
+        groups.beat("a", 1)
+        assert groups.table().regexes["ord.*"].resolved_ms == before
+        groups.advance(1)
+        groups.beat("a", 2)
+        assert groups.table().regexes["ord.*"].resolved_ms == groups.now_ms
+
+    def test_an_expression_that_nobody_uses_any_more_is_forgotten(self) -> None:
+        groups = ConsumerGroups(orders=1, bills=1)
+        groups.enter("a", subscribed_topic_regex="ord.*")
+        groups.beat("a", 1)
+        groups.beat("a", 2, topics=["bills"], subscribed_topic_regex="", owns={"orders": [0]})
+        assert groups.table().regexes == {}
+        assert groups.table().subscribed_topics == {"bills"}
+        assert groups.given(groups.beat("a", 2, owns={})) == {"bills": {0}}
+
+    def test_a_member_that_leaves_takes_its_expression_along(self) -> None:
+        groups = ConsumerGroups(orders=1, bills=1)
+        groups.enter("a", subscribed_topic_regex="ord.*")
+        groups.enter("b", "bills")
+        groups.beat("a", -1)
+        assert groups.table().regexes == {}
+        assert groups.restarted().table().regexes == {}
+
+    def test_another_expression_in_place_of_the_last(self) -> None:
+        groups = ConsumerGroups(orders=1, bills=1)
+        groups.enter("a", subscribed_topic_regex="ord.*")
+        groups.beat("a", 1)
+        groups.advance(10_001)
+        told = groups.beat("a", 2, subscribed_topic_regex="bil.*", owns={"orders": [0]})
+        assert groups.given(told) == {}
+        assert groups.given(groups.beat("a", 2, owns={})) == {"bills": {0}}
+
+    def test_an_expression_that_cannot_be_written_down_is_matched_again(self) -> None:
+        groups = ConsumerGroups(StoreThatFails(at_append=2), orders=1)
+        groups.enter("a", subscribed_topic_regex="ord.*")
+        assert groups.table().regexes == {}
+        groups.beat("a", 1)
+        assert groups.given(groups.beat("a", 1)) == {"orders": {0}}

@@ -1,0 +1,101 @@
+"""The hash of a group's topics changes with whatever may change an assignment, and with nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from ottla.server.groups.assigning.metadata_hash import HASHES_KEPT, MetadataHashes, metadata_hash
+from support.calls import calls_of
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Topics by name: the number that makes the id, and the racks of each partition."""
+
+    by_name: dict[str, tuple[int, list[list[str]]]] = field(default_factory=dict)
+
+    def names(self) -> Sequence[str]:
+        return list(self.by_name)
+
+    def id_of(self, name: str) -> bytes | None:
+        return self.by_name[name][0].to_bytes(16, "big") if name in self.by_name else None
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return next((name for name in self.by_name if self.id_of(name) == topic_id), None)
+
+    def partition_count(self, topic_id: bytes) -> int:
+        return len(self.racks(topic_id))
+
+    def racks(self, topic_id: bytes) -> list[list[str]]:
+        name = self.name_of(topic_id)
+        return [] if name is None else self.by_name[name][1]
+
+
+BEFORE = Topics({"a": (1, [["r1", "r2"], []]), "b": (2, [["r1"]])})
+HASH = metadata_hash(["a", "b"], BEFORE)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Topics({"a": (1, [["r1", "r2"], []])}),
+        Topics({"a": (3, [["r1", "r2"], []]), "b": (2, [["r1"]])}),
+        Topics({"a": (1, [["r1", "r2"], [], []]), "b": (2, [["r1"]])}),
+        Topics({"a": (1, [["r1", "r3"], []]), "b": (2, [["r1"]])}),
+        Topics({"a": (1, [["r1", "r2"]]), "b": (2, [[], ["r1"]])}),
+    ],
+    ids=["a topic is gone", "it is another topic", "it has more partitions", "a rack", "where the partitions belong"],
+)
+def test_it_changes_with(changed: Topics) -> None:
+    assert metadata_hash(["a", "b"], changed) != HASH
+
+
+def test_it_does_not_change_with_anything_else() -> None:
+    same = Topics({"c": (9, []), "b": (2, [["r1"]]), "a": (1, [["r2", "r1"], []])})
+    assert metadata_hash(["b", "a", "b", "missing"], same) == HASH
+
+
+def test_it_is_a_signed_number_of_64_bits_and_zero_without_topics() -> None:
+    assert metadata_hash(["missing"], BEFORE) == 0
+    assert -(1 << 63) <= HASH < 1 << 63
+
+
+def test_it_is_the_number_that_groups_have_in_the_log() -> None:
+    assert HASH == 850851475161568703
+    assert metadata_hash(["c"], Topics({"c": (9, [[], []])})) == 3714511710602731630
+
+
+def test_asked_again_it_costs_no_more_for_topics_of_many_partitions() -> None:
+    def again(partitions: int) -> int:
+        topics = Topics({f"t{number}-{partitions}": (number, [[]] * partitions) for number in range(20)})
+        metadata_hash(topics.names(), topics)
+        return calls_of(lambda: metadata_hash(topics.names(), topics))
+
+    assert again(100) == again(1)
+
+
+def test_who_asks_again_for_the_same_topics_is_told_without_a_look_at_them() -> None:
+    topics = Topics({f"t{number}": (number, [[]]) for number in range(500)})
+    hashes = MetadataHashes(topics)
+    names = frozenset(topics.names())
+    assert hashes.of(names) == metadata_hash(names, topics)
+
+    assert calls_of(lambda: hashes.of(frozenset(topics.names()))) < 10
+
+
+def test_a_change_of_topics_is_seen_by_who_asks_after_it() -> None:
+    by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [[]]), "b": (2, [[]])}
+    topics = Topics(by_name)
+    hashes = MetadataHashes(topics)
+    before = hashes.of(frozenset("ab"))
+    by_name["b"] = 2, [[], []]
+    hashes.topics_changed()
+    assert hashes.of(frozenset("ab")) == metadata_hash("ab", topics) != before
+
+
+def test_hashes_that_are_kept_are_few() -> None:
+    hashes = MetadataHashes(BEFORE)
+    for number in range(10 * HASHES_KEPT):
+        hashes.of(frozenset([str(number)]))
+    assert len(hashes._known) <= HASHES_KEPT

@@ -1,0 +1,66 @@
+"""What the broker reads of the blobs of classic consumers, and how much of them at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.protocol.errors import ProtocolError
+from ottla.server.coordination.jobs import to_the_end
+from ottla.server.groups.subscription import (
+    LISTS_KNOWN_MAX,
+    NAMES_MAX,
+    read_assignment,
+    read_subscription,
+    subscribed_topics,
+)
+from support.calls import calls_of
+from support.groups.groups import subscription
+
+MANY = [f"t{number}" for number in range(NAMES_MAX)]
+
+
+def with_user_data(blob: bytes, data: bytes) -> bytes:
+    return blob[:-4] + len(data).to_bytes(4, "big") + data
+
+
+def test_the_topics_of_all_members_are_found() -> None:
+    blobs = [subscription("orders", "bills"), with_user_data(subscription("bills", "rows"), b"x"), subscription()]
+    assert to_the_end(subscribed_topics(blobs)) == frozenset({"orders", "bills", "rows"})
+    assert to_the_end(subscribed_topics([])) == frozenset()
+
+
+def test_a_list_that_begins_like_another_is_another_list() -> None:
+    names = [f"t{number}" for number in range(2 * LISTS_KNOWN_MAX)]
+    blobs = [subscription(*names[:count]) for count in range(len(names) + 1)]
+    assert to_the_end(subscribed_topics(blobs)) == frozenset(names)
+    assert to_the_end(subscribed_topics(reversed(blobs))) == frozenset(names)
+
+
+@pytest.mark.parametrize("blob", [b"", b"\xff\xff", b"\0\0\0\0\0\1", subscription("orders")[:-5]])
+def test_one_that_cannot_be_read_tells_nothing_of_the_group(blob: bytes) -> None:
+    assert to_the_end(subscribed_topics([subscription("orders"), blob])) is None
+
+
+def test_of_more_names_than_may_be_read_at_once_nothing_is_told() -> None:
+    assert to_the_end(subscribed_topics([subscription(*MANY[1:])])) == frozenset(MANY[1:])
+    assert to_the_end(subscribed_topics([subscription(*MANY, "one more")])) is None
+    # A list counts as one more, that there may not be very many of them either.
+    halves = [subscription(*MANY[: NAMES_MAX // 2]), subscription(*MANY[NAMES_MAX // 2 : -2])]
+    assert to_the_end(subscribed_topics(halves)) == frozenset(MANY[:-2])
+    assert to_the_end(subscribed_topics([*halves, subscription("one more")])) is None
+
+
+def test_members_that_differ_in_user_data_alone_cost_no_more_than_one() -> None:
+    blobs = [with_user_data(subscription(*MANY[:1_000]), bytes([number])) for number in range(100)]
+    assert to_the_end(subscribed_topics(blobs)) == frozenset(MANY[:1_000])
+    assert (
+        calls_of(lambda: to_the_end(subscribed_topics(blobs)))
+        < calls_of(lambda: to_the_end(subscribed_topics(blobs[:1]))) + 100 * 20
+    )
+
+
+def test_a_blob_of_one_member_may_name_so_many_topics_too() -> None:
+    assert len(read_subscription(subscription(*MANY)).topics) == NAMES_MAX
+    for read in (read_subscription, read_assignment):
+        with pytest.raises(ProtocolError):
+            read(subscription(*MANY, "one more"))

@@ -1,0 +1,204 @@
+"""When a fetch is answered: at once, by what happens while it waits, or when its time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from support.broker.admin import delete_records
+from support.broker.conversation import address, create_topic, fetch_request, list_offset, produce, records_of
+from support.broker.raw_client import RawClient
+from support.logs.batches import batch
+
+VALUE = "v" * 300_000
+SIZE = len(batch(("k", VALUE)))
+MANY_BYTES = 1 << 25
+FOR_EVER_MS = 600_000
+"""Longer than a client waits for its answer."""
+
+
+def fill(client: RawClient, topic: str = "t", batches: int = 10, **configs: Any) -> None:
+    """A topic of batches of SIZE, four in each segment."""
+    create_topic(client, topic, segment_bytes=4 * SIZE, **configs)
+    for _ in range(batches):
+        produce(client, topic, ("k", VALUE))
+
+
+def together(*requests: FetchRequest) -> FetchRequest:
+    """All their topics in the first of them."""
+    return replace(requests[0], topics=tuple(topic for request in requests for topic in request.topics))
+
+
+def rows(answer: FetchResponse) -> list[tuple[str, int, int]]:
+    """(topic, error, number of batches) of each partition."""
+    return [
+        (topic.topic, row.error_code, len(row.records or b"") // SIZE)
+        for topic in answer.responses
+        for row in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize(
+    ("offset", "min_bytes", "max_bytes", "batches"),
+    [
+        (0, MANY_BYTES, MANY_BYTES, 4),  # in a segment before the last one
+        (7, MANY_BYTES, MANY_BYTES, 1),
+        (8, 2 * SIZE, MANY_BYTES, 2),
+        (8, SIZE + 1, SIZE + 1, 1),  # a batch that the limit cuts counts, and is not sent
+        (8, SIZE, 1, 1),  # the first batch is larger than the limit
+        (10, 0, MANY_BYTES, 0),
+    ],
+)
+def test_there_is_no_waiting_for_what_will_not_come_or_is_there(
+    client: RawClient, offset: int, min_bytes: int, max_bytes: int, batches: int
+) -> None:
+    fill(client)
+    wanted = fetch_request("t", offset, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=FOR_EVER_MS)
+    assert rows(client.ask(wanted, 12)) == [("t", ErrorCode.NONE, batches)]
+
+
+def test_a_limit_of_the_whole_answer_bounds_what_is_waited_for(client: RawClient) -> None:
+    fill(client, batches=2)
+    wanted = fetch_request("t", 0, min_bytes=MANY_BYTES, max_wait_ms=FOR_EVER_MS)
+    assert rows(client.ask(replace(wanted, max_bytes=SIZE + 1), 12)) == [("t", ErrorCode.NONE, 1)]
+
+
+def test_bytes_that_a_cut_batch_would_take_are_not_given_to_the_next_partition(client: RawClient) -> None:
+    fill(client, "a", 3)
+    fill(client, "b", 3)
+    both = together(fetch_request("a", 0, max_bytes=MANY_BYTES), fetch_request("b", 0, max_bytes=MANY_BYTES))
+    wanted = replace(both, max_bytes=2 * SIZE + SIZE // 2)
+    assert rows(client.ask(wanted, 12)) == [("a", ErrorCode.NONE, 2), ("b", ErrorCode.NONE, 0)]
+
+
+def waiting(topic: str, offset: int, **options: Any) -> FetchRequest:
+    return fetch_request(topic, offset, max_wait_ms=FOR_EVER_MS, **options)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (waiting("t", 99), [("t", ErrorCode.OFFSET_OUT_OF_RANGE, 0)]),
+        (waiting("t", 2, leader_epoch=5), [("t", ErrorCode.UNKNOWN_LEADER_EPOCH, 0)]),
+        (
+            together(waiting("t", 2), waiting("e", 1)),
+            [("t", ErrorCode.NONE, 0), ("e", ErrorCode.OFFSET_OUT_OF_RANGE, 0)],
+        ),
+        (waiting("missing", 0), [("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]),
+        (
+            together(waiting("missing", 0), waiting("t", 1)),
+            [("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0), ("t", ErrorCode.NONE, 1)],
+        ),
+    ],
+)
+def test_an_error_is_told_at_once(
+    client: RawClient, wanted: FetchRequest, expected: list[tuple[str, int, int]]
+) -> None:
+    fill(client, batches=2)
+    create_topic(client, "e")
+    assert rows(client.ask(wanted, 12)) == expected
+
+
+@pytest.mark.parametrize(("last_epoch", "code"), [(0, ErrorCode.NONE), (3, ErrorCode.OFFSET_OUT_OF_RANGE)])
+def test_a_client_that_read_an_epoch_that_never_was_is_out_of_range(
+    client: RawClient, last_epoch: int, code: ErrorCode
+) -> None:
+    fill(client, batches=2)
+    wanted = fetch_request("t", 0, max_wait_ms=FOR_EVER_MS)
+    (partition,) = wanted.topics[0].partitions
+    topic = replace(wanted.topics[0], partitions=(replace(partition, last_fetched_epoch=last_epoch),))
+    (answered,) = rows(client.ask(replace(wanted, topics=(topic,)), 12))
+    assert answered[1] == code
+
+
+def a_record(client: RawClient) -> None:
+    produce(client, "t", ("k", VALUE))
+
+
+def deletion(client: RawClient) -> None:
+    client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="t"),), timeout_ms=5000), 6)
+
+
+@pytest.fixture
+def parked(broker: ottla.Broker, client: RawClient) -> Callable[[FetchRequest], None]:
+    """Sends a fetch and sees it wait."""
+
+    async def until_it_waits() -> None:
+        with trio.fail_after(10):
+            while not broker.inner.waits:
+                await trio.sleep(0.001)
+
+    def send(request: FetchRequest) -> None:
+        client.send(request, 12)
+        broker.run(until_it_waits)
+
+    return send
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (a_record, [("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0), ("t", ErrorCode.NONE, 1)]),
+        (
+            deletion,
+            [
+                ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
+                ("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
+            ],
+        ),
+    ],
+)
+def test_a_partition_that_is_not_there_waits_with_the_others(
+    broker: ottla.Broker,
+    client: RawClient,
+    parked: Callable[[FetchRequest], None],
+    event: Callable[[RawClient], None],
+    expected: list[tuple[str, int, int]],
+) -> None:
+    fill(client, batches=2)
+    parked(together(waiting("missing", 0), waiting("t", 2)))
+    with RawClient(*address(broker)) as other:
+        event(other)
+    assert rows(client.receive()) == expected
+
+
+def test_a_segment_that_rolls_ends_the_wait(
+    broker: ottla.Broker, client: RawClient, parked: Callable[[FetchRequest], None]
+) -> None:
+    fill(client, batches=2)
+    parked(waiting("t", 1, min_bytes=MANY_BYTES))
+    with RawClient(*address(broker)) as producer:
+        for _ in range(3):
+            a_record(producer)
+    assert rows(client.receive()) == [("t", ErrorCode.NONE, 3)]
+
+
+def test_a_log_start_that_passes_the_reader_ends_the_wait(
+    broker: ottla.Broker, client: RawClient, parked: Callable[[FetchRequest], None]
+) -> None:
+    fill(client, batches=2)
+    parked(waiting("t", 0, min_bytes=MANY_BYTES))
+    with RawClient(*address(broker)) as other:
+        assert delete_records(other, "t", 1) == (ErrorCode.NONE, 1)
+    assert rows(client.receive()) == [("t", ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
+
+
+def test_a_session_with_nothing_new_waits_for_news(
+    broker: ottla.Broker, client: RawClient, parked: Callable[[FetchRequest], None]
+) -> None:
+    fill(client, batches=2)
+    opened = client.ask(replace(fetch_request("t", 2), session_epoch=0), 12)
+    parked(replace(waiting("t", 2), topics=(), session_id=opened.session_id, session_epoch=1))
+    with RawClient(*address(broker)) as producer:
+        a_record(producer)
+        assert list_offset(producer, "t", -1) == (ErrorCode.NONE, 3)
+    (row,) = client.receive().responses[0].partitions
+    assert [offset for offset, _, _ in records_of(row)] == [2]

@@ -1,0 +1,1135 @@
+"""Requests with many elements, and brokers with many partitions: their handlers ask again and again whether their turn is
+over, so that nobody else waits for the whole of it.
+
+Nothing here measures time. Counted is how many functions are called between two looks at the clock, which must not grow with
+the request; and what the clock says then is made up, so that every handler gives way in the midst of its work.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.connection import Request
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest
+from ottla.protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.wire import ZERO_UUID
+from ottla.server.broker.broker import Broker, run_broker
+from ottla.server.cluster.leadership import Leadership
+from ottla.server.cluster.placing import Placement, record
+from ottla.server.config.broker_config import StaticConfig, static_config
+from ottla.server.network.connection import Context
+from ottla.server.partitions.topics import Partition
+from ottla.server.runtime import turns
+from ottla.storage.cleaning import dirtiness
+from ottla.storage.disk.files import OsFiles
+from support.broker.served import serving
+from support.logs.batches import batch
+
+FEW, MANY = 20, 200
+CLOCK_STEP_S = turns.TURN_S / 4
+
+
+class Looks:
+    """A clock that goes on with each look at it, and the calls in between. Only what one task does is counted."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+        self._calls = 0
+        self.most_calls = 0
+        self.gave_way = 0
+
+    def perf_counter(self) -> float:
+        self.most_calls = max(self.most_calls, self._calls)
+        self._calls = 0
+        self._now_s += CLOCK_STEP_S
+        return self._now_s
+
+    def note(self, _frame: FrameType, event: str, _argument: object) -> None:
+        self._calls += event.endswith("call")
+
+    def waiting(self) -> None:
+        self.most_calls = max(self.most_calls, self._calls)
+        self._calls = 0
+        self.gave_way += 1
+
+
+class Own(trio.abc.Instrument):
+    """Lets `Looks` see one task only."""
+
+    def __init__(self, looks: Looks) -> None:
+        self._looks = looks
+        self._task = trio.lowlevel.current_task()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self._task:
+            sys.setprofile(self._looks.note)
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self._task:
+            sys.setprofile(None)
+            self._looks.waiting()
+
+
+class Case(NamedTuple):
+    name: str
+    version: int
+    body: Callable[[int], Any]
+    rows: Callable[[Any], Iterable[object]]
+    """Those of the answer, one for each element of the request."""
+    variant: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.variant}".strip()
+
+
+def names(count: int) -> list[str]:
+    return [f"unknown-{index}" for index in range(count)]
+
+
+def fetch(count: int, **fields: Any) -> FetchRequest:
+    return FetchRequest(
+        **{
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "session_epoch": 0,
+            "topics": (
+                FetchTopic(
+                    topic="t",
+                    partitions=tuple(
+                        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+                        for index in range(count)
+                    ),
+                ),
+            ),
+            **fields,
+        }
+    )
+
+
+CASES = [
+    Case(
+        "Metadata",
+        12,
+        lambda count: MetadataRequest(
+            topics=tuple(MetadataRequestTopic(name=name) for name in names(count)), allow_auto_topic_creation=False
+        ),
+        lambda answer: answer.topics,
+    ),
+    Case(
+        "Metadata",
+        11,
+        lambda count: MetadataRequest(
+            topics=tuple(MetadataRequestTopic(name=None, topic_id=bytes([1] * 16)) for _ in range(count)),
+        ),
+        lambda answer: answer.topics,
+        "with ids that do not count yet",
+    ),
+    Case(
+        "DescribeConfigs",
+        4,
+        lambda count: DescribeConfigsRequest(
+            resources=tuple(
+                DescribeConfigsResource(resource_type=32, resource_name=name, configuration_keys=None)
+                for name in names(count)
+            ),
+        ),
+        lambda answer: answer.results,
+        "of groups",
+    ),
+    Case(
+        "DescribeConfigs",
+        4,
+        lambda count: DescribeConfigsRequest(
+            resources=tuple(
+                DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
+                for name in names(count)
+            ),
+        ),
+        lambda answer: answer.results,
+        "of topics",
+    ),
+    Case(
+        "AlterConfigs",
+        2,
+        lambda count: AlterConfigsRequest(
+            resources=tuple(
+                AlterConfigsResource(resource_type=2, resource_name=name, configs=()) for name in names(count)
+            ),
+            validate_only=True,
+        ),
+        lambda answer: answer.responses,
+    ),
+    Case(
+        "IncrementalAlterConfigs",
+        1,
+        lambda count: IncrementalAlterConfigsRequest(
+            resources=tuple(
+                AlterableResource(resource_type=2, resource_name=name, configs=()) for name in names(count)
+            ),
+            validate_only=True,
+        ),
+        lambda answer: answer.responses,
+    ),
+    Case(
+        "CreateTopics",
+        7,
+        lambda count: CreateTopicsRequest(
+            topics=tuple(
+                CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=(), configs=())
+                for name in names(count)
+            ),
+            validate_only=True,
+        ),
+        lambda answer: answer.topics,
+    ),
+    Case(
+        "CreatePartitions",
+        3,
+        lambda count: CreatePartitionsRequest(
+            topics=tuple(CreatePartitionsTopic(name=name, count=3, assignments=None) for name in names(count)),
+            timeout_ms=0,
+            validate_only=True,
+        ),
+        lambda answer: answer.results,
+    ),
+    Case(
+        "DeleteTopics",
+        6,
+        lambda count: DeleteTopicsRequest(
+            topics=tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names(count)), timeout_ms=0
+        ),
+        lambda answer: answer.responses,
+    ),
+    Case(
+        "DeleteTopics",
+        1,
+        lambda count: DeleteTopicsRequest(topic_names=tuple(names(count)), timeout_ms=0),
+        lambda answer: answer.responses,
+        "by name",
+    ),
+    Case(
+        "DeleteRecords",
+        2,
+        lambda count: DeleteRecordsRequest(
+            topics=(
+                DeleteRecordsTopic(
+                    name="t",
+                    partitions=tuple(
+                        DeleteRecordsPartition(partition_index=index + 1_000, offset=0) for index in range(count)
+                    ),
+                ),
+            ),
+            timeout_ms=0,
+        ),
+        lambda answer: answer.topics[0].partitions,
+    ),
+    Case(
+        "ElectLeaders",
+        2,
+        lambda count: ElectLeadersRequest(
+            election_type=0,
+            topic_partitions=(TopicPartitions(topic="t", partitions=tuple(range(count))),),
+            timeout_ms=0,
+        ),
+        lambda answer: answer.replica_election_results[0].partition_result,
+    ),
+    Case(
+        "AlterPartitionReassignments",
+        1,
+        lambda count: AlterPartitionReassignmentsRequest(
+            timeout_ms=0,
+            topics=(
+                ReassignableTopic(
+                    name="t",
+                    partitions=tuple(
+                        ReassignablePartition(partition_index=index, replicas=(9,)) for index in range(count)
+                    ),
+                ),
+            ),
+        ),
+        lambda answer: answer.responses[0].partitions,
+    ),
+    Case(
+        "DescribeTopicPartitions",
+        0,
+        lambda count: DescribeTopicPartitionsRequest(
+            topics=tuple(TopicRequest(name=name) for name in names(count)), response_partition_limit=2_000
+        ),
+        lambda answer: answer.topics,
+    ),
+    Case(
+        "OffsetForLeaderEpoch",
+        4,
+        lambda count: OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=(
+                OffsetForLeaderTopic(
+                    topic="t",
+                    partitions=tuple(
+                        OffsetForLeaderPartition(partition=index, current_leader_epoch=-1, leader_epoch=0)
+                        for index in range(count)
+                    ),
+                ),
+            ),
+        ),
+        lambda answer: answer.topics[0].partitions,
+    ),
+    Case(
+        "ListOffsets",
+        7,
+        lambda count: ListOffsetsRequest(
+            replica_id=-1,
+            topics=(
+                ListOffsetsTopic(
+                    name="t",
+                    partitions=tuple(
+                        ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(count)
+                    ),
+                ),
+            ),
+        ),
+        lambda answer: answer.topics[0].partitions,
+    ),
+    Case(
+        "Produce",
+        9,
+        lambda count: ProduceRequest(
+            acks=1,
+            timeout_ms=0,
+            topic_data=(
+                TopicProduceData(
+                    name="unknown",
+                    partition_data=tuple(PartitionProduceData(index=index, records=None) for index in range(count)),
+                ),
+            ),
+        ),
+        lambda answer: answer.responses[0].partition_responses,
+    ),
+    Case(
+        "Produce",
+        9,
+        lambda count: ProduceRequest(
+            acks=1,
+            timeout_ms=0,
+            topic_data=(
+                TopicProduceData(
+                    name="t",
+                    partition_data=tuple(
+                        PartitionProduceData(
+                            index=index,
+                            records=memoryview(batch(("k", "v"), producer_id=7, producer_epoch=0, transactional=True)),
+                        )
+                        for index in range(count)
+                    ),
+                ),
+            ),
+        ),
+        lambda answer: answer.responses[0].partition_responses,
+        "of a transaction without an id",
+    ),
+    Case("Fetch", 12, fetch, lambda answer: answer.responses[0].partitions, "with a session"),
+    Case(
+        "Fetch",
+        12,
+        lambda count: fetch(count, session_epoch=-1, max_wait_ms=1, min_bytes=1 << 20),
+        lambda answer: answer.responses[0].partitions,
+        "that waits",
+    ),
+    Case(
+        "DescribeProducers",
+        0,
+        lambda count: DescribeProducersRequest(
+            topics=(ProducersTopic(name="t", partition_indexes=tuple(range(count))),)
+        ),
+        lambda answer: answer.topics[0].partitions,
+    ),
+    Case(
+        "DeleteRecords",
+        2,
+        lambda count: DeleteRecordsRequest(
+            topics=tuple(DeleteRecordsTopic(name=name, partitions=()) for name in names(count)), timeout_ms=0
+        ),
+        lambda answer: answer.topics,
+        "without partitions",
+    ),
+    Case(
+        "OffsetForLeaderEpoch",
+        4,
+        lambda count: OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=tuple(OffsetForLeaderTopic(topic=name, partitions=()) for name in names(count))
+        ),
+        lambda answer: answer.topics,
+        "without partitions",
+    ),
+    Case(
+        "Produce",
+        9,
+        lambda count: ProduceRequest(
+            acks=1,
+            timeout_ms=0,
+            topic_data=tuple(TopicProduceData(name=name, partition_data=()) for name in names(count)),
+        ),
+        lambda answer: answer.responses,
+        "without partitions",
+    ),
+    Case(
+        "Fetch",
+        12,
+        lambda count: fetch(count, topics=tuple(FetchTopic(topic=name, partitions=()) for name in names(count))),
+        lambda answer: [answer],
+        "without partitions",
+    ),
+    Case(
+        "Fetch",
+        12,
+        lambda count: fetch(
+            count,
+            topics=tuple(FetchTopic(topic=name, partitions=fetch(1).topics[0].partitions) for name in names(count)),
+        ),
+        lambda answer: answer.responses,
+        "of many topics",
+    ),
+    Case(
+        "DescribeProducers",
+        0,
+        lambda count: DescribeProducersRequest(
+            topics=tuple(ProducersTopic(name=name, partition_indexes=()) for name in names(count))
+        ),
+        lambda answer: answer.topics,
+        "without partitions",
+    ),
+    Case(
+        "ElectLeaders",
+        2,
+        lambda count: ElectLeadersRequest(
+            election_type=0,
+            topic_partitions=tuple(TopicPartitions(topic=name, partitions=()) for name in names(count)),
+            timeout_ms=0,
+        ),
+        lambda answer: answer.replica_election_results,
+        "without partitions",
+    ),
+    Case(
+        "AlterPartitionReassignments",
+        1,
+        lambda count: AlterPartitionReassignmentsRequest(
+            timeout_ms=0, topics=tuple(ReassignableTopic(name=name, partitions=()) for name in names(count))
+        ),
+        lambda answer: answer.responses,
+        "without partitions",
+    ),
+    Case(
+        "FindCoordinator",
+        4,
+        lambda count: FindCoordinatorRequest(key_type=0, coordinator_keys=tuple(names(count))),
+        lambda answer: answer.coordinators,
+    ),
+]
+
+
+class Staying:
+    """The connection of a client that does not leave."""
+
+    def check_peer(self) -> None:
+        pass
+
+
+def context(broker: Broker) -> Context:
+    node = broker.nodes[0]
+    return Context(broker, node, node.listeners[0], "127.0.0.1", Staying())  # type: ignore[arg-type]
+
+
+async def ask(broker: Broker, name: str, version: int, body: Any) -> Any:
+    api = next(api for api in APIS.values() if api.name == name)
+    return await broker.handlers[api.key](context(broker), Request(api, version, 1, "client", body))
+
+
+async def looks_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> tuple[Looks, Any]:
+    looks = Looks()
+    monkeypatch.setattr(turns, "perf_counter", looks.perf_counter)
+    own = Own(looks)
+    # A collection would count the finalizers of what other tests left behind.
+    gc.collect()
+    gc.disable()
+    trio.lowlevel.add_instrument(own)
+    try:
+        await trio.lowlevel.checkpoint()
+        answer = await work()
+    finally:
+        gc.enable()
+        sys.setprofile(None)
+        trio.lowlevel.remove_instrument(own)
+        monkeypatch.undo()
+    return looks, answer
+
+
+async def create(broker: Broker, name: str, partitions: int) -> None:
+    await broker.admin.create(broker.admin.plan(name, num_partitions=partitions, replication_factor=1))
+
+
+def of_nodes(count: int, data_dir: Path) -> StaticConfig:
+    flags = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)}
+    return static_config(profile="dev", flags=flags, nodes=count)
+
+
+def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+            broker = served.broker
+            await create(broker, "t", MANY)
+            await broker.ensure_internal_topic("__consumer_offsets")
+            wrong = []
+            for case in CASES:
+                await ask(broker, case.name, case.version, case.body(1))  # what loads at the first time
+                few, _ = await looks_of(monkeypatch, lambda: ask(broker, case.name, case.version, case.body(FEW)))  # noqa: B023
+                body = case.body(MANY)
+                many, answer = await looks_of(monkeypatch, lambda: ask(broker, case.name, case.version, body))  # noqa: B023
+                rows = len(list(case.rows(answer)))
+                if many.most_calls > few.most_calls + MANY // 4 or many.gave_way < MANY // 8:
+                    wrong.append(f"{case}: {few.most_calls} calls, then {many.most_calls}; {many.gave_way} times")
+                assert rows in (MANY, 1), case
+            assert not wrong, "\n".join(wrong)
+
+    trio.run(main)
+
+
+def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path: Path) -> None:
+    """An error that is kept names all that was under way where it was raised. Of a hundred thousand in a cycle a full collection
+    holds everybody for a quarter of a second, when the answer has long been sent."""
+
+    async def left_by(broker: Broker, case: Case, count: int) -> int:
+        gc.collect()
+        gc.disable()
+        try:
+            await ask(broker, case.name, case.version, case.body(count))
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+            broker = served.broker
+            await create(broker, "t", MANY)
+            await broker.ensure_internal_topic("__consumer_offsets")
+            left = {}
+            for case in CASES:
+                few = await left_by(broker, case, FEW)
+                left[str(case)] = (few, await left_by(broker, case, MANY))
+            assert {name: (few, many) for name, (few, many) in left.items() if many > few + MANY // 4} == {}
+
+    trio.run(main)
+
+
+OF_PARTITIONS: list[Case] = [
+    Case("Metadata", 12, lambda _: MetadataRequest(topics=None), lambda answer: answer.topics[0].partitions),
+    Case(
+        "DescribeLogDirs",
+        4,
+        lambda _: DescribeLogDirsRequest(topics=None),
+        lambda answer: answer.results[0].topics[0].partitions,
+    ),
+    Case(
+        "DescribeLogDirs",
+        4,
+        lambda count: DescribeLogDirsRequest(
+            topics=(DescribableLogDirTopic(topic="t", partitions=tuple(range(count))),)
+        ),
+        lambda answer: answer.results[0].topics[0].partitions,
+        "by name",
+    ),
+    Case(
+        "DescribeLogDirs",
+        4,
+        lambda _: DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True),
+        lambda answer: answer.results[0].topics[0].partitions,
+        "with what the cleaner says",
+    ),
+    Case(
+        "DescribeTopicPartitions",
+        0,
+        lambda _: DescribeTopicPartitionsRequest(topics=(), response_partition_limit=2_000),
+        lambda answer: answer.topics[0].partitions,
+    ),
+    Case(
+        "ElectLeaders",
+        2,
+        lambda _: ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=0),
+        lambda answer: answer.replica_election_results[0].partition_result,
+    ),
+    Case(
+        "IncrementalAlterConfigs",
+        1,
+        lambda _: IncrementalAlterConfigsRequest(
+            resources=(AlterableResource(resource_type=4, resource_name="", configs=()),), validate_only=True
+        ),
+        lambda answer: answer.responses,
+    ),
+]
+
+
+def test_the_longest_stretch_of_a_handler_does_not_grow_with_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def most_calls(count: int) -> dict[str, int]:
+        found = {}
+        async with serving(tmp_path / str(count), OsFiles(), log_cleaner_enable="false") as served:
+            await create(served.broker, "t", count)
+            for case in OF_PARTITIONS:
+                body = case.body(count)
+                await ask(served.broker, case.name, case.version, body)
+                looks, answer = await looks_of(
+                    monkeypatch,
+                    lambda: ask(served.broker, case.name, case.version, body),  # noqa: B023
+                )
+                assert len(list(case.rows(answer))) in (0, 1, count)
+                found[str(case)] = looks.most_calls
+        return found
+
+    few, many = (trio.run(most_calls, count) for count in (FEW, MANY))
+    assert {name: (few[name], many[name]) for name in many if many[name] > few[name] + MANY // 4} == {}
+
+
+@pytest.mark.parametrize("with_status", [False, True], ids=["sizes", "with what the cleaner says"])
+def test_the_longest_stretch_of_describing_log_dirs_does_not_grow_with_the_segments_of_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_status: bool
+) -> None:
+    async def most_calls(count: int) -> int:
+        async with serving(tmp_path / str(count), OsFiles()) as served:
+            broker = served.broker
+            configs = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(10**9)}
+            await broker.admin.create(broker.admin.plan("t", num_partitions=1, configs=configs))
+            partition = broker.topics.partition("t", 0)
+            now_ms = broker.clock.now_ms()
+            for number in range(count):
+                partition.log.append(memoryview(batch(("k", "v"), timestamp=now_ms + number)), now_ms=now_ms)
+                partition.log.roll(now_ms)
+            body = DescribeLogDirsRequest(topics=None, ottla_cleaner_status=with_status)
+            await ask(broker, "DescribeLogDirs", 4, body)
+            monkeypatch.setattr(dirtiness, "SEGMENTS_AT_ONCE", 5)
+            looks, answer = await looks_of(monkeypatch, lambda: ask(broker, "DescribeLogDirs", 4, body))
+            (row,) = answer.results[0].topics[0].partitions
+            assert row.partition_size == partition.log.size_bytes
+            if with_status:
+                told = json.loads(row.ottla_cleaner_status)
+                # From then on the oldest of them may be cleaned, and there is nothing clean beside it.
+                assert (told["waits_for"], told["eligible_at_ms"]) == ("min_compaction_lag", now_ms + 10**9)
+            return looks.most_calls
+
+    few, many = (trio.run(most_calls, count) for count in (FEW, MANY))
+    assert many <= few + MANY // 4
+
+
+def test_leaders_of_many_topics_are_written_down_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def most_calls(count: int) -> int:
+        async with run_broker(of_nodes(2, tmp_path / str(count))) as broker:
+            placed = {}
+            for number in range(count):
+                topic = await broker.admin.create(broker.admin.plan(f"t{number}", assignments={0: (0, 1)}))
+                placed[topic.partitions[0]] = Placement((0, 1), Leadership(1, (0, 1)))
+            looks, _ = await looks_of(monkeypatch, lambda: record(broker, placed))
+            assert {entry.partitions[0].leader for entry in broker.catalog.topics.values()} == {1}
+            return looks.most_calls
+
+    few, many = (trio.run(most_calls, count) for count in (5, 60))
+    assert many <= few + 15
+
+
+async def turns_had(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, version: int, body: Any) -> int:
+    """How often a request gives way, if it does whenever it asks whether to."""
+    asking, had = trio.lowlevel.current_task(), 0
+
+    async def next_turn(self: turns.Turn) -> None:
+        nonlocal had
+        had += trio.lowlevel.current_task() is asking
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
+    monkeypatch.setattr(turns.Turn, "next", next_turn)
+    try:
+        await ask(broker, name, version, body)
+    finally:
+        monkeypatch.undo()
+    return had
+
+
+def test_a_change_for_all_nodes_is_checked_for_one_of_them_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def had(nodes: int) -> int:
+        async with run_broker(of_nodes(nodes, tmp_path / str(nodes))) as broker:
+            config = AlterableConfig(name="log.retention.ms", config_operation=0, value="77")
+            resources = (AlterableResource(resource_type=4, resource_name="", configs=(config,)),)
+            body = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+            return await turns_had(monkeypatch, broker, "IncrementalAlterConfigs", 1, body)
+
+    # To read the configs of a node is one thing, to check what shall be another.
+    assert trio.run(had, 4) == trio.run(had, 1) + 2 * 3
+
+
+def test_the_configs_of_a_broker_are_read_in_one_turn_and_told_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def had(name: str) -> int:
+        async with run_broker(of_nodes(1, tmp_path / f"of {name}")) as broker:
+            resources = (DescribeConfigsResource(resource_type=4, resource_name=name, configuration_keys=None),)
+            return await turns_had(
+                monkeypatch, broker, "DescribeConfigs", 4, DescribeConfigsRequest(resources=resources)
+            )
+
+    assert trio.run(had, "0") == trio.run(had, "") + 1
+
+
+def test_the_longest_stretch_of_a_job_does_not_grow_with_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def most_calls(count: int) -> dict[str, int]:
+        found = {}
+        async with serving(
+            tmp_path / str(count), OsFiles(), log_cleaner_enable="false", log_initial_task_delay_ms=str(10**9)
+        ) as served:
+            jobs = served.broker.housekeeping
+            data_dir = str(tmp_path / str(count))
+            await create(served.broker, "t", count)
+            for job in (jobs.tick, jobs.retain):
+                looks, _ = await looks_of(monkeypatch, partial(job, data_dir))
+                found[job.__name__] = looks.most_calls
+            looks, _ = await looks_of(monkeypatch, jobs.expire_producers)
+            found["expire_producers"] = looks.most_calls
+        return found
+
+    few, many = (trio.run(most_calls, count) for count in (FEW, MANY))
+    assert {name: (few[name], many[name]) for name in many if many[name] > few[name] + MANY // 4} == {}
+
+
+def test_the_logs_of_a_deleted_topic_go_in_a_thread_and_need_no_collector(tmp_path: Path) -> None:
+    """The last name of a log closes its files: of ten thousand in one go, everybody would wait a tenth of a second."""
+    gone: list[int] = []
+
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
+            await create(served.broker, "t", FEW)
+            for partition in served.broker.topics._by_name["t"].partitions:
+                weakref.finalize(partition.log, lambda: gone.append(threading.get_ident()))
+            del partition
+            gc.disable()
+            try:
+                await ask(served.broker, "DeleteTopics", 5, DeleteTopicsRequest(topic_names=("t",), timeout_ms=0))
+            finally:
+                gc.enable()
+            assert len(gone) == FEW and threading.get_ident() not in gone
+
+    trio.run(main)
+
+
+def test_what_a_fetch_changes_of_its_session_is_done_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def most_calls(count: int) -> int:
+        async with serving(tmp_path / str(count), OsFiles()) as served:
+            broker = served.broker
+            await create(broker, "t", 1)
+            opened = await ask(broker, "Fetch", 12, fetch(count))
+            again = fetch(
+                count,
+                session_id=opened.session_id,
+                session_epoch=1,
+                forgotten_topics_data=(ForgottenTopic(topic="t", partitions=tuple(range(1, count))),),
+            )
+            looks, _ = await looks_of(monkeypatch, lambda: ask(broker, "Fetch", 12, again))
+            (session,) = broker.nodes[0].fetch_sessions._sessions.values()
+            assert [*session.items] == [("t", 0)]
+            return looks.most_calls
+
+    few, many = (trio.run(most_calls, count) for count in (FEW, MANY))
+    assert many <= few + MANY // 4
+
+
+TOO_MUCH: list[tuple[str, int, Any, Callable[[Any], Iterable[int]]]] = [
+    (
+        "CreateTopics",
+        7,
+        CreateTopicsRequest(
+            topics=tuple(
+                CreatableTopic(name=name, num_partitions=5_000, replication_factor=1, assignments=(), configs=())
+                for name in ("a", "b", "c")
+            )
+        ),
+        lambda answer: [row.error_code for row in answer.topics],
+    ),
+    (
+        "CreatePartitions",
+        3,
+        CreatePartitionsRequest(
+            topics=(CreatePartitionsTopic(name="t", count=10_002, assignments=None),),
+            timeout_ms=0,
+            validate_only=True,
+        ),
+        lambda answer: [row.error_code for row in answer.results],
+    ),
+    (
+        "IncrementalAlterConfigs",
+        1,
+        IncrementalAlterConfigsRequest(
+            resources=(
+                AlterableResource(
+                    resource_type=4,
+                    resource_name="",
+                    configs=tuple(
+                        AlterableConfig(name=f"x{number}", config_operation=0, value="1") for number in range(10_001)
+                    ),
+                ),
+            ),
+            validate_only=False,
+        ),
+        lambda answer: [row.error_code for row in answer.responses],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "version", "body", "codes"), TOO_MUCH, ids=[each[0] for each in TOO_MUCH])
+def test_what_is_too_much_for_apache_kafkas_controller_is_refused_whole(
+    tmp_path: Path, name: str, version: int, body: Any, codes: Callable[[Any], Iterable[int]]
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles()) as served:
+            await create(served.broker, "t", 1)
+            answer = await ask(served.broker, name, version, body)
+            assert set(codes(answer)) == {ErrorCode.POLICY_VIOLATION}
+            assert [topic.name for topic in served.broker.topics] == ["t"]
+
+    trio.run(main)
+
+
+def test_one_page_of_defaults_is_told_of_ten_thousand_groups_only(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles()) as served:
+            resources = tuple(
+                DescribeConfigsResource(
+                    resource_type=32, resource_name=name, configuration_keys=("share.isolation.level",)
+                )
+                for name in names(10_001)
+            )
+            answer = await ask(served.broker, "DescribeConfigs", 4, DescribeConfigsRequest(resources=resources))
+            assert [row.error_code for row in answer.results] == [0] * 10_000 + [ErrorCode.POLICY_VIOLATION]
+
+    trio.run(main)
+
+
+def between_turns(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Awaitable[object]]) -> None:
+    """Every look at the clock ends a turn from now on, and before the second turn begins `change` happens."""
+    left = [change]
+
+    async def then(self: turns.Turn) -> None:
+        if left:
+            await left.pop()()
+
+    monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
+    monkeypatch.setattr(turns.Turn, "next", then)
+
+
+ABC = ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "body", "told", "expected"),
+    [
+        (
+            "Metadata",
+            12,
+            MetadataRequest(topics=None),
+            lambda answer: {topic.name: topic.error_code for topic in answer.topics},
+            {"a": 0, "b": 0},
+        ),
+        (
+            "Metadata",
+            12,
+            MetadataRequest(
+                topics=tuple(MetadataRequestTopic(name=name) for name in ABC), allow_auto_topic_creation=False
+            ),
+            lambda answer: {topic.name: topic.error_code for topic in answer.topics},
+            {"a": 0, "b": 0, "c": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        ),
+        (
+            "DescribeTopicPartitions",
+            0,
+            DescribeTopicPartitionsRequest(topics=(), response_partition_limit=2_000),
+            lambda answer: {topic.name: topic.error_code for topic in answer.topics},
+            {"a": 0, "b": 0, "c": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        ),
+        (
+            "DescribeLogDirs",
+            4,
+            DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True),
+            lambda answer: {topic.name: len(topic.partitions) for topic in answer.results[0].topics},
+            {"a": 1, "b": 1},
+        ),
+        (
+            "DescribeConfigs",
+            4,
+            DescribeConfigsRequest(
+                resources=tuple(
+                    DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
+                    for name in ABC
+                )
+            ),
+            lambda answer: {row.resource_name: row.error_code for row in answer.results},
+            {"a": 0, "b": 0, "c": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        ),
+        (
+            "OffsetForLeaderEpoch",
+            4,
+            OffsetForLeaderEpochRequest(
+                replica_id=-1,
+                topics=tuple(
+                    OffsetForLeaderTopic(
+                        topic=name,
+                        partitions=(OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0),),
+                    )
+                    for name in ABC
+                ),
+            ),
+            lambda answer: {topic.topic: topic.partitions[0].error_code for topic in answer.topics},
+            {"a": 0, "b": 0, "c": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        ),
+        (
+            "DescribeProducers",
+            0,
+            DescribeProducersRequest(topics=tuple(ProducersTopic(name=name, partition_indexes=(0,)) for name in ABC)),
+            lambda answer: {topic.name: topic.partitions[0].error_code for topic in answer.topics},
+            {"a": 0, "b": 0, "c": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        ),
+        (
+            "IncrementalAlterConfigs",
+            1,
+            IncrementalAlterConfigsRequest(
+                resources=(
+                    AlterableResource(
+                        resource_type=4,
+                        resource_name="",
+                        configs=(AlterableConfig(name="log.retention.ms", config_operation=0, value="77"),),
+                    ),
+                ),
+                validate_only=False,
+            ),
+            lambda answer: {row.resource_name: row.error_code for row in answer.responses},
+            {"": 0},
+        ),
+    ],
+)
+def test_a_topic_that_goes_between_two_turns_is_gone_for_the_rest_of_the_answer(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    version: int,
+    body: Any,
+    told: Callable[[Any], dict[str, int]],
+    expected: dict[str, int],
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles()) as served:
+            broker = served.broker
+            for each in ABC:
+                await create(broker, each, 1)
+            going = broker.topics.get("c")
+            assert going is not None
+
+            async def go() -> None:
+                monkeypatch.undo()
+                await broker.admin.delete(going)
+                between_turns(monkeypatch, trio.lowlevel.checkpoint)
+
+            between_turns(monkeypatch, go)
+            try:
+                assert told(await ask(broker, name, version, body)) == expected
+            finally:
+                monkeypatch.undo()
+            if name == "IncrementalAlterConfigs":
+                assert {topic.partitions[0].log.config.retention_ms for topic in broker.topics} == {77}
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("change", ["appended", "deleted"])
+def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles()) as served:
+            broker = served.broker
+            for each in ABC:
+                await create(broker, each, 1)
+            topic = broker.topics.get("a")
+            assert topic is not None
+            partition = topic.partitions[0]
+            locate, looked = partition.log.locate, []
+
+            async def happen() -> None:
+                monkeypatch.undo()
+                if change == "deleted":
+                    await broker.admin.delete(topic)
+                else:
+                    partition.log.append(memoryview(batch(("k", "v"))), now_ms=1_000)
+                    broker.waits.moved(partition.log)
+                looked.append(change)
+
+            async def when_looked(self: turns.Turn) -> None:
+                await trio.lowlevel.checkpoint()
+                if not looked and seen:
+                    await happen()
+
+            seen: list[int] = []
+
+            def locating(offset: int, **how: Any) -> Any:
+                seen.append(offset)
+                return locate(offset, **how)
+
+            monkeypatch.setattr(partition.log, "locate", locating)
+            monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
+            monkeypatch.setattr(turns.Turn, "next", when_looked)
+            body = fetch(
+                0,
+                session_epoch=-1,
+                max_wait_ms=60_000,
+                topics=tuple(FetchTopic(topic=name, partitions=fetch(1).topics[0].partitions) for name in ABC),
+            )
+            with trio.fail_after(20):
+                answer = await ask(broker, "Fetch", 12, body)
+            assert looked == [change]
+            first = next(row for row in answer.responses if row.topic == "a").partitions[0]
+            if change == "deleted":
+                assert first.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                assert first.records
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, OsFiles()) as served:
+            broker = served.broker
+            await broker.ensure_internal_topic("__transaction_state")
+            await broker.transactions.ensure_topic()
+            records = memoryview(batch(("k", "v"), producer_id=7, transactional=True))
+            body = ProduceRequest(
+                transactional_id="nobody's",
+                acks=-1,
+                timeout_ms=1_000,
+                topic_data=tuple(
+                    TopicProduceData(name=name, partition_data=(PartitionProduceData(index=0, records=records),))
+                    for name in ("never", "late")
+                ),
+            )
+            looked_up: list[str] = []
+            get = broker.topics.get
+
+            def spied(name: str) -> Any:
+                looked_up.append(name)
+                return get(name)
+
+            asking = trio.lowlevel.current_task()
+
+            async def come(self: turns.Turn) -> None:
+                await trio.lowlevel.checkpoint()
+                # The broker's own tasks take turns, too.
+                if "late" in looked_up and trio.lowlevel.current_task() is asking:
+                    looked_up.clear()
+                    monkeypatch.undo()
+                    await create(broker, "late", 1)
+
+            monkeypatch.setattr(broker.topics, "get", spied)
+            monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
+            monkeypatch.setattr(turns.Turn, "next", come)
+            try:
+                answer = await ask(broker, "Produce", version, body)
+            finally:
+                monkeypatch.undo()
+
+            topic = broker.topics.get("late")
+            assert topic is not None
+            assert answer.responses[1].partition_responses[0].error_code != ErrorCode.NONE
+            assert topic.partitions[0].log.log_end_offset == 0
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("verb", ["stop", "start"])
+def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    async def main() -> None:
+        async with run_broker(of_nodes(2, tmp_path)) as broker:
+            for name in ABC:
+                await broker.admin.create(broker.admin.plan(name, assignments={0: (1,)}))
+            if verb == "start":
+                await broker.stop_node(1)
+            told: list[str] = []
+            leader_moved = broker.leader_moved
+
+            with trio.CancelScope() as scope:
+
+                def moved(partition: Partition) -> None:
+                    leader_moved(partition)
+                    told.append(partition.topic_partition.topic)
+                    scope.cancel()
+
+                monkeypatch.setattr(broker, "leader_moved", moved)
+                monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
+                try:
+                    await (broker.stop_node(1) if verb == "stop" else broker.start_node(1))
+                finally:
+                    monkeypatch.undo()
+
+            assert told == list(ABC)
+            node = broker.nodes[1]
+            assert node.is_alive == (verb == "start")
+            assert (node.listeners[0].socket is not None) == node.is_alive
+
+    trio.run(main)

@@ -1,0 +1,691 @@
+"""The admin listener: what it refuses, whom it keeps off a partition, and segments that come in through it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from crc32c import crc32c
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.server.broker.broker import run_broker
+from ottla.server.cleaning.leases import LEASE_MS_MAX
+from ottla.server.config.broker_config import static_config
+from ottla.server.http import cleaning_calls as admin_calls
+from ottla.server.http import listener as admin_http
+from ottla.server.http.cleaning_calls import CallError
+from ottla.server.http.listener import BODY_BYTES_MAX, HEAD_BYTES_MAX, parse_address
+from ottla.server.runtime import turns
+from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import CLEANER_CHECKPOINT, TopicPartition, staging_root
+from ottla.storage.logs.staged_segment import MANIFEST_FILE
+from ottla.storage.segment.segment import LogSegment
+from ottla.storage.topics.config import ConfigError, LogConfig
+from support.broker.admin import delete_records
+from support.broker.compacting import QUICK, VALUE, alter, consume, create_compacted, let_clean
+from support.broker.conversation import produce
+from support.broker.raw_client import RawClient
+from support.broker.serve_process import ServeProcess, run
+from support.cleaner.choosing import filthiest
+from support.disk.gated_files import GatedFiles
+from support.logs.batches import batch
+
+T_0 = TopicPartition("t", 0)
+HERE: dict[str, Any] = {"topic": "t", "partition": 0}
+BATCHES = 6
+
+
+class Calls:
+    """What one asks of an admin listener."""
+
+    def __init__(self, address: str, data_dir: Path) -> None:
+        self.address, self.data_dir = address, data_dir
+
+    def ask(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, dict[str, Any]]:
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        data = json.dumps(body) if isinstance(body, dict) else body
+        connection.request(method, target, data, {"Content-Type": "application/json", **headers})
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        connection.close()
+        return response.status, answer
+
+    def post(self, name: str, **fields: Any) -> tuple[int, dict[str, Any]]:
+        return self.ask("POST", f"/v1/cleaning/{name}", HERE | fields)
+
+    def status(self) -> dict[str, Any]:
+        status, answer = self.ask("GET", "/v1/cleaning/status?topic=t&partition=0")
+        assert status == 200, answer
+        return answer
+
+    def pause(self, lease_ms: int = 60_000) -> str:
+        status, answer = self.post("pause", lease_ms=lease_ms)
+        assert status == 200, answer
+        lease = answer["lease"]
+        assert isinstance(lease, str)
+        return lease
+
+
+class Served(Calls):
+    """A broker with a compacted topic of a few segments, whose cleaner is at rest, and its admin listener."""
+
+    def __init__(self, broker: ottla.Broker, client: RawClient, data_dir: Path) -> None:
+        admin = broker.inner.admin_http
+        assert admin is not None
+        super().__init__(admin.address, data_dir)
+        self.broker, self.client = broker, client
+
+    def offsets(self) -> list[int]:
+        return [record.offset for record in consume(self.client, "t")]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    data_dir = tmp_path / "data"
+    # Nothing is dirty enough by itself: passes begin when a test says so.
+    with (
+        ottla.Broker(str(data_dir), overrides=QUICK, admin="0") as broker,
+        RawClient(*address(broker)) as client,
+    ):
+        create_compacted(client, "t", min_cleanable_dirty_ratio=1)
+        for number in range(BATCHES):
+            produce(client, "t", (f"k{number % 2}", VALUE))
+        yield Served(broker, client, data_dir)
+
+
+def address(broker: ottla.Broker) -> tuple[str, int]:
+    host, port = broker.bootstrap.rsplit(":", 1)
+    return host, int(port)
+
+
+class StagedHere:
+    """A segment in the staging folder in the place of the partition's first ones, which keeps one record of those."""
+
+    def __init__(self, served: Calls, segments: int = 3, where: str = "plan/0", last_offset: int = 2) -> None:
+        self.sources = served.status()["segments"][:segments]
+        self.directory = Path(staging_root(str(served.data_dir)), where)
+        self.directory.mkdir(parents=True)
+        made = batch((f"k{last_offset % 2}", VALUE), base_offset=last_offset)
+        segment = LogSegment.create(OsFiles(), str(self.directory), 0, LogConfig(), 0)
+        segment.append(made, last_offset=last_offset, max_timestamp_ms=1_000, max_timestamp_offset=last_offset)
+        segment.on_roll()
+        segment.flush()
+        segment.log_file.close()
+        self.manifest = {
+            "base_offset": 0,
+            "source_base_offsets": [base_offset for base_offset, _ in self.sources],
+            "files": {path.name: [path.stat().st_size, crc32c(path.read_bytes())] for path in self.directory.iterdir()},
+        }
+        self.write_manifest()
+
+    def write_manifest(self) -> None:
+        text = json.dumps(self.manifest).encode()
+        (self.directory / MANIFEST_FILE).write_bytes(text)
+        self.fields: dict[str, Any] = {
+            "sources": self.sources,
+            "staged": str(self.directory),
+            "manifest_crc": crc32c(text),
+        }
+
+
+# Who may use it
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("8080", ("127.0.0.1", 8080)), ("localhost:0", ("localhost", 0)), ("[::1]:9", ("::1", 9))]
+)
+def test_it_listens_on_this_machine(text: str, found: tuple[str, int]) -> None:
+    assert parse_address(text) == found
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:80", "example.org:80", "192.168.1.1:80", "127.0.0.1", "127.0.0.1:65536", ""])
+def test_it_listens_nowhere_else(text: str) -> None:
+    with pytest.raises(ConfigError, match="--admin"):
+        parse_address(text)
+
+
+def test_without_it_there_is_none(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker:
+        assert broker.inner.admin_http is None
+
+
+# What is no call
+
+REFUSED: list[tuple[str, str, Any, dict[str, str], int]] = [
+    ("GET", "/", None, {}, 404),
+    ("GET", "/v1/cleaning/pause", None, {}, 405),
+    ("POST", "/v1/cleaning/status", {}, {}, 405),
+    ("GET", "/v1/cleaning/status", None, {}, 422),
+    ("GET", "/v1/cleaning/status?topic=t&partition=-1", None, {}, 422),
+    ("GET", "/v1/cleaning/status?topic=u&partition=0", None, {}, 404),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 1}, {"Origin": "http://example.org"}, 403),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 1}, {"Content-Type": "text/plain"}, 415),
+    ("POST", "/v1/cleaning/pause", "{", {}, 400),
+    ("POST", "/v1/cleaning/pause", "[" * 100_000, {}, 400),
+    ("POST", "/v1/cleaning/pause", "[]", {}, 400),
+    ("POST", "/v1/cleaning/pause", b"\xff", {}, 400),
+    ("POST", "/v1/cleaning/pause", HERE, {}, 422),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 0}, {}, 422),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": True}, {}, 422),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 10**10}, {}, 422),
+    ("POST", "/v1/cleaning/pause", HERE | {"lease_ms": 1, "lease": "none"}, {}, 409),
+    ("POST", "/v1/cleaning/pause", {"topic": "u", "partition": 0, "lease_ms": 1}, {}, 404),
+    ("POST", "/v1/cleaning/resume", HERE | {"lease": "none"}, {}, 409),
+    ("POST", "/v1/cleaning/install", HERE | {"lease": "none", "sources": [[0]]}, {}, 422),
+    (
+        "POST",
+        "/v1/cleaning/install",
+        HERE | {"lease": "none", "sources": [[0, 1]], "staged": "/", "manifest_crc": 0},
+        {},
+        409,
+    ),
+    ("POST", "/v1/cleaning/pause", b" " * (BODY_BYTES_MAX + 1), {}, 413),
+]
+
+
+def test_what_is_no_call_gets_a_sentence_and_a_status(served: Served) -> None:
+    for method, target, body, headers, expected in REFUSED:
+        status, answer = served.ask(method, target, body, **headers)
+        assert (status, list(answer)) == (expected, ["error"]), (method, target, body, answer)
+    assert served.status()["cleaning"] == "not held"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0\0\0\0",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * (HEAD_BYTES_MAX + 1) + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_ends_its_connection_only(served: Served, data: bytes) -> None:
+    host, port = served.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as broken:
+        broken.sendall(data)
+        answer = b"".join(iter(lambda: broken.recv(1 << 16), b""))
+    assert answer.startswith(b"HTTP/1.1 4") and b'"error"' in answer
+    assert served.status()["cleaning"] == "not held"
+
+
+def test_a_connection_that_ends_in_the_midst_of_a_request_is_nothing(served: Served) -> None:
+    host, port = served.address.split(":")
+    for data in (
+        b"",
+        b"GET /v1",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    ):
+        with socket.create_connection((host, int(port)), timeout=60) as gone:
+            gone.sendall(data)
+    assert served.status()["cleaning"] == "not held"
+
+
+def test_requests_follow_each_other_on_a_connection(served: Served) -> None:
+    connection = http.client.HTTPConnection(served.address, timeout=60)
+    for _ in range(3):
+        connection.request("GET", "/v1/cleaning/status?topic=t&partition=0")
+        assert connection.getresponse().read().startswith(b"{")
+    connection.close()
+
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "NONE"]
+PATHS = ["/v1/cleaning/status?topic=t&partition=0", "/v1/cleaning/status", "/v1/cleaning/pause", "/", "*"]
+
+
+HEADERS: list[dict[str, str]] = [
+    {},
+    {"Content-Type": "application/json"},
+    {"Upgrade": "h2c", "Connection": "Upgrade"},
+]
+
+
+def test_every_method_is_answered(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    for method, path, headers in product(METHODS, PATHS, HEADERS):
+        connection = http.client.HTTPConnection(served.address, timeout=60)
+        for _ in range(2):  # whatever came before, the connection goes on, or ends
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            body = response.read()
+            assert 200 <= response.status < 500, (method, path, headers)
+            assert body.startswith(b"{") != (method == "HEAD"), (method, path, headers)
+        connection.close()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_head_is_get_without_the_body(served: Served) -> None:
+    found = []
+    for method in ("GET", "HEAD"):
+        connection = http.client.HTTPConnection(served.address, timeout=60)
+        connection.request(method, PATHS[0])
+        response = connection.getresponse()
+        found.append((response.status, response.getheader("content-length"), len(response.read())))
+        connection.close()
+    (status, length, body_bytes), head = found
+    assert (status, str(body_bytes)) == (200, length) and head == (200, length, 0)
+
+
+HOSTS = {
+    "localhost": 200,
+    "LOCALHOST:1": 200,
+    "127.0.0.1": 200,
+    "127.0.0.1:9644": 200,
+    "127.9.9.9": 200,
+    "[::1]:9644": 200,
+    "[::1]": 200,
+    "evil.example": 403,
+    "evil.example:9644": 403,
+    "localhost.evil.example": 403,
+    "127.0.0.1.evil.example": 403,
+    "192.168.1.1": 403,
+    "[::2]": 403,
+    "": 403,
+}
+
+
+def test_only_names_of_this_machine_are_answered(served: Served) -> None:
+    """A web page may have its own name lead to 127.0.0.1; its browser sends that name, and no `Origin`."""
+    assert {host: served.ask("GET", PATHS[0], Host=host)[0] for host in HOSTS} == HOSTS
+
+
+# Leases
+
+
+def test_under_a_lease_the_cleaner_leaves_the_partition_alone(served: Served) -> None:
+    lease = served.pause()
+    alter(served.client, "t", min_cleanable_dirty_ratio=0)
+    let_clean_others(served)
+    assert served.offsets() == list(range(BATCHES))
+    assert served.status()["cleaning"] == "paused"
+    assert served.post("pause", lease_ms=1)[0] == 409
+    assert served.post("resume", lease=lease) == (200, {})
+    let_clean(served.broker)
+    assert served.offsets() == [3, 4, 5]
+    assert served.post("resume", lease=lease)[0] == 409
+
+
+def let_clean_others(served: Served) -> None:
+    """Another topic that is due is cleaned; so would this one have been."""
+    create_compacted(served.client, "other")
+    for _ in range(3):
+        produce(served.client, "other", ("k", VALUE))
+    manager = served.broker.inner.cleaning.manager
+
+    async def once() -> None:
+        found = filthiest(manager, served.broker.inner.clock.now_ms())
+        if found is not None:
+            assert found.log.topic_partition != T_0
+            manager.done_cleaning(found)
+
+    served.broker.run(once)
+
+
+def test_a_lease_expires_by_the_brokers_clock(served: Served) -> None:
+    lease = served.pause(lease_ms=60_000)
+    served.broker.advance_clock(59_000)
+    assert served.post("pause", lease_ms=60_000, lease=lease)[0] == 200
+    served.broker.advance_clock(59_000)
+    assert served.status()["cleaning"] == "paused"
+    served.broker.advance_clock(2_000)
+    assert served.status() | {"now_ms": 0} == served.status() | {
+        "now_ms": 0,
+        "cleaning": "not held",
+        "lease_expires_ms": None,
+    }
+    assert served.post("install", lease=lease, **StagedHere(served).fields)[0] == 409
+    assert served.pause() != lease
+
+
+def test_a_partition_under_a_lease_can_be_deleted(served: Served) -> None:
+    lease = served.pause()
+    topic = served.broker.inner.topics.get("t")
+    assert topic is not None
+    served.broker.run(served.broker.inner.admin.delete, topic)
+    assert served.post("resume", lease=lease, clean_up_to=0)[0] == 404
+    assert served.post("resume", lease=lease)[0] == 200
+
+
+# Installing
+
+
+def test_a_staged_segment_takes_the_place_of_its_sources(served: Served) -> None:
+    staged = StagedHere(served)
+    lease = served.pause()
+    before = served.status()["segments"]
+    size_bytes = staged.manifest["files"]["00000000000000000000.log"][0]  # type: ignore[index]
+    assert served.post("install", lease=lease, **staged.fields) == (200, {"base_offset": 0, "size_bytes": size_bytes})
+    assert served.status()["segments"] == [[0, size_bytes], *before[3:]]
+    assert served.status()["cleaning"] == "paused"
+    assert served.offsets() == [2, 3, 4, 5]
+    assert served.post("resume", lease=lease, clean_up_to=3)[0] == 200
+    assert OffsetCheckpoint(OsFiles(), f"{served.data_dir}/{CLEANER_CHECKPOINT}").read() == {T_0: 3}
+    produce(served.client, "t", ("k9", VALUE))
+    served.broker.stop()
+    served.broker.start()
+    with RawClient(*address(served.broker)) as client:
+        assert [record.offset for record in consume(client, "t")] == [2, 3, 4, 5, 6]
+
+
+def test_a_swap_that_a_crash_has_left_half_done_is_done_again(served: Served) -> None:
+    """The new segment is in place, those of its sources that lie behind its last offset are there, too."""
+    staged = StagedHere(served, last_offset=0)
+    lease = served.pause()
+    assert served.post("install", lease=lease, **staged.fields | {"sources": staged.sources[:1]})[0] == 200
+    half = served.status()["segments"]
+    assert [base_offset for base_offset, _ in half[:4]] == [0, 1, 2, 3]
+    assert served.post("install", lease=lease, **staged.fields | {"sources": half[:3]})[0] == 200
+    assert [base_offset for base_offset, _ in served.status()["segments"][:2]] == [0, 3]
+    assert served.offsets() == [0, 3, 4, 5]
+
+
+def test_a_segment_that_reaches_into_the_next_is_not_installed(served: Served) -> None:
+    staged = StagedHere(served)
+    fields = staged.fields | {"sources": staged.sources[:2]}
+    status, answer = served.post("install", lease=served.pause(), **fields)
+    assert status == 422 and "expected offsets below 2, found 2" in answer["error"]
+    assert served.offsets() == list(range(BATCHES))
+
+
+def test_clean_is_only_what_is_closed(served: Served) -> None:
+    lease = served.pause()
+    status, answer = served.post("resume", lease=lease, clean_up_to=BATCHES)
+    assert status == 422 and f"expected at most {BATCHES - 1}, " in answer["error"]
+    assert served.post("resume", lease=lease, clean_up_to=BATCHES - 1)[0] == 200
+
+
+def test_what_is_clean_may_be_gone(served: Served) -> None:
+    """DeleteRecords may have come after the last group."""
+    lease = served.pause()
+    alter(served.client, "t", cleanup_policy="compact,delete", retention_ms=-1)
+    assert delete_records(served.client, "t", 3) == (ErrorCode.NONE, 3)
+    assert served.post("resume", lease=lease, clean_up_to=2) == (200, {})
+    assert served.status()["cleaning"] in ("not held", "in progress")
+
+
+def test_only_what_fits_is_installed(served: Served, tmp_path: Path) -> None:
+    staged = StagedHere(served)
+    elsewhere = StagedHere(served, where="../elsewhere")
+    (staged.directory.parent / "link").symlink_to(elsewhere.directory)
+    lease = served.pause()
+    first, second, third = staged.sources
+    refused: list[tuple[int, dict[str, Any]]] = [
+        (409, {"sources": [first, third]}),
+        (409, {"sources": [[0, first[1] + 1], second, third]}),
+        (409, {"sources": [second, first]}),
+        (409, {"sources": [[77, 1]]}),
+        (409, {"sources": served.status()["segments"]}),  # with the active one
+        (422, {"sources": [second, third]}),
+        (422, {"sources": served.status()["segments"][:4]}),
+        (422, {"manifest_crc": 1}),
+        (422, {"staged": str(tmp_path)}),
+        (422, {"staged": "plan/0"}),
+        (422, {"staged": str(staged.directory / "none")}),
+        (422, {"staged": str(elsewhere.directory)}),
+        (422, {"staged": f"{staged.directory}/../../../elsewhere"}),
+        (422, {"staged": str(staged.directory.parent / "link")}),
+    ]
+    for expected, fields in refused:
+        status, answer = served.post("install", lease=lease, **staged.fields | fields)
+        assert status == expected, (fields, answer)
+    alter(served.client, "t", cleanup_policy="delete")
+    assert served.post("install", lease=lease, **staged.fields)[0] == 409
+    assert served.offsets() == list(range(BATCHES))
+    assert served.status()["cleaning"] == "paused"
+    assert not list((served.data_dir / "t-0").glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("kind", ["log", "index", "timeindex"])
+def test_damaged_files_are_not_installed(served: Served, kind: str) -> None:
+    staged = StagedHere(served)
+    (staged.directory / f"00000000000000000000.{kind}").write_bytes(b"damaged")
+    lease = served.pause()
+    status, answer = served.post("install", lease=lease, **staged.fields)
+    assert status == 422 and f".{kind}: expected" in answer["error"]
+    assert served.offsets() == list(range(BATCHES))
+
+
+NO_FILES: dict[str, Callable[[Path], object]] = {
+    "a link": lambda path: path.symlink_to(path.with_name("elsewhere")),
+    "a link to nothing": lambda path: path.symlink_to(path.with_name("nothing")),
+    "a directory": Path.mkdir,
+    "a pipe": os.mkfifo,
+    "nothing": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.index", MANIFEST_FILE])
+@pytest.mark.parametrize("what", NO_FILES)
+def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) -> None:
+    """A link would be linked as a link: the log's bytes would lie, and could go, somewhere else."""
+    staged = StagedHere(served)
+    path = staged.directory / name
+    path.rename(path.with_name("elsewhere"))
+    NO_FILES[what](path)
+    status, answer = served.post("install", lease=served.pause(), **staged.fields)
+    assert status == 422 and f"{name}: expected" in answer["error"] and "no file of its own" in answer["error"]
+    assert served.offsets() == list(range(BATCHES))
+    assert not list((served.data_dir / "t-0").glob("*.cleaned"))
+
+
+def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None:
+    """Its segments may begin at the same offsets and have the same sizes."""
+    staged, lease = StagedHere(served), served.pause()
+    before = served.status()["segments"]
+    topic = served.broker.inner.topics.get("t")
+    assert topic is not None
+    served.broker.run(served.broker.inner.admin.delete, topic)
+    create_compacted(served.client, "t", min_cleanable_dirty_ratio=1)
+    for number in range(BATCHES):
+        produce(served.client, "t", (f"k{number % 2}", VALUE.upper()))
+    assert served.status()["segments"] == before
+    for name, fields in (("install", staged.fields), ("resume", {"clean_up_to": 1})):
+        status, answer = served.post(name, lease=lease, **fields)
+        assert (status, answer["error"]) == (409, "t-0 was deleted and made anew since it was paused")
+    assert {record.value for record in consume(served.client, "t")} == {VALUE.upper().encode()}
+    assert served.post("resume", lease=lease) == (200, {})
+    assert served.status()["cleaning"] == "not held"
+
+
+def test_a_data_directory_has_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks may work in another directory; what lies beside a link may be on another disk."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with ottla.Broker("link", overrides=QUICK, admin="0") as broker, RawClient(*address(broker)) as client:
+        create_compacted(client, "t", min_cleanable_dirty_ratio=1)
+        for number in range(BATCHES):
+            produce(client, "t", (f"k{number % 2}", VALUE))
+        admin = broker.inner.admin_http
+        assert admin is not None
+        calls = Calls(admin.address, tmp_path / "real")
+        assert calls.status()["data_dir"] == str(tmp_path / "real")
+        assert calls.post("install", lease=calls.pause(), **StagedHere(calls).fields)[0] == 200
+
+
+def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
+    staged = StagedHere(served)
+    staged.manifest["files"]["../../../data/meta.properties"] = [1, 1]  # type: ignore[index]
+    staged.write_manifest()
+    status, answer = served.post("install", lease=served.pause(), **staged.fields)
+    assert status == 422 and "expected the files of segment 0" in answer["error"]
+
+
+def test_what_is_about_to_be_deleted_is_not_installed_into(served: Served) -> None:
+    """Whoever deletes a partition pauses it first."""
+    lease = served.pause()
+    cleaning = served.broker.inner.cleaning
+    served.broker.run(cleaning.pause, T_0)
+    staged = StagedHere(served)
+    status, answer = served.post("install", lease=lease, **staged.fields)
+    assert (status, answer["error"]) == (409, "t-0 is about to be cut or deleted")
+
+    async def resume() -> None:
+        cleaning.resume(T_0)
+
+    served.broker.run(resume)
+    assert served.post("install", lease=lease, **staged.fields)[0] == 200
+
+
+async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_path: Path) -> None:
+    files = GatedFiles()
+    static = static_config(
+        profile="dev",
+        flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "data")},
+        overrides=QUICK,
+    )
+    async with run_broker(static, files=files, admin="0") as broker:
+
+        def begin() -> StagedHere:
+            host, _, port = broker.bootstrap.rpartition(":")
+            with RawClient(host, int(port)) as client:
+                create_compacted(client, "t", min_cleanable_dirty_ratio=1)
+                for number in range(BATCHES):
+                    produce(client, "t", (f"k{number % 2}", VALUE))
+            return StagedHere(calls)
+
+        assert broker.admin_http is not None
+        calls = Calls(broker.admin_http.address, tmp_path / "data")
+        staged = await trio.to_thread.run_sync(begin)
+        lease = await trio.to_thread.run_sync(calls.pause)
+        found: list[int] = []
+        topic = broker.topics.get("t")
+        assert topic is not None
+
+        async def install() -> None:
+            answer = await trio.to_thread.run_sync(partial(calls.post, "install", lease=lease, **staged.fields))
+            found.append(answer[0])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(install)
+            await files.reached()
+            broker.clock.advance(LEASE_MS_MAX)
+            nursery.start_soon(broker.admin.delete, topic)
+            while broker.cleaning.manager.state_name(T_0) != "being aborted":
+                await trio.lowlevel.checkpoint()
+            assert (tmp_path / "data" / "t-0").exists()
+            files.let_on()
+        assert found == [200]
+        assert not (tmp_path / "data" / "t-0").exists()
+        while broker.cleaning.manager.state_name(T_0) != "not held":
+            await trio.lowlevel.checkpoint()
+
+
+def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
+    with ServeProcess("--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0") as server:
+        code, _ = server.stop()
+    assert code == 0
+    (line,) = [line for line in server.stderr.splitlines() if "ottla.admin" in line]
+    assert "admin HTTP listener on 127.0.0.1:" in line
+
+
+def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
+    refused = run("serve", "--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("must be a loopback address, as it asks nobody who he is\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_h11_is_loaded_only_where_the_listener_is_on() -> None:
+    code = "import sys, ottla\nwith ottla.Broker(): assert 'h11' not in sys.modules\nwith ottla.Broker(admin='0'): assert 'h11' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+class TellsPasses:
+    """What a conversation may ask for: how long its body was, and in which pass of the scheduler that was known."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    async def count_passes(self) -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+            self.passes += 1
+
+    async def answer(self, method: str, target: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        return 200, {"bytes": len(body), "passes": self.passes}
+
+    async def in_worker(self, work: Callable[[Any], Any], given: Any) -> Any:
+        return work(given)
+
+
+async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    calls, (client, server) = TellsPasses(), trio.testing.memory_stream_pair()
+    head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    await client.send_all(head.encode() + b"1\r\nx\r\n" * 500 + b"0\r\n\r\n")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(calls.count_passes)
+        nursery.start_soon(admin_http._Conversation(server, calls).run)  # type: ignore[arg-type]
+        answer = b""
+        while b"}" not in answer:
+            answer += bytes(await client.receive_some(1000))
+        nursery.cancel_scope.cancel()
+    told = json.loads(answer[answer.index(b"{") :])
+    assert told["bytes"] == 500 and told["passes"] >= 500
+
+
+LARGE_BODIES = {
+    "sources": json.dumps({"sources": [[at, at + 1] for at in range(10_000)]}),
+    "texts": json.dumps(
+        {"topic": 'ü\u20ac\U0001f600 "\\ ' * 10_000, "deep": [[[[{}]]]], "numbers": [1.5, -1, 1e3, True, None]}
+    ),
+    "surrogates": '{"a": "' + "\\ud800" * 12_000 + '"}',
+    "no JSON": "[" + "1," * 40_000 + "]",
+    "no object": "[" + "1," * 40_000 + "1]",
+    "cut short": json.dumps({"a": ["b"] * 20_000})[:-3],
+    "too deep": "[" * 70_000,
+}
+
+
+@pytest.mark.parametrize("name", LARGE_BODIES)
+def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None:
+    """The decoder in C lets no other thread run before it is at the end, 50 ms for the largest; Python's own does."""
+    body = LARGE_BODIES[name].encode()
+    assert len(body) > admin_calls.READ_AT_ONCE_BYTES
+    found: list[Any] = []
+    wanted: list[Any] = []
+    for limit_bytes, told in ((0, found), (1 << 30, wanted)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(admin_calls, "READ_AT_ONCE_BYTES", limit_bytes)
+            try:
+                told.append(admin_calls._object(body))
+            except CallError as error:
+                told.append(error.status)
+    assert found == wanted
+    if isinstance(found[0], dict):
+        assert json.loads(admin_calls.encoded(found[0])) == found[0]
+
+
+def test_large_json_is_read_and_written_by_code_that_lets_others_run() -> None:
+    """Python lets other threads run between its own steps, and so only while a function written in it is at work."""
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    body = LARGE_BODIES["sources"].encode()
+    sys.setprofile(count)
+    try:
+        answer = admin_calls._object(body)
+        read = steps
+        admin_calls.encoded(dict(answer))
+    finally:
+        sys.setprofile(None)
+    assert read > 10_000 and steps - read > 10_000

@@ -1,0 +1,129 @@
+"""Errors of accept(): whatever the system says of one connection, or of all, the next client is served."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections import Counter, deque
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.server.broker.broker import Broker
+from ottla.server.cluster.nodes import Node
+from ottla.server.network.connection import Connection
+from ottla.server.network.connections import Connections
+from ottla.server.runtime import turns
+from ottla.storage.disk.files import OsFiles
+from support.broker.conversation import address
+from support.broker.raw_client import RawClient
+from support.broker.served import serving
+
+OF_ONE = ["EPROTO", "EPERM", "ENETDOWN", "EHOSTUNREACH", "EHOSTDOWN", "ENETUNREACH", "ECONNABORTED", "EOPNOTSUPP"]
+OF_ALL = ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EINVAL", "EIO"]
+
+
+class Listening(socket.socket):
+    """A listening socket with bad news: one after the other is told instead of a connection, then all is well."""
+
+    def __init__(self, listening: socket.socket, news: list[int]) -> None:
+        super().__init__(fileno=listening.detach())
+        self.setblocking(False)
+        self.news = deque(news)
+        self.lost = sum(errno.errorcode[number] in OF_ONE for number in news)
+        """How many connections are gone with their errors."""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if not self.news:
+            return super().accept()
+        number = self.news.popleft()
+        if self.lost:
+            super().accept()[0].close()
+        raise OSError(number, errno.errorcode[number])
+
+
+async def serves_after(data_dir: Path, news: list[int]) -> bool:
+    """Whether clients are served by a broker that is told the `news`."""
+    async with serving(data_dir, OsFiles()) as served:
+        broker = served.broker
+        (node,) = broker.nodes
+        (listener,) = node.listeners
+        listener.close()
+        listener.bind(10)
+        assert listener.socket is not None
+        listener.socket = listening = Listening(listener.socket, news)
+        broker.accept_on(node)
+
+        def connect() -> bool:
+            for _ in range(listening.lost):
+                with socket.create_connection(address(broker), timeout=60) as lost:
+                    assert not lost.recv(1)
+            with RawClient(*address(broker)) as client:
+                return bool(client.ask(MetadataRequest(topics=()), 12).error_code == ErrorCode.NONE)
+
+        answer = await trio.to_thread.run_sync(connect)
+        assert not listening.news
+        return answer
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+async def test_an_error_of_one_connection_costs_that_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    assert await serves_after(tmp_path, [getattr(errno, name)] * 3)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("name", OF_ALL)
+async def test_any_other_error_is_told_once_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock, name: str
+) -> None:
+    assert await serves_after(tmp_path, [getattr(errno, name)] * 5)
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == 1 and told[0].startswith("cannot accept on 127.0.0.1:") and name in told[0]
+
+
+class IdleConnection:
+    """A connection on which nothing moves."""
+
+    peer, node, busy = "10.0.0.1:1", "the node", False
+
+    def __init__(self, connections: Connections, closed: list[int], passes: list[None]) -> None:
+        self._connections, self._closed, self._passes = connections, closed, passes
+
+    def idle_s(self, now_s: float) -> float:
+        return 1e9
+
+    def close(self) -> None:
+        self._closed.append(len(self._passes))
+        self._connections._open.discard(cast(Connection, self))
+
+
+@pytest.mark.parametrize("why", ["idle", "the node stops"])
+async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    connections = Connections(cast(Broker, None))
+    closed: list[int] = []
+    passes: list[None] = []
+    connections._open |= {cast(Connection, IdleConnection(connections, closed, passes)) for _ in range(100)}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_passes, passes)
+        if why == "idle":
+            await connections.close_idle(1000)
+        else:
+            await connections.drain(60, [cast(Node, IdleConnection.node)])
+        nursery.cancel_scope.cancel()
+    assert len(closed) == 100 and len(connections) == 0
+    assert max(Counter(closed).values()) <= 2
+
+
+async def count_passes(passes: list[None]) -> None:
+    while True:
+        await trio.lowlevel.checkpoint()
+        passes.append(None)

@@ -1,0 +1,227 @@
+"""Group commit on a disk whose syncs the test holds up and refuses: who is told what, and what is said of the log later."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.partitions.flusher import Flusher
+from ottla.server.runtime.clock import Clock
+from ottla.storage.cleaning.cleaner_manager import CleanerManager
+from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
+from ottla.storage.logs.log import Log
+from ottla.storage.logs.manager import LogManager
+from support.cleaner.choosing import filthiest
+from support.disk.crash_files import CrashFiles
+from support.logs.make_log import TP, append, make_log
+
+
+class GatedSyncs(CrashFiles):
+    """A disk whose next sync of the log file waits for `let_on`, and fails if it is told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.syncs = 0
+        self.reached = trio.Event()
+        self._gate = threading.Event()
+        self._fails = False
+        self._token = trio.lowlevel.current_trio_token()
+        self.refuse = self._sync_of_log
+
+    def _sync_of_log(self, operation: str, path: str, _: int) -> None:
+        if operation == "sync" and path.endswith(".log"):
+            self.syncs += 1
+            if self.syncs == 1:
+                self._token.run_sync_soon(self.reached.set)
+                self._gate.wait(60)
+                if self._fails:
+                    raise OSError(errno.EIO, "Input/output error")
+
+    def let_on(self, *, fails: bool) -> None:
+        self._fails = fails
+        self._gate.set()
+
+
+async def answers_of_two(files: GatedSyncs, log: Log, *, fails: bool) -> list[ErrorCode]:
+    """What two producers are told of whom the second comes while the first one's sync runs."""
+    flusher = Flusher(Clock(lambda: 0), lambda log: None)
+    answers = []
+
+    async def produce() -> None:
+        append(log, ("k", "v"))
+        try:
+            await flusher.flush([log])
+        except KafkaError as error:
+            answers.append(error.code)
+        else:
+            answers.append(ErrorCode.NONE)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce)
+        await files.reached.wait()
+        nursery.start_soon(produce)
+        nursery.start_soon(produce)
+        await trio.testing.wait_all_tasks_blocked()
+        files.let_on(fails=fails)
+    return answers
+
+
+async def test_those_who_come_while_a_sync_runs_share_the_next_one() -> None:
+    files = GatedSyncs()
+    log = make_log(files, flush_messages=1)
+    assert await answers_of_two(files, log, fails=False) == [ErrorCode.NONE] * 3
+    assert (files.syncs, log.recovery_point) == (2, 3)
+
+
+async def test_everybody_who_waits_for_a_sync_that_fails_is_told_and_nobody_asks_the_disk_again() -> None:
+    files = GatedSyncs()
+    log = make_log(files, flush_messages=1)
+    assert await answers_of_two(files, log, fails=True) == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+    assert (files.syncs, log.recovery_point) == (1, 0)
+
+
+async def test_a_log_that_goes_offline_while_its_sync_runs_is_not_vouched_for() -> None:
+    files = GatedSyncs()
+    log = make_log(files, flush_messages=1)
+
+    async def fail() -> None:
+        await files.reached.wait()
+        log.fail(OSError(errno.EIO, "the disk is gone"))
+        files.let_on(fails=False)
+
+    append(log, ("k", "v"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fail)
+        with pytest.raises(KafkaError, match="the disk is gone"):
+            await Flusher(Clock(lambda: 0), lambda log: None).flush([log])
+    assert log.recovery_point == 0
+
+
+async def test_whoever_waits_for_a_sync_that_cannot_even_begin_is_told_and_may_ask_again() -> None:
+    files = CrashFiles()
+    log, flusher = make_log(files, flush_messages=1), Flusher(Clock(lambda: 0), lambda log: None)
+    append(log, ("k", "v"))
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        raise MemoryError
+
+    files.refuse = refuse
+    assert list(await flusher.flush_each([log])) == [log]
+    with pytest.raises(KafkaError, match="MemoryError"):
+        await flusher.flush([log])
+    files.refuse = None
+    assert not await flusher.flush_each([log])
+    assert (log.failure, log.recovery_point) == (None, 1)
+
+
+async def test_a_log_that_cannot_be_flushed_does_not_keep_the_others_from_it() -> None:
+    bad_disk = CrashFiles()
+    bad, good = make_log(bad_disk), make_log()
+    for log in (bad, good):
+        append(log, ("k", "v"), roll=True)
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        if operation == "sync":
+            raise OSError(errno.EIO, "Input/output error")
+
+    bad_disk.refuse = refuse
+    flusher = Flusher(Clock(lambda: 0), lambda log: None)
+    await flusher.flush_sealed([bad, good])
+    assert (bad.recovery_point, good.recovery_point) == (0, 1)
+    append(good, ("k", "w"))
+    with pytest.raises(KafkaError):
+        await flusher.flush([bad, good])
+    assert (bad.recovery_point, good.recovery_point) == (0, 2)
+
+
+# After a sync that failed, the disk says yes to everything
+
+
+def flush(log: Log) -> None:
+    log.flush(0)
+
+
+def flush_sealed(log: Log) -> None:
+    log.flush_sealed(0)
+
+
+def roll(log: Log) -> None:
+    log.roll(0)
+
+
+def append_more(log: Log) -> None:
+    append(log, ("k", "v"))
+
+
+def delete_old_segments(log: Log) -> None:
+    log.delete_old_segments(1 << 50, 0)
+
+
+LATER: dict[str, Callable[[Log], None]] = {
+    "flush": flush,
+    "flush of sealed segments": flush_sealed,
+    "roll": roll,
+    "append": append_more,
+    "close": lambda log: log.close(0),
+    "retention": delete_old_segments,
+    "truncation": lambda log: log.truncate_to(1, 0, 0),
+}
+
+
+@pytest.mark.parametrize("which", ["sync", "sync_dir"])
+@pytest.mark.parametrize("later", LATER.values(), ids=LATER.keys())
+def test_after_a_failed_sync_nothing_brings_the_recovery_point_further(
+    later: Callable[[Log], None], which: str
+) -> None:
+    files = CrashFiles()
+    log = make_log(files)
+    append(log, ("a", "1"), roll=True)
+    append(log, ("b", "1"))
+    other = log.begin_flush_of_sealed()
+    assert other is not None
+    log.leader_epochs.write()  # so that what fails is a sync of the log
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        if operation == which:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    files.refuse = refuse
+    with pytest.raises(KafkaError):
+        log.flush(0)
+    files.refuse = None
+    with pytest.raises(KafkaError):
+        later(log)
+    with pytest.raises(KafkaError):
+        log.end_flush(other, 0)
+    assert log.recovery_point == 0
+
+
+def test_after_a_failed_sync_no_stop_is_clean_and_no_checkpoint_moves() -> None:
+    files = CrashFiles()
+    manager = LogManager(files, ["/data"])
+    manager.load(0, 0, config_for=lambda _: make_log().config)
+    (log,) = manager.create([TP], topic_id=bytes(16), config=make_log().config, now_ms=0, elapsed_ms=0)
+    cleaner = CleanerManager(files, manager.logs, lambda _: None)
+    append(log, ("a", "1"), roll=True)
+    append(log, ("b", "1"))
+
+    def refuse(operation: str, path: str, _: int) -> None:
+        if operation == "sync" and path.endswith("0.log"):
+            raise OSError(errno.EIO, "Input/output error")
+
+    files.refuse = refuse
+    with pytest.raises(KafkaError):
+        log.flush(0)
+    files.refuse = None
+    manager.checkpoint_recovery_points()
+    assert filthiest(cleaner, 1 << 40) is None
+    manager.close(0)
+    assert not files.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
+    assert OffsetCheckpoint(files, f"/data/{RECOVERY_POINT_CHECKPOINT}").read() == {}

@@ -1,0 +1,142 @@
+"""Searches by timestamp are done in pieces: whose they are decides who waits, and who leaves ends his."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+import pytest
+import trio
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.server.broker.broker import Broker
+from ottla.server.network.connection import Connection, Context
+from ottla.server.network.transport import PeerGoneError
+from ottla.server.partitions import searches
+from ottla.server.partitions.searches import Search, Searches
+from ottla.storage.logs import log_reader
+from ottla.storage.logs.log import Log
+from ottla.storage.segment import segment
+from support.broker.in_process_broker import NOW_MS, InProcessClient, run_in_order, running
+from support.disk.crash_files import CrashFiles
+from support.lives.server_life import Ledger, Life
+from support.logs.batches import batch
+from support.logs.make_log import make_log
+
+PATIENCE_S = 60
+
+
+def goes_on() -> None:
+    """The client is there, and the broker serves."""
+
+
+@pytest.fixture
+def log() -> Log:
+    return make_log(CrashFiles())
+
+
+async def test_an_address_has_one_of_the_two_threads_of_a_data_directory(log: Log) -> None:
+    all_searches, let_on = Searches(), threading.Event()
+    reached = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def hangs() -> log_reader.Search:
+        token.run_sync_soon(reached.set)
+        assert let_on.wait(PATIENCE_S)
+        return None
+        yield
+
+    def finds() -> log_reader.Search:
+        return log_reader.FoundOffset(1, 2, 3)
+        yield
+
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(all_searches.run, [Search(log, hangs())], "greedy", goes_on)
+            await reached.wait()
+            other = Search(log, finds())
+            await all_searches.run([other], "other", goes_on)
+            assert other.found == (1, 2, 3)
+            let_on.set()
+    assert not all_searches._places
+
+
+async def test_a_long_search_lets_a_short_one_of_the_same_address_go_first(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "SEARCHING_S", 0.0)
+    all_searches, is_found = Searches(), threading.Event()
+    steps = 0
+
+    def long() -> log_reader.Search:
+        nonlocal steps
+        while not is_found.is_set():
+            steps += 1
+            yield
+        return None
+
+    def short() -> log_reader.Search:
+        is_found.set()
+        return None
+        yield
+
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(all_searches.run, [Search(log, long())], "one", goes_on)
+            while not steps:
+                await trio.to_thread.run_sync(bool)
+            await all_searches.run([Search(log, short())], "one", goes_on)
+
+
+def _leaves(broker: Broker) -> None:
+    raise PeerGoneError("closed while its request was parked")
+
+
+def _stops(broker: Broker) -> None:
+    broker.stopping = True
+
+
+class Leaving:
+    """The connection of a client that asks for a long search; after some pieces of it something happens."""
+
+    def __init__(self, broker: Broker, what: Any) -> None:
+        self.pieces, self.broker, self.what = 0, broker, what
+
+    def check_peer(self) -> None:
+        self.pieces += 1
+        if self.pieces == 3:
+            self.what(self.broker)
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS + 30, -3], ids=["by timestamp", "the latest"])
+@pytest.mark.parametrize("what", [_leaves, _stops], ids=["the client leaves", "the broker stops"])
+def test_a_search_ends_when(what: Any, timestamp: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches, "SEARCHING_S", 0.0)
+    monkeypatch.setattr(segment, "SEARCHED_AT_ONCE", 1)
+
+    async def work() -> None:
+        async with running(CrashFiles()) as (broker, client):
+            await Life(broker, client, Ledger()).create("a", 1)
+            log = broker.topics.partition("a", 0).log
+            for at in range(20):
+                log.append(memoryview(batch((b"k", b"v"), timestamp=NOW_MS + at * 2)), now_ms=NOW_MS)
+                log.roll(NOW_MS)
+            node = broker.nodes[0]
+            leaving = Leaving(broker, what)
+            asking = InProcessClient(broker)
+            asking._context = Context(broker, node, node.listeners[0], "127.0.0.1", cast(Connection, leaving))
+            asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            request = ListOffsetsRequest(topics=(ListOffsetsTopic(name="a", partitions=(asked,)),))
+            try:
+                answer = await asking.ask(request, 9)
+            except* PeerGoneError:
+                assert what is _leaves
+            else:
+                assert what is _stops
+                assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                broker.stopping = False
+            assert leaving.pieces == 3
+
+    run_in_order(work)

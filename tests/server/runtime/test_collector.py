@@ -1,0 +1,212 @@
+"""When Python's collector looks at old objects: not of its own accord, but when memory has changed by much, and now and then."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.server.runtime import collector
+from ottla.server.runtime.collector import (
+    CHANGED_BLOCKS,
+    LITTLE_BLOCKS,
+    LOOK_S,
+    NOW_AND_THEN_S,
+    QUIET_PASSES,
+    QUIET_S,
+    Collector,
+)
+from support.old_garbage import OldGarbage
+
+
+@pytest.fixture(autouse=True)
+def threads_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock that jumps would not wait for them."""
+
+    async def run_at_once(function: Callable[[], None]) -> None:
+        function()
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", run_at_once)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minutes instead of hours: clients that never rest make every second of them long."""
+    monkeypatch.setattr(collector, "NOW_AND_THEN_S", 20.0)
+    monkeypatch.setattr(collector, "AT_LAST_S", 120.0)
+
+
+class Blocks:
+    """How many blocks of memory are said to be taken."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+        self.taken = taken
+        monkeypatch.setattr(collector, "getallocatedblocks", lambda: self.taken)
+
+
+@pytest.mark.parametrize(
+    "moves, is_collected",
+    [
+        ((0,), False),
+        ((CHANGED_BLOCKS,), False),
+        ((CHANGED_BLOCKS + 1,), True),
+        ((CHANGED_BLOCKS // 2, CHANGED_BLOCKS // 2 + 1), True),
+        ((-CHANGED_BLOCKS // 2, CHANGED_BLOCKS // 2), False),
+        ((-CHANGED_BLOCKS - 1,), True),
+    ],
+)
+async def test_old_garbage_goes_when_memory_has_changed_by_much(
+    moves: tuple[int, ...], is_collected: bool, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbage, blocks = OldGarbage(), Blocks(monkeypatch, 2 * CHANGED_BLOCKS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Collector().run)
+        await trio.testing.wait_all_tasks_blocked()
+        for move in moves:
+            blocks.taken += move
+            await trio.sleep(LOOK_S)
+        await trio.sleep(LOOK_S)
+        assert garbage.is_there() != is_collected
+        nursery.cancel_scope.cancel()
+
+
+async def test_of_much_memory_a_quarter_must_have_come(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbage, blocks = OldGarbage(), Blocks(monkeypatch, 8 * CHANGED_BLOCKS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Collector().run)
+        await trio.testing.wait_all_tasks_blocked()
+        for is_there in (True, False):
+            blocks.taken += CHANGED_BLOCKS + 1
+            await trio.sleep(2 * LOOK_S)
+            assert garbage.is_there() == is_there
+        nursery.cancel_scope.cancel()
+
+
+async def test_old_garbage_goes_after_ten_minutes_unless_it_is_put_off(autojump_clock: trio.testing.MockClock) -> None:
+    garbage, of_broker = OldGarbage(), Collector()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(of_broker.run)
+        with of_broker.putting_off():
+            await trio.sleep(NOW_AND_THEN_S + 2 * LOOK_S)
+            assert garbage.is_there()
+        await trio.sleep(2 * LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+async def ask_and_ask(every_s: float) -> None:
+    """Clients that keep the broker busy."""
+    while True:
+        await trio.sleep(every_s)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_much_is_looked_at_when_nobody_waits_for_it(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbage, clients = OldGarbage(), trio.CancelScope()
+    Blocks(monkeypatch, 2 * LITTLE_BLOCKS)
+
+    async def ask() -> None:
+        with clients:
+            await ask_and_ask(QUIET_S / QUIET_PASSES / 2)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        nursery.start_soon(Collector().run)
+        await trio.sleep(collector.NOW_AND_THEN_S + 4 * LOOK_S)
+        assert garbage.is_there()
+        clients.cancel()
+        await trio.sleep(2 * LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("kept_blocks", [0, 10 * LITTLE_BLOCKS])
+async def test_little_beside_what_is_kept_is_looked_at_whoever_asks(
+    kept_blocks: int, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks, of_broker = Blocks(monkeypatch, kept_blocks), Collector()
+    of_broker.keep()
+    garbage = OldGarbage()
+    blocks.taken += LITTLE_BLOCKS
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
+        nursery.start_soon(of_broker.run)
+        await trio.sleep(collector.NOW_AND_THEN_S + LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_what_came_and_went_between_two_collections_is_looked_for(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "NOW_AND_THEN_S", 10_000.0)
+    garbage, blocks = OldGarbage(), Blocks(monkeypatch, LITTLE_BLOCKS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
+        nursery.start_soon(Collector().run)
+        await trio.testing.wait_all_tasks_blocked()
+        blocks.taken += 2 * CHANGED_BLOCKS
+        await trio.sleep(2 * LOOK_S)
+        assert garbage.is_there()
+        blocks.taken -= 2 * CHANGED_BLOCKS
+        await trio.sleep(2 * LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbage = OldGarbage()
+    Blocks(monkeypatch, 2 * LITTLE_BLOCKS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
+        nursery.start_soon(Collector().run)
+        await trio.sleep(collector.AT_LAST_S - 2 * LOOK_S)
+        assert garbage.is_there()
+        await trio.sleep(4 * LOOK_S)
+        assert not garbage.is_there()
+        nursery.cancel_scope.cancel()
+
+
+async def test_python_has_its_collector_back_afterwards(autojump_clock: trio.testing.MockClock) -> None:
+    before, of_broker = gc.get_threshold(), Collector()
+    with trio.move_on_after(LOOK_S):
+        await of_broker.run()
+    assert gc.get_threshold() == before
+    assert not of_broker.is_ours
+
+
+def test_a_broker_in_another_program_leaves_the_collector_alone() -> None:
+    garbage, of_broker = OldGarbage(), Collector()
+    frozen = gc.get_freeze_count()
+    of_broker.partitions_made(10_000)
+    assert gc.get_freeze_count() == frozen
+    assert garbage.is_there()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), OSError("no memory")])
+async def test_it_goes_on_where_no_thread_can_be_had(
+    error: Exception, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise error
+
+    monkeypatch.setattr(collector, "give_back", refuse)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Collector().run)
+        for _ in range(2):
+            garbage = OldGarbage()
+            await trio.sleep(NOW_AND_THEN_S + 2 * LOOK_S)
+            assert not garbage.is_there()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,130 @@
+"""Messages are freed piece by piece, whatever is long in them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.connection import encode_request, parse_request
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.server.runtime.freeing import FEW, _trim, free, free_frames, give_back
+
+MANY = 3 * FEW
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def living() -> int:
+    return sum(type(each) in (FetchTopic, FetchPartition) for each in gc.get_objects())
+
+
+def request(topics: int, partitions: int) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=tuple(
+            FetchTopic(
+                topic="t",
+                partitions=tuple(
+                    FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1)
+                    for index in range(partitions)
+                ),
+            )
+            for _ in range(topics)
+        ),
+    )
+
+
+@pytest.mark.parametrize("topics, partitions", [(MANY, 0), (1, MANY), (MANY, 1), (3, 3)])
+def test_all_of_a_message_goes_and_the_long_arrays_first(topics: int, partitions: int, without_collector: None) -> None:
+    before = living()
+    box = [request(topics, partitions), [request(topics, partitions)] * 2]
+
+    free(box)
+
+    assert not box
+    assert living() == before
+
+
+@pytest.mark.parametrize("topics, partitions", [(MANY, 0), (1, MANY), (MANY, 1)])
+def test_never_do_many_go_at_once(topics: int, partitions: int, without_collector: None) -> None:
+    """Between any two lines of Python others may run."""
+    gone: list[int] = []
+    box = [request(topics, partitions)]
+    left = living()
+
+    def look(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        steps[0] += 1
+        if event == "line" and steps[0] % 4_000 == 0:
+            now = living()
+            gone.append(left - now)
+            left = now
+        return look
+
+    steps = [0]
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        free(box)
+    finally:
+        sys.settrace(before)
+
+    assert gone and max(gone) < FEW
+
+
+def test_what_somebody_else_names_stays_whole(without_collector: None) -> None:
+    before = living()
+    shared = request(1, MANY)
+    box = [FetchRequest(max_wait_ms=0, min_bytes=0, topics=shared.topics * 3), shared]
+
+    free(box)
+
+    assert len(shared.topics[0].partitions) == MANY
+    assert living() - before == MANY + 1
+
+
+@pytest.mark.parametrize("topics, partitions", [(MANY, 0), (1, MANY)])
+def test_what_was_read_of_a_malformed_message_goes(topics: int, partitions: int, without_collector: None) -> None:
+    frame = memoryview(encode_request(APIS[1], 11, 1, "c", request(topics, partitions)))[4:-8]
+    before = living()
+    try:
+        parse_request(frame)
+    except ProtocolError as error:
+        assert living() - before > FEW
+        free_frames(error)
+        assert living() - before < FEW
+    assert living() == before
+
+
+@pytest.mark.skipif(_trim() is None, reason="not run: needs glibc, the library that keeps what is freed")
+def test_what_the_c_library_keeps_of_what_was_freed_goes_back_to_the_system() -> None:
+    things = [bytes(1_000) for _ in range(60_000)]
+    # Behind it, nothing of what comes before would go back by itself.
+    last = bytes(1_000)
+    del things
+    before_bytes = resident_bytes()
+
+    give_back()
+
+    assert before_bytes - resident_bytes() > 30_000_000, last
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,171 @@
+"""Answers that a coordinator kept waiting, and fetches that wait for records: many of them, which one event ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.connection import Request
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.server.coordination.service import Parked
+from ottla.server.network.connection import Context
+from ottla.server.network.transport import PeerGoneError
+from ottla.server.runtime.waking import Waking
+from ottla.storage.disk.files import OsFiles
+from support.broker.conversation import create_topic
+from support.broker.served import serving
+from support.logs.batches import batch
+
+MANY = 50
+
+
+class Patient:
+    """A client that stays."""
+
+    def check_peer(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("awake_max", [1, 7, MANY])
+async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
+    awake_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", awake_max)
+    passes = 0
+    seen: list[tuple[int, int]] = []
+    waking = Waking()
+    parked: list[Parked[int]] = [Parked(waking) for _ in range(MANY)]
+
+    async def wait(one: Parked[int]) -> None:
+        answer = await one.wait(Patient())
+        seen.append((passes, answer))
+
+    async def count(scope: trio.CancelScope) -> None:
+        nonlocal passes
+        with scope:
+            while True:
+                await trio.lowlevel.checkpoint()
+                passes += 1
+
+    scope = trio.CancelScope()
+    async with trio.open_nursery() as everybody:
+        everybody.start_soon(count, scope)
+        async with trio.open_nursery() as nursery:
+            for one in parked:
+                nursery.start_soon(wait, one)
+            for _ in range(3):
+                await trio.lowlevel.checkpoint()
+            for number, one in enumerate(parked):
+                one(number)
+        scope.cancel()
+    assert sorted(answer for _, answer in seen) == list(range(MANY))
+    # The one that counts may have its turn before or after them.
+    assert max(sum(at == number for at, _ in seen) for number in range(passes + 1)) <= 2 * awake_max
+
+
+async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is awake and one in line are cancelled in the moment in which all are answered."""
+    monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", 2)
+    waking, seen = Waking(), []
+    parked: list[Parked[int]] = [Parked(waking) for _ in range(5)]
+    scopes = [trio.CancelScope() for _ in parked]
+
+    async def wait(one: Parked[int], scope: trio.CancelScope) -> None:
+        with scope:
+            seen.append(await one.wait(Patient()))
+
+    async with trio.open_nursery() as nursery:
+        for one, scope in zip(parked, scopes, strict=True):
+            nursery.start_soon(wait, one, scope)
+        await trio.testing.wait_all_tasks_blocked()
+        for scope in (scopes[0], scopes[3]):
+            scope.cancel()
+        for number, one in enumerate(parked):
+            one(number)
+    assert {1, 2, 4} <= set(seen)
+    late: Parked[int] = Parked(waking)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, late, trio.CancelScope())
+        await trio.testing.wait_all_tasks_blocked()
+        late(7)
+    assert 7 in seen
+
+
+class Gone:
+    """A client that has left."""
+
+    def check_peer(self) -> None:
+        raise PeerGoneError("gone")
+
+
+async def test_answers_to_clients_that_have_left_keep_no_places(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", 2)
+    waking = Waking()
+    for number in range(5):
+        parked: Parked[int] = Parked(waking)
+        with pytest.raises(PeerGoneError):
+            await parked.wait(Gone())
+        parked(number)  # the rebalance ends all the same
+    stays: Parked[int] = Parked(waking)
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stays.wait, Patient())
+            await trio.testing.wait_all_tasks_blocked()
+            stays(7)
+
+
+async def test_an_answer_that_is_there_is_not_waited_for() -> None:
+    answered: Parked[int] = Parked(Waking())
+    answered(3)
+    assert await answered.wait(Patient()) == 3
+
+
+@pytest.mark.parametrize("awake_max", [1, 7, MANY])
+async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
+    awake_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", awake_max)
+    wanted = (FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20),)
+    body = FetchRequest(max_wait_ms=20_000, min_bytes=1, topics=(FetchTopic(topic="t", partitions=wanted),))
+    passes, looks = 0, []
+    async with serving(tmp_path, OsFiles()) as served:
+        await served.ask(create_topic, "t", partitions=1)
+        broker = served.broker
+        log = broker.topics.partition("t", 0).log
+        fetch = broker.handlers[1]
+
+        async def wait() -> None:
+            node = broker.nodes[0]
+            context = Context(broker, node, node.listeners[0], "127.0.0.1", Patient())  # type: ignore[arg-type]
+            answer = await fetch(context, Request(APIS[1], 12, 1, "c", body))
+            looks.append(passes)
+            assert answer.responses[0].partitions[0].high_watermark == 1
+
+        async def count(scope: trio.CancelScope) -> None:
+            nonlocal passes
+            with scope:
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    passes += 1
+
+        scope = trio.CancelScope()
+        async with trio.open_nursery() as everybody:
+            async with trio.open_nursery() as nursery:
+                for _ in range(MANY):
+                    nursery.start_soon(wait)
+                for _ in range(10):
+                    await trio.lowlevel.checkpoint()
+                everybody.start_soon(count, scope)
+                log.append(memoryview(batch(("k", "v"))), now_ms=broker.clock.now_ms())
+                broker.waits.moved(log)
+            scope.cancel()
+    assert len(looks) == MANY
+    # The one that counts may have its turn before or after them.
+    assert max(looks.count(number) for number in looks) <= 2 * awake_max
+    assert passes <= 3 * MANY // awake_max + 20

@@ -1,0 +1,540 @@
+"""Choosing logs and keeping off them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from ottla.storage.cleaning.cleaner_manager import CleanerManager, StateError
+from ottla.storage.cleaning.dirtiness import LogToClean
+from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.files import Files
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from support.cleaner.choosing import filthiest
+from support.disk.crash_files import CrashFile, CrashFiles
+from support.logs.make_log import all_batches, append, clean, data_records, make_log
+
+DIRTY = TopicPartition("dirty", 0)
+CLEANER = TopicPartition("cleaner", 0)
+CLEANEST = TopicPartition("cleanest", 0)
+CHECKPOINT = "/data/cleaner-offset-checkpoint"
+
+
+def grown_log(files: Files, tp: TopicPartition, segments: int = 4, **config: Any) -> Log:
+    """`segments` sealed segments of one record each, all as large."""
+    log = make_log(files, tp=tp, **config)
+    for number in range(segments):
+        append(log, ("k", str(number)), roll=True)
+    return log
+
+
+class RefusingFiles(CrashFiles):
+    """A disk that refuses to open one file."""
+
+    refuses = ""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> CrashFile:
+        if path == self.refuses:
+            raise OSError("refused")
+        return super().open(path, create=create, truncate=truncate)
+
+
+class World:
+    """Three compacted logs, dirty from offsets 0, 1 and 2 of 4 on, and their manager."""
+
+    def __init__(self) -> None:
+        self.files = CrashFiles()
+        names = (CLEANER, DIRTY, CLEANEST)
+        self.logs = {tp: grown_log(self.files, tp, min_cleanable_dirty_ratio=0.1) for tp in names}
+        self.told: list[str] = []
+        self.manager = CleanerManager(self.files, self.logs, self.told.append)
+        self.write({CLEANER: 1, CLEANEST: 2})
+
+    def write(self, offsets: dict[TopicPartition, int]) -> None:
+        OffsetCheckpoint(self.files, CHECKPOINT).write(offsets)
+
+    def checkpoint(self) -> dict[TopicPartition, int]:
+        return OffsetCheckpoint(self.files, CHECKPOINT).read()
+
+    def chosen(self) -> LogToClean:
+        found = filthiest(self.manager, 5_000)
+        self.manager.write_corrections("/data")
+        assert found is not None
+        return found
+
+    def begun(self, *, compacted: bool) -> list[TopicPartition]:
+        """The partitions that retention may have now, in progress."""
+        return begun(self.manager, self.logs.values(), compacted=compacted)
+
+
+def begun(manager: CleanerManager, logs: Iterable[Log], *, compacted: bool) -> list[TopicPartition]:
+    return [log.topic_partition for log in logs if manager.begin_retention(log, compacted=compacted)]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def nobody_waits() -> None:
+    raise AssertionError("nothing was running")
+
+
+# Choosing
+
+
+@pytest.mark.scenario(52, 54, 55)
+def test_the_dirtiest_log_comes_first_and_is_in_progress_then(world: World) -> None:
+    order = []
+    while (found := filthiest(world.manager, 5_000)) is not None:
+        order.append((found.log.topic_partition, found.first_dirty_offset, found.upper_offset))
+    assert order == [(DIRTY, 0, 4), (CLEANER, 1, 4), (CLEANEST, 2, 4)]
+    assert world.manager.state_name(DIRTY) == "in progress"
+
+
+@pytest.mark.scenario(53, 55)
+def test_uncleanable_partitions_are_not_chosen(world: World) -> None:
+    world.manager.mark_uncleanable(DIRTY, "unreadable")
+    assert world.chosen().log.topic_partition == CLEANER
+    world.manager.mark_uncleanable(CLEANEST, "unreadable")
+    assert filthiest(world.manager, 5_000) is None
+    size_bytes = world.logs[DIRTY].segments.first.size_bytes
+    assert world.manager.uncleanable_bytes("/data", 5_000) == 4 * size_bytes + 2 * size_bytes
+    assert world.manager.uncleanable_bytes("/other", 5_000) == 0
+
+
+def test_logs_without_compaction_are_not_chosen(world: World) -> None:
+    for log in world.logs.values():
+        log.config = make_log(cleanup_policy=("delete",)).config
+    assert filthiest(world.manager, 5_000) is None
+    assert world.manager.max_dirty_ratio == 0.0
+
+
+def test_a_log_on_a_failed_disk_is_not_chosen(world: World) -> None:
+    world.logs[DIRTY].fail(OSError("the disk is gone"))
+    assert world.chosen().log.topic_partition == CLEANER
+
+
+def test_a_log_that_waited_too_long_is_due_but_a_dirtier_one_comes_first(world: World) -> None:
+    lagging: dict[str, Any] = {"min_cleanable_dirty_ratio": 1.0, "max_compaction_lag_ms": 10}
+    world.logs[CLEANEST].config = make_log(**lagging).config
+    assert world.chosen().log.topic_partition == DIRTY
+    assert world.chosen().log.topic_partition == CLEANER
+    assert world.chosen().log.topic_partition == CLEANEST
+    assert world.manager.max_lag_overdue_ms == 5_000 - 10 - 1_000
+
+
+def test_the_largest_ratio_is_known_whether_or_not_it_is_due(world: World) -> None:
+    for log in world.logs.values():
+        log.config = make_log(min_cleanable_dirty_ratio=1.0).config
+    assert filthiest(world.manager, 5_000) is None
+    assert world.manager.max_dirty_ratio == 1.0
+
+
+@pytest.mark.scenario(56, 57, 80, 81)
+def test_a_wrong_checkpoint_is_corrected_although_another_log_is_chosen(world: World) -> None:
+    world.write({CLEANER: 200, CLEANEST: 1})
+    world.logs[CLEANEST].advance_log_start(3)
+    world.chosen()
+    assert world.checkpoint() == {CLEANER: 0, CLEANEST: 3}
+    assert world.told == [
+        "cleaner-0 is cleaned from offset 0: its checkpoint 200 cannot be right",
+        "cleanest-0 is cleaned from offset 3: its checkpoint 1 cannot be right",
+    ]
+
+
+def test_a_checkpoint_beyond_its_log_is_corrected_before_the_log_grows_past_it(world: World) -> None:
+    world.write({CLEANER: 9, CLEANEST: 2})
+    world.manager.correct_checkpoints(["/data"])
+    assert world.checkpoint() == {CLEANER: 0, CLEANEST: 2}
+    assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 9 cannot be right"]
+
+
+def test_a_checkpoint_of_a_partition_that_is_gone_is_not_that_of_the_next_one_of_its_name() -> None:
+    """The process died in the deletion. Were the new partition taken for clean, its tombstone would go before its value."""
+    files, logs = CrashFiles(), dict[TopicPartition, Log]()
+    files.make_dir("/data")
+    OffsetCheckpoint(files, CHECKPOINT).write({DIRTY: 2})
+    manager = CleanerManager(files, logs)
+    manager.correct_checkpoints(["/data"])
+    assert OffsetCheckpoint(files, CHECKPOINT).read() == {}
+    log = logs[DIRTY] = make_log(files, tp=DIRTY, min_cleanable_dirty_ratio=0.0, delete_retention_ms=0)
+    append(log, ("k", "deleted"), roll=True)
+    append(log, ("k", None), roll=True)
+    for number in range(3):
+        now_ms = 2_000 + number
+        append(log, ("x", str(number)), now_ms=now_ms, roll=True)
+        chosen = filthiest(manager, now_ms)
+        assert chosen is not None
+        manager.save_end_offset(chosen, clean(log, chosen.first_dirty_offset, now_ms=now_ms)[0])
+        manager.done_cleaning(chosen)
+    assert [record.key for record in data_records(all_batches(log))] == [b"x"]
+
+
+def test_such_a_checkpoint_that_there_is_no_room_to_drop_does_not_count(world: World) -> None:
+    log = world.logs.pop(CLEANER)
+    world.files.free_bytes = 0
+    world.manager.correct_checkpoints(["/data"])
+    world.logs[CLEANER] = log
+    (found,) = world.manager.eligibility([log], 0)
+    assert (found.first_dirty_offset, log.failure) == (0, None)
+
+
+def test_a_checkpoint_counts_for_the_logs_of_its_own_directory_only() -> None:
+    files = CrashFiles()
+    logs = {CLEANER: grown_log(files, CLEANER), DIRTY: grown_log(files, DIRTY, data_dir="/other")}
+    OffsetCheckpoint(files, CHECKPOINT).write({CLEANER: 1, DIRTY: 4})
+    OffsetCheckpoint(files, "/other/cleaner-offset-checkpoint").write({CLEANER: 4, DIRTY: 2})
+    manager = CleanerManager(files, logs)
+    found = manager.eligibility(list(logs.values()), 0)
+    assert [each.first_dirty_offset for each in found] == [1, 2]
+
+
+def test_a_log_start_that_retention_moved_past_the_checkpoint_is_nothing_to_tell(world: World) -> None:
+    for log in world.logs.values():
+        log.config = make_log(cleanup_policy=("compact", "delete")).config
+    world.write({CLEANER: 5, CLEANEST: 1})
+    world.logs[CLEANEST].advance_log_start(3)
+    world.chosen()
+    assert world.checkpoint() == {CLEANER: 0, CLEANEST: 3}
+    assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 5 cannot be right"]
+
+
+@pytest.mark.scenario(80)
+def test_a_wrong_checkpoint_is_corrected_although_nothing_is_dirty() -> None:
+    files = CrashFiles()
+    log = make_log(files)
+    append(log, ("a", "1"))
+    manager = CleanerManager(files, {log.topic_partition: log})
+    OffsetCheckpoint(files, CHECKPOINT).write({log.topic_partition: 20})
+    assert filthiest(manager, 0) is None and manager.dirs_to_correct == {"/data"}
+    manager.write_corrections("/data")
+    assert not manager.dirs_to_correct
+    assert OffsetCheckpoint(files, CHECKPOINT).read() == {log.topic_partition: 0}
+
+
+@pytest.mark.scenario(51)
+def test_kafka_8725_a_log_that_cannot_be_measured_is_named_and_spoils_no_round(world: World) -> None:
+    segment = world.logs[DIRTY].segments.first
+    segment.log_file.truncate(30)
+    world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
+    assert world.chosen().log.topic_partition == CLEANER
+    assert DIRTY in world.manager.uncleanable
+    assert [line for line in world.told if line.startswith("dirty-0 cannot be measured")]
+
+
+def test_a_checkpoint_of_nonsense_is_told_and_begun_anew(world: World) -> None:
+    """Apache Kafka's cleaner thread dies of it."""
+    file = world.files.open(CHECKPOINT, truncate=True)
+    file.append(b"0\n1\ndirty 0 many\n")
+    found = world.chosen()
+    assert found.first_dirty_offset == 0
+    assert {world.chosen().log.topic_partition, world.chosen().log.topic_partition, DIRTY, CLEANER} == set(world.logs)
+    (told,) = world.told
+    assert "not a number" in told and CHECKPOINT in told
+    world.manager.save_end_offset(found, 4)
+    assert world.checkpoint() == {found.log.topic_partition: 4}
+
+
+def test_a_directory_whose_checkpoint_cannot_be_read_goes_offline_alone() -> None:
+    files = RefusingFiles()
+    logs = {tp: grown_log(files, tp, data_dir=f"/{tp.topic}") for tp in (DIRTY, CLEANER)}
+    manager = CleanerManager(files, logs)
+    for tp in logs:
+        OffsetCheckpoint(files, f"/{tp.topic}/cleaner-offset-checkpoint").write({tp: 1})
+    files.refuses = "/dirty/cleaner-offset-checkpoint"
+    found = filthiest(manager, 0)
+    assert found is not None and found.log.topic_partition == CLEANER
+    assert (logs[DIRTY].failure, logs[CLEANER].failure) == ("refused", None)
+
+
+def test_a_directory_whose_checkpoint_cannot_be_corrected_goes_offline(world: World) -> None:
+    files = RefusingFiles()
+    log = grown_log(files, DIRTY)
+    manager = CleanerManager(files, {DIRTY: log})
+    OffsetCheckpoint(files, CHECKPOINT).write({DIRTY: 20})
+    files.refuses = f"{CHECKPOINT}.tmp"
+    assert filthiest(manager, 0) is not None
+    manager.write_corrections("/data")
+    assert log.failure == "refused"
+
+
+def test_a_checkpoint_that_there_is_no_room_to_correct_counts_as_corrected(world: World) -> None:
+    world.write({DIRTY: 20, CLEANER: 1, CLEANEST: 2})
+    world.files.free_bytes = 0
+    found = world.chosen()
+    assert (found.log.topic_partition, found.first_dirty_offset, found.log.failure) == (DIRTY, 0, None)
+
+
+def test_at_the_start_such_a_log_cannot_be_used(world: World) -> None:
+    """What is appended next would be taken for clean, as soon as it reaches the checkpoint."""
+    world.write({DIRTY: 20, CLEANER: 1})
+    world.files.free_bytes = 0
+    world.manager.correct_checkpoints(["/data"])
+    assert [world.logs[tp].failure is None for tp in (DIRTY, CLEANER, CLEANEST)] == [False, True, True]
+
+
+def test_an_entry_that_there_is_no_room_to_drop_does_not_hold_for_a_partition_made_anew(world: World) -> None:
+    world.write({CLEANER: 3, CLEANEST: 3})
+    world.files.free_bytes = 0
+    with pytest.raises(OSError, match="no space"):
+        world.manager.forget("/data", [CLEANER])
+    log = world.logs[CLEANER]
+    (found,) = world.manager.eligibility([log], 0)
+    assert found.first_dirty_offset == 0
+    world.files.free_bytes = 1 << 20
+    world.manager.abort_and_pause(CLEANER, nobody_waits)
+    world.manager.cleaned_elsewhere(log, 2)
+    assert world.checkpoint() == {CLEANER: 2, CLEANEST: 3}
+
+
+def test_a_log_that_was_put_off_comes_after_all_others_and_then_again(world: World) -> None:
+    world.manager.put_off(DIRTY)
+    for expected in (CLEANER, CLEANEST):
+        assert world.chosen().log.topic_partition == expected
+    assert filthiest(world.manager, 5_000) is None
+    assert world.chosen().log.topic_partition == DIRTY
+
+
+def test_each_data_directory_has_its_own_checkpoint() -> None:
+    files = CrashFiles()
+    logs = {tp: grown_log(files, tp, data_dir=f"/{tp.topic}") for tp in (DIRTY, CLEANER)}
+    manager = CleanerManager(files, logs)
+    for _ in logs:
+        found = filthiest(manager, 0)
+        assert found is not None
+        manager.save_end_offset(found, 4)
+        manager.done_cleaning(found)
+    for tp in logs:
+        assert OffsetCheckpoint(files, f"/{tp.topic}/cleaner-offset-checkpoint").read() == {tp: 4}
+
+
+# A pass and its end
+
+
+@pytest.mark.scenario(65)
+def test_a_pass_and_its_checkpoint(world: World) -> None:
+    found = world.chosen()
+    end, _ = clean(found.log, found.first_dirty_offset)
+    world.manager.save_end_offset(found, end)
+    world.manager.done_cleaning(found)
+    assert world.checkpoint() == {DIRTY: 4, CLEANER: 1, CLEANEST: 2}
+    assert world.manager.state_name(DIRTY) == "not held"
+    assert world.chosen().log.topic_partition == CLEANER
+
+
+def test_a_checkpoint_forgets_partitions_that_are_gone(world: World) -> None:
+    world.write({TopicPartition("gone", 3): 7, CLEANER: 1})
+    found = world.chosen()
+    world.manager.save_end_offset(found, 2)
+    assert world.checkpoint() == {DIRTY: 2, CLEANER: 1}
+
+
+@pytest.mark.scenario(78)
+def test_a_pass_that_was_given_up_writes_no_checkpoint(world: World) -> None:
+    found, told = world.chosen(), []
+    assert not world.manager.is_aborting(DIRTY)
+    assert not world.manager.abort_and_pause(DIRTY, lambda: told.append("paused"))
+    assert world.manager.is_aborting(DIRTY) and world.manager.is_busy(DIRTY)
+    world.manager.save_end_offset(found, 4)
+    assert (world.checkpoint(), told) == ({CLEANER: 1, CLEANEST: 2}, [])
+    world.manager.done_cleaning(found)
+    assert told == ["paused"]
+    assert world.manager.state_name(DIRTY) == "paused"
+    assert not world.manager.is_busy(DIRTY)
+
+
+# States
+
+
+def test_pauses_add_up(world: World) -> None:
+    for _ in range(3):
+        assert world.manager.abort_and_pause(DIRTY, nobody_waits)
+    assert world.manager.state_name(DIRTY) == "paused 3 times"
+    for _ in range(2):
+        world.manager.resume([DIRTY])
+    assert world.chosen().log.topic_partition == CLEANER
+    world.manager.resume([DIRTY])
+    assert world.chosen().log.topic_partition == DIRTY
+
+
+@pytest.mark.scenario(70, 71)
+def test_a_pause_in_the_midst_of_a_pass_adds_up_with_later_ones(world: World) -> None:
+    found = world.chosen()
+    world.manager.abort_and_pause(DIRTY, lambda: None)
+    world.manager.done_cleaning(found)
+    assert world.manager.abort_and_pause(DIRTY, nobody_waits)
+    world.manager.resume([DIRTY])
+    world.manager.resume([DIRTY])
+    assert world.manager.state_name(DIRTY) == "not held"
+
+
+def in_state(world: World, state: str) -> LogToClean:
+    """Bring DIRTY into a state by the ways that lead there."""
+    found = world.chosen()
+    if state == "aborting":
+        world.manager.abort_and_pause(DIRTY, lambda: None)
+    elif state != "in progress":
+        world.manager.done_cleaning(found)
+        if state == "paused":
+            world.manager.abort_and_pause(DIRTY, nobody_waits)
+    return found
+
+
+@pytest.mark.scenario(78, 79)
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [
+        ("not held", "done cleaning"),
+        ("not held", "done deleting"),
+        ("not held", "resume"),
+        ("paused", "done cleaning"),
+        ("paused", "done deleting"),
+        ("in progress", "resume"),
+        ("aborting", "resume"),
+        ("aborting", "pause"),
+    ],
+)
+def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: World, state: str, event: str) -> None:
+    found = in_state(world, state)
+    before = world.manager.state_name(DIRTY)
+    steps: dict[str, Callable[[], object]] = {
+        "done cleaning": lambda: world.manager.done_cleaning(found),
+        "done deleting": lambda: world.manager.done_deleting([DIRTY]),
+        "resume": lambda: world.manager.resume([DIRTY]),
+        "pause": lambda: world.manager.abort_and_pause(DIRTY, nobody_waits),
+    }
+    with pytest.raises(StateError, match="dirty-0"):
+        steps[event]()
+    assert world.manager.state_name(DIRTY) == before
+
+
+# Deletion and retention
+
+
+@pytest.mark.scenario(60, 61, 62, 170, 171)
+@pytest.mark.parametrize(
+    ("policy", "for_deletion", "for_retention"),
+    [(("compact",), 1, 0), (("compact", "delete"), 1, 0), (("delete",), 0, 1), ((), 0, 1)],
+)
+def test_compacted_logs_get_their_retention_from_the_cleaner(
+    policy: tuple[str, ...], for_deletion: int, for_retention: int
+) -> None:
+    log = make_log(cleanup_policy=policy)
+    manager = CleanerManager(log.files, {log.topic_partition: log})
+    for compacted, wanted in ((True, for_deletion), (False, for_retention)):
+        assert len(begun(manager, [log], compacted=compacted)) == wanted
+        if wanted:
+            assert not begun(manager, [log], compacted=compacted)
+            manager.done_deleting([log.topic_partition])
+    assert manager.state_name(log.topic_partition) == "not held"
+
+
+@pytest.mark.scenario(63)
+def test_uncleanable_logs_get_no_retention_either() -> None:
+    log = make_log()
+    manager = CleanerManager(log.files, {log.topic_partition: log})
+    manager.mark_uncleanable(log.topic_partition, "unreadable")
+    assert not begun(manager, [log], compacted=True)
+
+
+@pytest.mark.scenario(64)
+def test_a_policy_that_changes_does_not_bring_cleaner_and_retention_together(world: World) -> None:
+    compacted, deleted = world.logs[DIRTY].config, make_log(cleanup_policy=("delete",)).config
+    world.logs[DIRTY].config = deleted
+    assert world.begun(compacted=False) == [DIRTY]
+    world.logs[DIRTY].config = compacted
+    assert world.chosen().log.topic_partition == CLEANER
+    world.manager.done_deleting([DIRTY])
+    found = world.chosen()
+    assert found.log.topic_partition == DIRTY
+    world.logs[DIRTY].config = deleted
+    assert not world.begun(compacted=False)
+    world.manager.done_cleaning(found)
+    assert world.begun(compacted=False) == [DIRTY]
+
+
+@pytest.mark.scenario(4)
+def test_deletion_and_cleaning_exclude_each_other(world: World) -> None:
+    found = world.chosen()
+    assert set(world.begun(compacted=True)) == {CLEANER, CLEANEST}
+    assert filthiest(world.manager, 5_000) is None
+    world.manager.done_cleaning(found)
+    assert world.begun(compacted=True) == [DIRTY]
+
+
+# Partitions that come and go
+
+
+@pytest.mark.scenario(66, 71)
+def test_a_deleted_partition_leaves_neither_checkpoint_nor_mark(world: World) -> None:
+    world.manager.mark_uncleanable(CLEANER, "unreadable")
+    del world.logs[CLEANER]
+    world.manager.forget("/data", [CLEANER])
+    assert world.checkpoint() == {CLEANEST: 2}
+    assert world.manager.uncleanable == {}
+
+
+@pytest.mark.scenario(82)
+def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
+    world.manager.mark_uncleanable(CLEANER, "unreadable")
+    world.manager.mark_uncleanable(DIRTY, "unreadable")
+    del world.logs[CLEANER]
+    world.manager.review_marks()
+    assert set(world.manager.uncleanable) == {DIRTY}
+    assert world.manager.uncleanable_partitions("/data") == [DIRTY]
+
+
+def test_kafka_19895_a_log_that_begins_elsewhere_is_tried_again(world: World) -> None:
+    """Its damage may lie below the new start."""
+    for tp in (DIRTY, CLEANEST):
+        world.manager.mark_uncleanable(tp, "unreadable")
+    world.logs[DIRTY].advance_log_start(3)
+    world.manager.review_marks()
+    assert set(world.manager.uncleanable) == {CLEANEST}
+    assert DIRTY in world.begun(compacted=True)
+
+
+def test_a_log_that_was_cut_is_tried_again(world: World) -> None:
+    world.manager.mark_uncleanable(DIRTY, "unreadable")
+    world.manager.abort_and_pause(DIRTY, nobody_waits)
+    world.logs[DIRTY].truncate_to(2, 5_000, 5_000)
+    world.manager.truncated(world.logs[DIRTY])
+    assert world.manager.uncleanable == {}
+
+
+def test_the_reason_of_a_mark_can_be_read_although_its_log_cannot_be_measured(world: World) -> None:
+    world.logs[DIRTY].segments.first.log_file.truncate(30)
+    world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
+    (before,) = world.manager.eligibility([world.logs[DIRTY]], 5_000)
+    filthiest(world.manager, 5_000)
+    (after,) = world.manager.eligibility([world.logs[DIRTY]], 5_000)
+    assert after == before
+    assert (after.eligible, after.waits_for) == (False, "uncleanable")
+    assert after.uncleanable == world.manager.uncleanable[DIRTY].reason != ""
+    assert world.manager.uncleanable_bytes("/data", 5_000) == 0
+
+
+@pytest.mark.scenario(68)
+@pytest.mark.parametrize(("checkpoint", "cut_at", "want"), [(1, 3, 1), (4, 2, 2), (2, 2, 2)])
+def test_truncation_lowers_the_checkpoint_only_where_it_is_higher(
+    world: World, checkpoint: int, cut_at: int, want: int
+) -> None:
+    log = world.logs[CLEANER]
+    world.write({CLEANER: checkpoint})
+    world.manager.abort_and_pause(CLEANER, nobody_waits)
+    log.truncate_to(cut_at, 0, 0)
+    world.manager.truncated(log)
+    assert world.checkpoint() == {CLEANER: want}
+
+
+def test_truncation_does_not_concern_logs_without_compaction(world: World) -> None:
+    log = world.logs[CLEANER]
+    log.config = make_log(cleanup_policy=("delete",)).config
+    world.write({CLEANER: 4})
+    log.truncate_to(1, 0, 0)
+    world.manager.truncated(log)
+    assert world.checkpoint() == {CLEANER: 4}

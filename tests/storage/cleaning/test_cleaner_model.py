@@ -1,0 +1,80 @@
+"""Random histories through the real cleaner and through the model: everything must come out the same.
+
+Ten thousand of them run every night, in `compat.cleaner_histories`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from support.cleaner.cleaner_history import CONFIG, History, Step, random_history, shrink, what_differs
+
+HISTORIES = 300
+
+
+def test_random_histories_come_out_as_the_model_says() -> None:
+    met: Counter[str] = Counter()
+    for number in range(HISTORIES):
+        try:
+            met += random_history(number).run().met
+        except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
+            pytest.fail(what_differs(number))
+    # Whoever makes the generator duller should know.
+    assert not {what for what in EVERYTHING if met[what] < 3}
+
+
+EVERYTHING = {
+    *CONFIG,
+    "holes",
+    *(
+        "write",
+        "roll",
+        "clean",
+        "wait",
+        "configure",
+        "flush",
+        "fit_groups",
+        "delete_records",
+        "retain",
+        "forget_idle_producers",
+    ),
+    *("restart", "kill", "lose_power", "move_checkpoint"),
+    *("end_txn", "init_producer", "lone_marker", "send_again"),
+    *("a pass", "a pass given up", "a pass given up between two groups"),
+    *("a pass killed", "a pass killed between two groups"),
+    *("a full map", "a map that ends in a batch", "a first dirty offset in a segment", "segments joined"),
+    *("a batch that is not touched", "a batch emptied", "a batch dropped", "a compressed batch rewritten"),
+    *("a horizon set", "a horizon kept", "a marker rewritten", "an aborted transaction kept in the index"),
+    *("a lower largest timestamp", "another base timestamp"),
+    *(f"removed: {reason}" for reason in ("superseded", "keyless", "tombstones", "aborted", "markers")),
+}
+
+
+def test_the_comparison_sees_what_a_pass_did_wrong() -> None:
+    pair = History([Step("write"), Step("write"), Step("roll"), Step("clean")]).run()
+    (batch,) = pair.model.batches
+    pair.model.segments[0].batches = [batch, batch]
+    with pytest.raises(AssertionError):
+        pair.assert_same()
+
+
+def test_a_bad_history_shrinks_to_what_makes_it_bad() -> None:
+    def has_two_restarts_and_a_codec(history: History) -> bool:
+        names = [step.name for step in history.steps]
+        return names.count("restart") >= 2 and any("codec" in step.arguments for step in history.steps)
+
+    found = next(history for number in range(1000) if has_two_restarts_and_a_codec(history := random_history(number)))
+    shrunk = shrink(found, has_two_restarts_and_a_codec)
+    assert sorted(step.name for step in shrunk.steps) == ["restart", "restart", "write"]
+    assert shrunk.config == {}
+    (write,) = [step for step in shrunk.steps if step.name == "write"]
+    assert write.arguments.keys() == {"codec"} and len(write.places[0]) == 1
+
+
+def test_a_history_that_prints_itself_can_be_run_again() -> None:
+    history = random_history(7)
+    again = eval(repr(history), {"History": History, "Step": Step})
+    assert isinstance(again, History)
+    assert again.run().model.batches == history.run().model.batches

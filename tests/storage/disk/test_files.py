@@ -1,0 +1,422 @@
+"""OsFiles on a real directory. What it has in common with CrashFiles is tested beside that, in test_crash_files.py."""
+
+import errno
+import fcntl
+import gc
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.storage.disk import files as files_module
+from ottla.storage.disk.files import (
+    DirectoryLockedError,
+    FileSlice,
+    OsFile,
+    OsFiles,
+    SyncError,
+    WouldWaitError,
+    sync_by,
+)
+from ottla.storage.segment.index import TransactionIndex
+from support.between_lines import between_lines
+from support.disk.crash_files import CrashFiles
+
+FILES = OsFiles()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return f"{tmp_path}/file"
+
+
+FILE_SIZE_LIMIT = 1000
+
+
+@contextmanager
+def files_that_cannot_grow() -> Iterator[None]:
+    """Make the kernel refuse to let any file grow beyond FILE_SIZE_LIMIT: what a full disk does, without one.
+
+    For single calls only: the limit is the whole process's, and the tests' own output may go to a file.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE_LIMIT, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_appends_follow_each_other_and_survive_reopening(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"one")
+    file.append(bytearray(b"two"))
+    file.append(memoryview(b"three"))
+    assert file.size() == 11
+    again = FILES.open(path)
+    again.append(b"!")
+    assert again.read_at(0, 100) == b"onetwothree!"
+
+
+def test_a_file_whose_sync_failed_is_never_again_said_to_be_durable(path: str) -> None:
+    """Linux tells of bytes that it could not write once, and says yes from then on."""
+    reading, writing = os.pipe()  # a pipe cannot be synced
+    os.close(reading)
+    file = OsFile(writing)
+    with pytest.raises(SyncError, match="Invalid argument"):
+        file.sync()
+    real = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.dup2(real, writing)
+    os.fsync(writing)
+    os.close(real)
+    with pytest.raises(SyncError, match="an earlier sync failed"):
+        file.sync()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a directory that cannot be synced")
+def test_a_directory_that_cannot_be_synced_says_so() -> None:
+    with pytest.raises(SyncError):
+        FILES.sync_dir("/proc/self")
+
+
+@pytest.mark.parametrize("of", [0, 1], ids=["file", "directory"])
+def test_where_a_full_sync_is_not_known_a_sync_has_to_do(path: str, tmp_path: Path, of: int) -> None:
+    sync = sync_by(12_345)[of]  # no command of Linux or macOS
+    descriptor = os.open(tmp_path if of else path, os.O_RDONLY | (0 if of else os.O_CREAT))
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        sync(descriptor)
+
+
+def test_where_there_is_a_full_sync_nothing_else_is_called(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync, sync_directory = sync_by(fcntl.F_GETFD)  # any command that is known
+    file = FILES.open(path, create=True)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.delattr(os, name, raising=False)
+    sync(file.fileno())
+    sync_directory(file.fileno())
+
+
+def test_an_append_is_one_system_call(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The produce path pays for each; this is the contract with `compat/bench`."""
+    file = FILES.open(path, create=True)
+    calls = []
+    for name in ("pwrite", "pread", "write", "fstat", "ftruncate", "fsync", "fdatasync"):
+        real = getattr(os, name)
+
+        def counted(*arguments: object, name: str = name, real: object = real) -> object:
+            calls.append(name)
+            return real(*arguments)  # type: ignore[operator]
+
+        monkeypatch.setattr(os, name, counted)
+    file.append(b"x" * 100_000)
+    assert calls == ["pwrite"]
+
+
+def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"x" * (FILE_SIZE_LIMIT - 10))
+    with files_that_cannot_grow(), pytest.raises(OSError) as refusal:
+        file.append(b"y" * 11)  # ten bytes of it are written before the kernel says no
+    assert refusal.value.errno == errno.EFBIG
+    assert file.size() == FILE_SIZE_LIMIT - 10
+    assert os.stat(path).st_size == FILE_SIZE_LIMIT - 10
+    file.append(b"z" * 10)
+    assert file.read_at(FILE_SIZE_LIMIT - 11, 100) == b"x" + b"z" * 10
+
+
+def test_an_append_whose_repair_fails_too_is_written_over_by_the_next(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"x" * (FILE_SIZE_LIMIT - 10))
+
+    def broken(descriptor: int, size_bytes: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patch, files_that_cannot_grow(), pytest.raises(OSError):
+        patch.setattr(os, "ftruncate", broken)
+        file.append(b"y" * 11)
+    assert file.size() == FILE_SIZE_LIMIT - 10
+    assert file.read_at(FILE_SIZE_LIMIT - 10, 10) == b""
+    file.append(b"z")
+    assert file.read_at(FILE_SIZE_LIMIT - 10, 10) == b"z"
+
+
+def test_other_threads_see_a_large_append_as_a_whole_or_not_at_all(path: str) -> None:
+    file = OsFiles().open(path, create=True)
+    file.append(b"before")
+    ahead = file.write_ahead(memoryview(b"head and all the rest"), 4)
+    ahead.write()
+    seen = []
+    between_lines(lambda: file.append_ahead(ahead, b"head"), lambda: seen.append(file.read_at(0, 99)))
+    assert list(dict.fromkeys(seen)) == [b"before", b"beforehead and all the rest"]
+
+
+def test_a_write_in_parts_is_finished(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux takes at most 2 GiB at once, and a signal may cut a large write short."""
+    file = FILES.open(path, create=True)
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, memoryview(data)[:3], at))
+    file.append(b"0123456789")
+    assert file.read_at(0, 100) == b"0123456789"
+
+
+@pytest.mark.parametrize(
+    ("position", "size_bytes", "expected"),
+    [
+        (0, 10, b"0123456789"),
+        (0, 11, b"0123456789"),
+        (3, 4, b"3456"),
+        (9, 1, b"9"),
+        (9, 2, b"9"),
+        (10, 1, b""),
+        (99, 1, b""),
+        (5, 0, b""),
+    ],
+)
+def test_a_read_is_short_only_at_the_end(path: str, position: int, size_bytes: int, expected: bytes) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"0123456789")
+    assert file.read_at(position, size_bytes) == expected
+    buffer = bytearray(size_bytes)
+    assert file.read_into(position, memoryview(buffer)) == len(expected)
+    assert buffer == expected + bytes(size_bytes - len(expected))
+
+
+def test_a_read_that_the_kernel_cuts_is_continued(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"0123456789")
+    monkeypatch.setattr(files_module, "READ_CHUNK_BYTES", 3)
+    assert file.read_at(1, 8) == b"12345678"
+    buffer = bytearray(8)
+    assert (file.read_into(1, memoryview(buffer)), bytes(buffer)) == (8, b"12345678")
+
+
+def test_a_file_that_shrank_behind_our_back_reads_short_instead_of_forever(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"0123456789")
+    os.truncate(path, 4)
+    assert file.read_at(0, 10) == b"0123"
+    assert file.read_into(0, memoryview(bytearray(10))) == 4
+
+
+def test_preallocated_space_is_taken_on_disk_but_is_no_content(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"abc")
+    file.preallocate(4096)
+    assert os.stat(path).st_size == 4096
+    assert file.size() == 3
+    assert file.read_at(0, 100) == b"abc"
+    file.append(b"def")
+    file.truncate(file.size())
+    assert os.stat(path).st_size == 6
+    file.preallocate(2)
+    assert file.read_at(0, 100) == b"abcdef"
+
+
+def test_a_slice_reads_its_part_and_keeps_a_removed_file_alive(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"0123456789")
+    piece = FileSlice(file, 2, 5)
+    del file
+    FILES.remove(path)
+    assert len(piece) == 5
+    assert piece.read() == b"23456"
+
+
+def test_a_slice_of_a_file_that_was_cut_is_an_error_never_short() -> None:
+    files = CrashFiles()
+    file = files.open("a", create=True)
+    file.append(b"0123456789")
+    piece = FileSlice(file, 2, 5)
+    file.truncate(4)
+    with pytest.raises(OSError, match="5 bytes wanted at 2"):
+        piece.read()
+
+
+def test_a_dropped_file_gives_its_descriptor_back_without_a_warning(path: str) -> None:
+    file = FILES.open(path, create=True)
+    descriptor = file.fileno()
+    del file
+    gc.collect()
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+
+
+def test_a_closed_file_refuses_everything_and_closes_twice(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"abc")
+    file.close()
+    file.close()
+    for use in (lambda: file.append(b"x"), lambda: file.read_at(0, 1), file.sync, file.fileno):
+        with pytest.raises(OSError):
+            use()
+
+
+def test_a_missing_file_is_made_only_when_asked(path: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        FILES.open(path)
+    FILES.open(path, create=True).append(b"abc")
+    assert FILES.open(path, create=True).size() == 3
+    assert FILES.open(path, truncate=True).size() == 0
+
+
+@pytest.mark.parametrize("ask", [FILES.exists, FILES.is_dir, FILES.is_file, FILES.make_dir])
+def test_what_cannot_be_looked_up_is_not_taken_for_missing(ask: Callable[[str], object], path: str) -> None:
+    os.symlink(path, path)  # round and round
+    with pytest.raises(OSError):
+        ask(f"{path}/name")
+
+
+def test_an_index_that_cannot_be_looked_up_is_not_taken_for_empty(path: str) -> None:
+    os.symlink(path, path)
+    index = TransactionIndex(FILES, path, 0)
+    for _ in range(2):
+        with pytest.raises(OSError):
+            index.collect_aborted(0, 1)
+
+
+def test_of_what_is_missing_the_answer_is_no(path: str) -> None:
+    FILES.open(path, create=True).close()
+    os.symlink(f"{path}-gone", f"{path}-link")
+    for missing in (f"{path}-gone", f"{path}-link", f"{path}/below-a-file"):
+        assert not (FILES.exists(missing) or FILES.is_dir(missing) or FILES.is_file(missing))
+
+
+def test_modification_times_are_milliseconds(path: str) -> None:
+    FILES.open(path, create=True)
+    FILES.set_mtime_ms(path, 1_700_000_000_123)
+    assert FILES.mtime_ms(path) == 1_700_000_000_123
+
+
+def test_the_volume_has_a_size_and_no_more_free_than_that(tmp_path: Path) -> None:
+    total, free = FILES.disk_total_and_free(str(tmp_path))
+    assert 0 < free <= total
+
+
+# The lock
+
+
+def test_a_second_lock_in_this_process_is_refused_under_any_name_of_the_file(tmp_path: Path) -> None:
+    lock = FILES.lock(f"{tmp_path}/.lock")
+    (tmp_path / "alias").symlink_to(tmp_path)
+    for name in (f"{tmp_path}/.lock", f"{tmp_path}/./.lock", f"{tmp_path}/alias/.lock"):
+        with pytest.raises(DirectoryLockedError, match="this process"):
+            FILES.lock(name)
+    lock.release()
+    lock.release()
+    FILES.lock(f"{tmp_path}/.lock").release()
+
+
+LOCK_ELSEWHERE = """
+import sys
+from ottla.storage.files import DirectoryLockedError, OsFiles
+try:
+    lock = OsFiles().lock(sys.argv[1])
+except DirectoryLockedError as error:
+    print(error)
+"""
+
+
+def test_another_process_is_refused_even_after_a_refusal_in_this_one(tmp_path: Path) -> None:
+    """A POSIX lock is lost when its process closes any descriptor of the file, so a refusal must not open it."""
+    path = f"{tmp_path}/.lock"
+    lock = FILES.lock(path)
+    with pytest.raises(DirectoryLockedError):
+        FILES.lock(path)
+    arguments = [sys.executable, "-c", LOCK_ELSEWHERE, path]
+    while_held = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=30)
+    assert while_held.stdout.startswith(f"{path} is held by another process")
+    if sys.platform == "linux":
+        assert f" (PID {os.getpid()}: " in while_held.stdout and while_held.stdout.count("\n") == 1
+    lock.release()
+    once_released = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=30)
+    assert once_released.stdout == ""
+
+
+def test_a_lock_file_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        FILES.lock(f"{tmp_path}/missing/.lock")
+    (tmp_path / "missing").mkdir()
+    FILES.lock(f"{tmp_path}/missing/.lock").release()
+
+
+# What is in memory
+
+PAGES_BYTES = 1 << 20
+
+
+def in_no_memory(path: str) -> OsFile:
+    """A file of a megabyte that the page cache has let go."""
+    file = FILES.open(path, create=True)
+    file.append(os.urandom(PAGES_BYTES))
+    file.sync()
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead unasked
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if file.cached_bytes(0, PAGES_BYTES):
+        pytest.skip("this file system keeps its pages, or does not tell of them")
+    return file
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
+def test_what_the_page_cache_let_go_is_not_waited_for_until_it_was_brought(path: str) -> None:
+    file = in_no_memory(path)
+    with pytest.raises(WouldWaitError) as cold:
+        file.read_now(500_000, 100)
+    cold.value.bring()
+    assert file.read_now(500_000, 100) == file.read_at(500_000, 100)
+
+    file.read_ahead(0, PAGES_BYTES)
+    assert file.cached_bytes(0, PAGES_BYTES) == PAGES_BYTES
+    assert file.read_now(0, PAGES_BYTES + 5) == file.read_at(0, PAGES_BYTES)
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
+def test_what_is_in_memory_up_to_a_gap_is_told_but_not_beyond(path: str) -> None:
+    file = in_no_memory(path)
+    file.read_at(0, PAGES_BYTES // 2)
+    assert PAGES_BYTES // 4 <= file.cached_bytes(0, PAGES_BYTES) <= PAGES_BYTES * 3 // 4
+    file.read_at(PAGES_BYTES - 1, 1)
+    assert file.cached_bytes(0, PAGES_BYTES) <= PAGES_BYTES * 3 // 4
+
+
+def test_a_range_behind_the_end_is_read_as_the_end(path: str) -> None:
+    file = FILES.open(path, create=True)
+    file.append(b"abc")
+    assert bytes(file.read_now(1, 100)) == b"bc"
+    assert bytes(file.read_now(3, 1)) == b""
+    file.read_ahead(1, 100)
+
+
+def test_where_the_system_does_not_tell_what_was_written_here_is_taken_to_be_in_memory(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_module, "_NOWAIT", None)  # as on macOS
+    FILES.open(path, create=True).append(b"found")
+    file = FILES.open(path)
+    file.append(b"written")
+    assert file.cached_bytes(0, 12) == file.cached_bytes(4, 2) == 0
+    assert file.cached_bytes(5, 7) == 7
+    assert file.read_now(0, 12) == b"foundwritten"
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
+def test_a_file_system_that_does_not_know_the_question_is_asked_once(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        files_module, "_NOWAIT", 1 << 20
+    )  # no flag of any system: refused as on a file system without it
+    FILES.open(path, create=True).append(b"found")
+    file = FILES.open(path)
+    assert file.cached_bytes(0, 5) == 0
+    assert file.read_now(0, 5) == b"found"

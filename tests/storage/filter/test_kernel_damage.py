@@ -1,0 +1,196 @@
+"""The kernel trusts nothing that it reads: any bytes end in an answer, never beyond a buffer, and both kernels answer alike.
+
+What the compiled one would do to memory cannot be seen from here; it would crash this process.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ottla.protocol.batch_builder import build_batch
+from ottla.protocol.records import HEADER, HEADER_BYTES
+from ottla.storage import kernel
+from support.cleaner.kernels import INTERPRETED, both, needs_compiled
+
+SECRET = bytes(16)
+LYING = [0, 1, 2, 5, 127, 128, 2**31 - 1, -1, -(2**31)]
+ROOM_BYTES = 4_000
+
+
+def good(rng: random.Random) -> bytearray:
+    """Some batches back to back."""
+    data = bytearray()
+    for _ in range(rng.randrange(1, 4)):
+        base = len(data)
+        count = rng.randrange(1, 90)
+        data += build_batch(
+            [
+                (
+                    base + at,
+                    rng.randrange(300),
+                    rng.choice([None, b"k%d" % rng.randrange(9)]),
+                    rng.choice([None, b"v" * 9]),
+                    (),
+                )
+                for at in range(count)
+            ],
+            base_offset=base,
+            delete_horizon_ms=rng.choice([None, 0, 10]),
+        )
+    return data
+
+
+def random_bytes(rng: random.Random) -> bytes:
+    return rng.randbytes(rng.randrange(200))
+
+
+def header_and_random_records(rng: random.Random) -> bytes:
+    block = rng.choice([rng.randbytes(rng.randrange(200)), b"\xff" * 60, bytes(80), b"\x80" * 50])
+    count = rng.choice([*LYING, rng.randrange(30)])
+    length = rng.choice([49 + len(block)] * 9 + LYING)
+    attributes = rng.choice([0, 0, 0, 0x08, 0x40, 0x10, 0x20, 0x03])
+    return (
+        HEADER.pack(
+            rng.choice([0, 0, 7, -1, 2**63 - 1]),
+            length,
+            0,
+            2,
+            0,
+            attributes,
+            rng.choice(LYING),
+            0,
+            0,
+            -1,
+            -1,
+            -1,
+            count,
+        )
+        + block
+    )
+
+
+def flipped(rng: random.Random) -> bytes:
+    data = good(rng)
+    for _ in range(rng.randrange(1, 4)):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+def long_number_somewhere(rng: random.Random) -> bytes:
+    data = good(rng)
+    at = rng.randrange(HEADER_BYTES, len(data))
+    data[at : at + rng.randrange(1, 12)] = b"\xff" * rng.randrange(1, 12)
+    return bytes(data)
+
+
+def cut_short(rng: random.Random) -> bytes:
+    data = good(rng)
+    return bytes(data[: rng.randrange(len(data))])
+
+
+def lying_count(rng: random.Random) -> bytes:
+    data = good(rng)
+    field = rng.choice([8, 23, 57])
+    data[field : field + 4] = (rng.choice(LYING) & 0xFFFF_FFFF).to_bytes(4, "big")
+    return bytes(data)
+
+
+DAMAGE = [random_bytes, header_and_random_records, flipped, long_number_somewhere, cut_short, lying_count]
+
+
+def told(module: ModuleType, data: bytes, *, start: int, latest: int, entries_max: int) -> list[Any]:
+    """Everything that both classes say of `data`: as whole batches, and as the records of a compressed one."""
+    heard: list[Any] = []
+    table = array("Q", bytes(16 * 500))
+    keys = module.KeyMap(table, 40, entries_max, start, SECRET, 2**32 - 2)
+    dead, tombstones = array("Q", bytes(8 * 5)), array("Q", bytes(8 * 5))
+    keys.set_bits(dead, tombstones)
+    heard.append(keys.build(data, 0, len(data)))
+    header = (
+        data[:HEADER_BYTES] if len(data) >= HEADER_BYTES else HEADER.pack(0, 49, 0, 2, 0, 3, 9, 0, 0, -1, -1, -1, 9)
+    )
+    block = data[HEADER_BYTES:]
+    heard.append(keys.build_block(header, 0, block))
+    heard.append((keys.records, keys.latest_offset, keys.keyless, keys.entries, dead.tolist(), tombstones.tolist()))
+    arrays = (array("q", bytes(64)), *(array(code, bytes(32)) for code in "iiqi"), array("q", bytes(8)))
+    records = module.RecordFilter(
+        dead, tombstones, min(keys.records, 250), start, latest, table, 40, SECRET, 5, 50, array("q", [7]), arrays
+    )
+    out = memoryview(bytearray(ROOM_BYTES))
+    heard.append(records.filter(data, 0, len(data), out, 0))
+    heard.append((records.ordinal, records.records_read, records.superseded, records.keyless, records.expired))
+    for call in (records.filter_block, records.stamp):
+        heard.append(call(header, 0, block, out[1_000:]))
+    heard.append(bytes(out))
+    return heard
+
+
+def settings(rng: random.Random) -> dict[str, int]:
+    return {
+        "start": rng.choice([0, 5]),
+        "latest": rng.choice([-1, 20, 1 << 40]),
+        "entries_max": rng.choice([6, 300]),
+    }
+
+
+@both
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
+def test_any_bytes_end_in_an_answer(kernel: ModuleType, damage: Any) -> None:
+    rng = random.Random(damage.__name__)
+    for _ in range(150 if kernel is INTERPRETED else 3_000):
+        data = damage(rng)
+        told(kernel, data, **settings(rng))
+
+
+@needs_compiled
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
+def test_both_answer_alike(damage: Any) -> None:
+    rng = random.Random(damage.__name__)
+    for _ in range(100):
+        data = damage(rng)
+        chosen = settings(rng)
+        assert told(INTERPRETED, data, **chosen) == told(kernel, data, **chosen)
+
+
+@both
+def test_positions_outside_of_the_buffer_are_refused(kernel: ModuleType) -> None:
+    made = bytes(build_batch([(0, 0, b"k", b"v", ())]))
+    keys = kernel.KeyMap(array("Q", bytes(64)), 2, 2, 0, SECRET, 10)
+    keys.set_bits(array("Q", bytes(16)), array("Q", bytes(16)))
+    arrays = (array("q", bytes(64)), *(array(code, bytes(32)) for code in "iiqi"), array("q", bytes(8)))
+    records = kernel.RecordFilter(
+        array("Q", bytes(8)),
+        array("Q", bytes(8)),
+        0,
+        0,
+        0,
+        memoryview(bytes(32)).cast("Q"),
+        1,
+        SECRET,
+        0,
+        0,
+        array("q"),
+        arrays,
+    )
+    out = memoryview(bytearray(100))
+    calls: list[Callable[[], object]] = [
+        lambda: keys.build(made, 0, len(made) + 1),
+        lambda: keys.build(made, -1, len(made)),
+        lambda: keys.build_block(made, 10, made),
+        lambda: keys.build_block(made, -1, made),
+        lambda: records.filter(made, 0, len(made) + 1, out, 0),
+        lambda: records.filter(made, -1, len(made), out, 0),
+        lambda: records.filter(made, 0, len(made), out, 101),
+        lambda: records.filter(made, 0, len(made), out, -1),
+        lambda: records.filter_block(made, 10, made, out),
+        lambda: records.stamp(made, -1, made, out),
+    ]
+    for call in calls:
+        with pytest.raises(IndexError):
+            call()

@@ -1,0 +1,171 @@
+"""Leader epochs are known at once and written later: what a kill or a power loss leaves of them at any moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from ottla.storage.logs.log import Log
+from ottla.storage.segment.leader_epochs import LeaderEpochs
+from support.disk.crash_files import CrashFiles, power_losses
+from support.logs.batches import batch
+from support.logs.make_log import all_batches, clean, make_log
+
+
+class Life:
+    """A log under several leaders; every step tells what a start may rely on if it is the last one."""
+
+    def __init__(self) -> None:
+        self.epochs: dict[int, int] = {}
+        """Which epoch each offset was written under."""
+        self.flushed = 0
+        self.checkpoint = self.log_start = 0
+
+    def __call__(self, files: CrashFiles) -> None:
+        self.__init__()  # type: ignore[misc]
+        self.log = log = make_log(files, index_interval_bytes=0, cleanup_policy=("compact", "delete"), retention_ms=50)
+        files.sync_dir("/data")
+        files.sync_dir("/")
+        self.append("a", 0)
+        self.append("b", 2)
+        self.roll()
+        self.append("b", 2)
+        self.append("a", 3)
+        self.roll()
+        self.append("b", 3)
+        self.clean()  # nothing is left of epoch 0, nor of what epoch 2 began with
+        self.append("c", 5)
+        self.flush()
+        self.append("d", 7)
+        self.roll()
+        self.append("e", 8)
+        log.advance_log_start(3)
+        self.log_start = 3
+        self.roll()
+        log.delete_old_segments(1_000, 0)
+        self.append("f", 9)
+        log.delete_old_segments(10**6, 0)  # all
+        self.append("g", 9)
+        log.close(0)
+
+    def append(self, key: str, epoch: int) -> None:
+        self.epochs[self.log.log_end_offset] = epoch
+        self.log.append(memoryview(batch((key, "v"), timestamp=1_000)), now_ms=1_000, leader_epoch=epoch)
+
+    def roll(self) -> None:
+        self.log.roll(0)
+        self.note()
+
+    def clean(self) -> None:
+        clean(self.log, now_ms=1_000)
+        self.note()
+
+    def flush(self) -> None:
+        self.log.flush(0)
+        self.flushed = self.log.log_end_offset
+        self.note()
+
+    def note(self) -> None:
+        self.checkpoint = self.log.recovery_checkpoint
+
+    def check(self, disk: CrashFiles, *, is_whole: bool) -> None:
+        """A start after this moment knows the epoch of every record that it has, and if nothing was lost of every offset."""
+        found = make_log(disk, index_interval_bytes=0, recovery_point=self.checkpoint, log_start_offset=self.log_start)
+        assert found.log_end_offset >= self.flushed
+        wanted: Sequence[int] = range(found.log_start_offset, found.log_end_offset)
+        if not is_whole:
+            wanted = [each.base_offset for each in all_batches(found) if each.base_offset in wanted]
+        assert {at: found.leader_epochs.epoch_for_offset(at) for at in wanted} == {at: self.epochs[at] for at in wanted}
+
+
+def kills(life: Life) -> Iterator[CrashFiles]:
+    """What a process that dies leaves before each operation; the system goes on."""
+    number = 0
+    while True:
+        files = CrashFiles()
+        found: list[CrashFiles] = []
+
+        def look(files: CrashFiles = files, found: list[CrashFiles] = found, number: int = number) -> None:
+            if len(files.operations) == number and not found:
+                found.append(files.copy())
+                raise ProcessDies
+
+        files.before_step = look
+        try:
+            life(files)
+        except ProcessDies:
+            yield found[0]
+            number += 1
+        else:
+            yield files.copy()
+            return
+
+
+class ProcessDies(BaseException):
+    """No error handling runs after it."""
+
+
+def test_a_kill_at_any_moment_leaves_every_epoch_that_somebody_may_have_seen() -> None:
+    life, disks = Life(), 0
+    for disk in kills(life):
+        life.check(disk, is_whole=True)
+        disks += 1
+    assert disks > 80
+
+
+def test_a_power_loss_leaves_the_epoch_of_every_record_that_it_leaves() -> None:
+    life, disks = Life(), 0
+    for disk in power_losses(life, ordered=True):
+        disks += 1
+        if disks % 4 == 0:
+            life.check(disk, is_whole=False)
+    assert disks > 400
+
+
+def syncs(log: Log) -> int:
+    assert isinstance(log.files, CrashFiles)
+    counts = Counter(operation for operation, _ in log.files.operations)
+    return counts["sync"] + counts["sync_dir"]
+
+
+ON_THE_OWNERS_THREAD: dict[str, Callable[[Log], object]] = {
+    "an append under a new epoch": lambda log: log.append(memoryview(batch(("k", "v"))), now_ms=0, leader_epoch=7),
+    "a roll": lambda log: log.roll(0),
+    "a move of the log start": lambda log: log.advance_log_start(1),
+    "the beginning of a flush": lambda log: log.begin_flush(),
+    "the beginning of a deletion": lambda log: log.begin_deletion(10**6),
+}
+
+
+@pytest.mark.parametrize("flushed", [False, True], ids=["not flushed", "flushed"])
+@pytest.mark.parametrize("step", ON_THE_OWNERS_THREAD.values(), ids=ON_THE_OWNERS_THREAD.keys())
+def test_what_the_owners_thread_does_to_a_log_waits_for_no_disk(step: Callable[[Log], object], flushed: bool) -> None:
+    log = make_log(cleanup_policy=("delete",), retention_ms=1)
+    for epoch in range(3):
+        log.append(memoryview(batch(("k", "v"))), now_ms=0, leader_epoch=epoch)
+    if flushed:
+        log.flush(0)
+    before = syncs(log)
+    step(log)
+    assert syncs(log) == before
+
+
+def test_a_write_that_the_disk_refused_is_made_up_for_by_the_next_one() -> None:
+    files = CrashFiles()
+    epochs = LeaderEpochs(files, "leader-epoch-checkpoint")
+    epochs.assign(3, 0)
+
+    for refused in ("create", "append", "sync", "rename", "sync_dir"):
+
+        def refuse(operation: str, path: str, _: int, refused: str = refused) -> None:
+            if operation == refused:
+                raise OSError(28, "No space left on device")
+
+        files.refuse = refuse
+        with pytest.raises(OSError, match="No space"):
+            epochs.write()
+    files.refuse = None
+    epochs.write()
+    assert LeaderEpochs(files.copy(), "leader-epoch-checkpoint").entries == ((3, 0),)

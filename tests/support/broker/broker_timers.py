@@ -1,0 +1,185 @@
+"""Timers of the broker around the coordinators: how each is started, how long it takes, how one sees its end.
+
+The time of such a broker stands still but where a test advances it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.protocol.errors import ErrorCode
+from ottla.server.broker.broker import Broker
+from ottla.server.cleaning.leases import CleaningLeases
+from ottla.server.partitions.fetch_sessions import EVICTION_AGE_MS
+from ottla.server.transactions.verification import UnverifiedError
+from ottla.server.transactions.writes import TransactionalWrites
+from ottla.storage.disk.paths import TopicPartition
+from support.broker.conversation import create_topic, fetch_request, produce
+from support.broker.served import Served
+from support.broker.steppable_wall import START_MS
+
+MINUTE_MS = 60_000
+T_0 = TopicPartition("t", 0)
+SEGMENT = {"internal_segment_bytes": 1_000}
+VALUE = "v" * 600
+
+IsOver = Callable[[], Awaitable[bool]]
+
+
+class BrokerTimer(NamedTuple):
+    where: str
+    """As in `Timer`."""
+    delay_ms: int
+    begin: Callable[[Served, Path, trio.Nursery], Awaitable[IsOver]]
+    overrides: Mapping[str, str] = MappingProxyType({})
+
+
+async def fill(served: Served, *, age_ms: int = 0, **configs: Any) -> None:
+    """Three segments of a topic; the last one is active."""
+    await served.ask(create_topic, "t", **configs)
+    for number in range(3):
+        await served.ask(produce, "t", (f"k{number % 2}", VALUE), timestamp=START_MS - age_ms)
+
+
+def after_a_tick(broker: Broker, holds: Callable[[], bool]) -> IsOver:
+    async def is_over() -> bool:
+        await broker.housekeeping.tick()
+        return holds()
+
+    return is_over
+
+
+def at_rest(holds: Callable[[], bool]) -> IsOver:
+    """Asked once every task that can go on has done so."""
+
+    async def is_over() -> bool:
+        await trio.testing.wait_all_tasks_blocked()
+        return holds()
+
+    return is_over
+
+
+def has_no(directory: Path, pattern: str) -> Callable[[], bool]:
+    return lambda: not list(directory.glob(pattern))
+
+
+async def retained_segments(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    await fill(served, age_ms=2 * MINUTE_MS, retention_ms=MINUTE_MS, file_delete_delay_ms=MINUTE_MS, **SEGMENT)
+    await served.broker.housekeeping.retain()
+    assert list(data.glob("t-0/*.deleted"))
+    return after_a_tick(served.broker, has_no(data, "t-0/*.deleted"))
+
+
+async def compacted_segments(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    dirty: dict[str, Any] = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, **SEGMENT}
+    await fill(served, file_delete_delay_ms=MINUTE_MS, **dirty)
+    served.broker.clock.advance(MINUTE_MS)
+    with trio.fail_after(10):
+        while not list(data.glob("t-0/*.deleted")) or served.broker.cleaning.manager.is_busy(T_0):
+            await trio.sleep(0.001)
+    return after_a_tick(served.broker, has_no(data, "t-0/*.deleted"))
+
+
+async def deleted_topic(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    await fill(served, file_delete_delay_ms=MINUTE_MS)
+    topic = served.broker.topics.get("t")
+    assert topic is not None
+    await served.broker.admin.delete(topic)
+    assert list(data.glob("t-0.*-delete"))
+    return after_a_tick(served.broker, has_no(data, "t-0.*-delete"))
+
+
+async def flush_ms(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    await fill(served, flush_ms=MINUTE_MS)
+    log = served.broker.logs.logs[T_0]
+    assert log.unflushed_records == 3
+    return after_a_tick(served.broker, lambda: log.unflushed_records == 0)
+
+
+async def flush_ms_again(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    await fill(served, flush_ms=MINUTE_MS)
+    log = served.broker.logs.logs[T_0]
+    served.broker.clock.advance(MINUTE_MS // 2)
+    await served.broker.flush([log])
+    await served.ask(produce, "t", ("k", VALUE), timestamp=START_MS)
+    return after_a_tick(served.broker, lambda: log.unflushed_records == 0)
+
+
+async def lease(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    await fill(served, cleanup_policy="compact")
+    leases = CleaningLeases(served.broker)
+    await nursery.start(leases.run)
+    await leases.pause(T_0, MINUTE_MS)
+    return at_rest(lambda: leases.of(T_0) is None)
+
+
+async def cleaner_back_off(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    cleaning = served.broker.cleaning
+    with trio.fail_after(10):
+        while cleaning.looked_at_ms is None:
+            await trio.sleep(0.001)
+    first_ms = cleaning.looked_at_ms
+    return at_rest(lambda: cleaning.looked_at_ms != first_ms)
+
+
+async def fetch_session(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    """The one place for a session is taken; the next client gets one when the first has not been heard of for long."""
+    await fill(served)
+    opening = replace(fetch_request("t", 0), session_epoch=0)
+
+    async def is_over() -> bool:
+        answer = await trio.to_thread.run_sync(partial(served.client.ask, opening, version=12))
+        return bool(answer.session_id)
+
+    assert await is_over()
+    return is_over
+
+
+async def next_transaction(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    """A Produce that waits for the end of its producer's last transaction."""
+
+    def check(_: TopicPartition) -> None:
+        raise UnverifiedError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")
+
+    writes = TransactionalWrites(served.broker, SimpleNamespace(check=check), waits=True)  # type: ignore[arg-type]
+    refused = trio.Event()
+
+    async def wait() -> None:
+        with pytest.raises(UnverifiedError):
+            await writes.check(T_0)
+        refused.set()
+
+    nursery.start_soon(wait)
+    return at_rest(refused.is_set)
+
+
+BACK_OFF = {"log_cleaner_backoff_ms": str(MINUTE_MS)}
+PATIENCE = dict.fromkeys(
+    ["add_partitions_to_txn_retry_backoff_ms", "add_partitions_to_txn_retry_backoff_max_ms"], str(MINUTE_MS)
+)
+
+BROKER_TIMERS = {
+    "segments after retention": BrokerTimer("cleaning.py _delete_some", MINUTE_MS, retained_segments),
+    "segments after a clean pass": BrokerTimer("clean_pass.py clean", MINUTE_MS, compacted_segments, BACK_OFF),
+    "deleted topic": BrokerTimer("topic_admin.py _delete_logs", MINUTE_MS, deleted_topic),
+    "flush.ms of a new log": BrokerTimer("topic_admin.py _create_logs", MINUTE_MS, flush_ms),
+    "flush.ms after a flush": BrokerTimer("flusher.py _sync", MINUTE_MS, flush_ms_again),
+    "lease": BrokerTimer("cleaning_leases.py pause", MINUTE_MS, lease),
+    "back-off of the cleaner": BrokerTimer("cleaning.py _work", MINUTE_MS, cleaner_back_off, BACK_OFF),
+    "fetch session": BrokerTimer(
+        "handlers/fetch.py handle",
+        EVICTION_AGE_MS + 1,
+        fetch_session,
+        {"max_incremental_fetch_session_cache_slots": "1"},
+    ),
+    "transaction before": BrokerTimer("transactions/writes.py check", MINUTE_MS, next_transaction, PATIENCE),
+}

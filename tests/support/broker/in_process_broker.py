@@ -1,0 +1,115 @@
+"""A whole broker on a disk in memory, asked in process, in one and the same order every time.
+
+Time stands still unless a test moves it, what belongs into worker threads is done in place, and Trio runs its tasks in
+the order in which they became ready. So a life of the server is a row of file operations, and each can be the one at which
+something happens to the disk.
+
+    def work() -> None: ...
+    async with running(files) as (broker, client):
+        answer = await client.ask(EndTxnRequest(...), 5)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.protocol.connection import encode_request, encode_response, parse_request
+from ottla.server.broker.broker import Broker, run_broker
+from ottla.server.commands.client import api_of
+from ottla.server.config.broker_config import static_config
+from ottla.server.network.connection import Connection, Context
+from ottla.server.runtime.clock import Clock
+from support.disk.crash_files import CrashFiles
+
+Result = TypeVar("Result")
+
+DATA_DIR = "/data"
+PATIENCE_S = 60
+NOW_MS = 1_700_000_000_000
+OPTIONS = {
+    # So much does not fit into the memory of a small test, and nothing is compacted here.
+    "log.cleaner.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "log.flush.offset.checkpoint.interval.ms": "5000",
+    "log.flush.start.offset.checkpoint.interval.ms": "5000",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+}
+
+
+async def _in_place(work: Callable[..., Result], *arguments: Any, **_: Any) -> Result:
+    await trio.lowlevel.checkpoint()
+    return work(*arguments)
+
+
+def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
+    """`work` in a Trio run of its own, with its clock at rest."""
+
+    async def body() -> Result:
+        return await work()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trio.to_thread, "run_sync", _in_place)
+        patch.setattr("trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING", True)
+        patch.setattr("trio._core._run._r", random.Random(0))
+        return trio.run(body, clock=trio.testing.MockClock())
+
+
+class _Present:
+    """The connection of a client that stays."""
+
+    def check_peer(self) -> None: ...
+
+
+class InProcessClient:
+    """Requests through the codec, to the handlers of the first node."""
+
+    def __init__(self, broker: Broker) -> None:
+        node = broker.nodes[0]
+        connection = cast(Connection, _Present())
+        self._context = Context(broker, node, node.listeners[0], "127.0.0.1", connection)
+
+    async def ask(self, message: Any, version: int) -> Any:
+        """The answer, for which time passes if nothing else happens. AssertionError if there never is one."""
+        api = api_of(message)
+        frame = bytearray(encode_request(api, version, 0, "client", message))
+        request = parse_request(memoryview(frame)[4:])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._lose_patience, api.name)
+            answer = await self._context.broker.handlers[api.key](self._context, request)
+            nursery.cancel_scope.cancel()
+        encode_response(request, answer)
+        return answer
+
+    async def _lose_patience(self, name: str) -> None:
+        for _ in range(PATIENCE_S):
+            await trio.testing.wait_all_tasks_blocked()
+            self._context.broker.clock.advance(1_000)
+        raise AssertionError(f"{name} is not answered")
+
+
+@asynccontextmanager
+async def running(files: CrashFiles, **options: str) -> AsyncIterator[tuple[Broker, InProcessClient]]:
+    """A broker from start to clean stop. `_` in the names of options stands for the point."""
+    static = static_config(
+        profile="dev",
+        flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": DATA_DIR},
+        overrides=OPTIONS | {name.replace("_", "."): value for name, value in options.items()},
+    )
+    clock = Clock(wall=lambda: NOW_MS, monotonic=lambda: 0)
+    rng = random.Random(files.digest())  # else the ids of a later run would be those of an earlier one
+    async with run_broker(static, files=files, clock=clock, rng=rng) as broker:
+        yield broker, InProcessClient(broker)
+
+
+async def pass_time(broker: Broker, by_ms: int) -> None:
+    """Let the broker do everything that is due after `by_ms`, and all that follows from it."""
+    broker.clock.advance(by_ms)
+    await trio.testing.wait_all_tasks_blocked()

@@ -1,0 +1,40 @@
+"""A blocking client for tests: what a test says is what goes over the wire, nonsense included.
+
+    with RawClient("127.0.0.1", 9092) as client:
+        response = client.ask(MetadataRequest(topics=None), version=12)
+
+`send` and `receive` apart allow pipelining; `send_bytes` allows nonsense.
+"""
+
+from typing import Any
+
+from ottla.protocol.connection import encode_request
+from ottla.server.commands.client import Client, api_of
+
+__all__ = ["RawClient", "api_of"]
+
+
+class RawClient(Client):
+    """A `Client` that can also misbehave."""
+
+    def send_without_answer(self, message: Any, version: int) -> None:
+        """Send a request that the broker does not answer (Produce with acks=0)."""
+        self._socket.sendall(encode_request(api_of(message), version, 0, self.client_id, message))
+
+    def answer_bytes(self, message: Any, version: int | None = None) -> int:
+        """Send a request and return how many bytes its answer has."""
+        self.send(message, version)
+        self._waiting.pop()
+        return len(self.receive_frame())
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def is_closed_by_peer(self) -> bool:
+        """Whether the broker closes the connection; waits for it until the time limit."""
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False

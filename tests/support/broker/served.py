@@ -1,0 +1,46 @@
+"""A broker inside a test's own Trio run, on files that the test chooses, and a client whose requests run beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from ottla.server.broker.broker import Broker, run_broker
+from ottla.server.config.broker_config import static_config
+from ottla.server.runtime.clock import Clock
+from ottla.storage.disk.files import Files
+from support.broker.conversation import address
+from support.broker.raw_client import RawClient
+
+
+class Served:
+    """What a test holds of such a broker."""
+
+    def __init__(self, broker: Broker, client: RawClient) -> None:
+        self.broker = broker
+        self.client = client
+
+    async def ask(self, request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """`request(client, *arguments, **options)`, which blocks, in a thread."""
+        return await trio.to_thread.run_sync(partial(request, self.client, *arguments, **options))
+
+
+@asynccontextmanager
+async def serving(
+    data_dir: Path, files: Files, clock: Clock | None = None, /, **overrides: str
+) -> AsyncIterator[Served]:
+    """One node of the `dev` profile; `_` in the names of overrides stands for the point."""
+    static = static_config(
+        profile="dev",
+        flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)},
+        overrides={name.replace("_", "."): value for name, value in overrides.items()},
+    )
+    async with run_broker(static, files=files, clock=clock) as broker:
+        client = await trio.to_thread.run_sync(RawClient, *address(broker))
+        with client:
+            yield Served(broker, client)

@@ -1,0 +1,76 @@
+"""What a broker keeps on disk, without sockets: one start of it over files that the test chooses."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from ottla.protocol.records import batches
+from ottla.server.broker.broker import Broker
+from ottla.server.config.broker_config import static_config
+from ottla.server.runtime.clock import Clock
+from ottla.storage.disk.files import Files
+from ottla.storage.logs.log import Log
+from support.logs.batches import batch
+
+Values = dict[tuple[str, int], list[bytes]]
+"""The values in each partition, in order."""
+
+
+class StoredBroker:
+    """Open from construction to `stop`; a context manager. Raises what `Broker.open` raises."""
+
+    def __init__(self, files: Files, data_dirs: Sequence[str] = ("/data",), *, seed: int = 0) -> None:
+        flags = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": ",".join(data_dirs), "node.id": "0"}
+        static = static_config(profile="dev", flags=flags, overrides={})
+        self.broker = Broker(static, clock=Clock(), files=files, rng=random.Random(seed))
+        self.broker.open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.broker.close()
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """CreateTopics; `_` in the names of configs stands for the point."""
+        texts = {key.replace("_", "."): text for key, text in configs.items()}
+        plan = self.broker.admin.plan(name, num_partitions=partitions, replication_factor=1, configs=texts)
+        trio.run(self.broker.admin.create, plan)
+
+    def delete(self, name: str) -> None:
+        """DeleteTopics."""
+        topic = self.broker.topics.get(name)
+        assert topic is not None
+        trio.run(self.broker.admin.delete, topic)
+
+    def append(self, name: str, partition: int, value: bytes) -> None:
+        """One record, as a producer's. Raises KafkaError where it is refused."""
+        records = bytearray(batch((b"k", value)))
+        self.log(name, partition).append(memoryview(records), now_ms=self.broker.clock.now_ms())
+
+    def log(self, name: str, partition: int) -> Log:
+        return self.broker.topics.partition(name, partition).log
+
+    def values(self) -> Values:
+        """What consumers would get of each partition."""
+        return {
+            (topic.name, partition.index): values_of(partition.log)
+            for topic in self.broker.topics
+            for partition in topic.partitions
+        }
+
+
+def values_of(log: Log) -> list[bytes]:
+    """The values of all records."""
+    found = []
+    for segment in log.segments:
+        data = segment.log_file.read_at(0, segment.log_file.size())
+        found += [bytes(record.value or b"") for each in batches(data) for record in each.records()]
+    return found

@@ -1,0 +1,12 @@
+"""The cleaner's choice in tests where nobody comes in between."""
+
+from __future__ import annotations
+
+from ottla.server.coordination.jobs import to_the_end
+from ottla.storage.cleaning.cleaner_manager import CleanerManager
+from ottla.storage.cleaning.dirtiness import LogToClean
+
+
+def filthiest(manager: CleanerManager, now_ms: int) -> LogToClean | None:
+    """`CleanerManager.filthiest` in one go."""
+    return to_the_end(manager.filthiest(now_ms))

@@ -1,0 +1,164 @@
+"""The same log twice, the real one and the model, cleaned side by side and compared after every step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from functools import partial
+from itertools import count
+from typing import Any
+
+from ottla.storage.cleaning.cleaner import CleaningAbortedError
+from support.cleaner.cleaner_compare import (
+    assert_indexes_of_its_batches,
+    assert_same,
+    assert_same_outline,
+    assert_same_pass,
+    what_happened,
+)
+from support.cleaner.cleaner_model import NO_LIMIT, CleanedLog, ModelPass
+from support.disk.crash_files import PowerLoss
+from support.logs.log_pair import LogPair
+from support.logs.make_log import clean, reopen
+
+
+class Pair(LogPair):
+    """See the module."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self.checkpoint: int | None = None
+        """The cleaner's checkpoint of this log; None if it was lost."""
+        self.met: Counter[str] = Counter()
+        """How often what happened, so that a test can tell that everything did."""
+
+    def lose_power(self, disk: int = 0) -> None:
+        super().lose_power(disk)
+        # The manager puts a checkpoint right that lies beyond the end, before anything is appended.
+        self.checkpoint = self.model.first_dirty(self.checkpoint)
+
+    def move_checkpoint(self, fraction: float | None = None) -> None:
+        """The cleaner's checkpoint is lost, or an old one is found in its place."""
+        self.checkpoint = None if fraction is None else int((self.checkpoint or 0) * fraction)
+
+    def clean(
+        self,
+        *,
+        seal: bool = False,
+        max_entries: int | None = None,
+        io_buffer_bytes: int = 1 << 19,
+        give_up_after: int | None = None,
+        die_after: int | None = None,
+    ) -> None:
+        """A pass, due or not.
+
+        Args:
+            seal: Roll first.
+            give_up_after: How many checkpoints the pass goes through before it is aborted.
+            die_after: How many operations on files it does before the process is killed, to start again.
+        """
+        if seal:
+            self.roll()
+        first_dirty = self.model.first_dirty(self.checkpoint)
+        if not self.model.config.is_compact or self.model.dirtiness(first_dirty, self.now_ms).cleanable_bytes == 0:
+            return
+        values, before, old_segments = self._live_values(), self.model.batches, list(self.log.segments)
+        index_bytes = {
+            segment.base_offset: (segment.offset_index.size_bytes, segment.time_index.size_bytes)
+            for segment in old_segments
+        }
+        model_pass = partial(
+            CleanedLog.clean,
+            first_dirty=first_dirty,
+            now=self.now_ms,
+            limit=NO_LIMIT if max_entries is None else max_entries,
+            index_bytes=index_bytes,
+        )
+        checkpoints = count()
+
+        def checkpoint(_bytes_moved: int) -> None:
+            if next(checkpoints) == give_up_after:
+                raise CleaningAbortedError
+
+        finished = None
+        if die_after is not None:
+            self.files.fail_at = len(self.files.operations) + die_after
+        try:
+            finished = clean(
+                self.log,
+                first_dirty,
+                now_ms=self.now_ms,
+                max_entries=max_entries,
+                io_buffer_bytes=io_buffer_bytes,
+                checkpoint=checkpoint,
+            )
+        except CleaningAbortedError:
+            self.met["a pass given up"] += 1
+        except PowerLoss:
+            self._start_again_after(model_pass)
+            assert self._live_values() == values
+            return
+        self.files.fail_at = None
+        new_segments = [segment for segment in self.log.segments if segment not in old_segments]
+        done = model_pass(self.model, groups_max=len(new_segments) if finished is None else None)
+        assert_same(self.log, self.model)
+        assert self._live_values() == values, "no pass may change what a reader of the whole log ends up with"
+        assert not [name for name in self.files.list(self.log.directory) if name.endswith((".cleaned", ".swap"))]
+        for segment in new_segments:
+            assert_indexes_of_its_batches(segment)
+        self.met.update(what_happened(done, before, self.model.batches))
+        self.met["a first dirty offset in a segment"] += first_dirty not in index_bytes
+        self.met["an aborted transaction kept in the index"] += bool(self.model.aborted)
+        if finished is None:
+            self.met["a pass given up between two groups"] += done.groups > 0
+            return
+        self.checkpoint, stats = finished
+        assert self.checkpoint == done.end
+        assert done.end > first_dirty, "a pass gets on"
+        assert_same_pass(stats, done, new_segments)
+        self._assert_keys_are_unique(first_dirty, done.end)
+
+    def _start_again_after(self, model_pass: Callable[..., ModelPass]) -> None:
+        """The process was killed in a pass. How many groups are done is found out; each is as it was or as it was to be.
+
+        Only that the last old segments of a group may come back beside the new one, which is no harm.
+        """
+        self.log = reopen(self.log, clean=False, now_ms=self.now_ms, files=self.files.copy())
+        self.leader_epoch += 1
+        self.met["a pass killed"] += 1
+        for groups in count():
+            for segments_back in count():
+                model = deepcopy(self.model)
+                done = model_pass(model, groups_max=groups)
+                if not model.bring_back(done, segments_back):
+                    break
+                model.recover(self.now_ms, 0)
+                if [each.base for each in model.segments] == [each.base_offset for each in self.log.segments]:
+                    with suppress(AssertionError):
+                        assert_same(self.log, model)
+                        self.met["a pass killed between two groups"] += groups > 0
+                        self.model = model
+                        return
+            assert done.groups == groups, "what is left is no state between two groups"
+
+    def _live_values(self) -> dict[bytes | None, bytes | None]:
+        values = self.model.committed_values()
+        return {key: value for key, value in values.items() if key is not None and value is not None}
+
+    def _assert_keys_are_unique(self, start: int, end: int) -> None:
+        """Of the keys that the map knew, one record is left: this holds whatever the model says."""
+        seen: dict[bytes | None, int] = {}
+        for batch in self.model.batches:
+            for record in batch.records:
+                if not batch.is_control and record.offset < end:
+                    assert record.offset < start or seen.setdefault(record.key, record.offset) == record.offset
+
+    # Comparing
+
+    def assert_same_outline(self) -> None:
+        assert_same_outline(self.log, self.model, self.checkpoint, self.now_ms)
+
+    def assert_same(self) -> None:
+        assert_same(self.log, self.model)

@@ -1,0 +1,692 @@
+"""A disk in memory that can lose power between any two operations, and shows every state it may then be in.
+
+The fault model. Bytes are safe once `File.sync` has returned, names once `sync_dir` of their directory has; of
+everything later, chance decides. Of a file's writes and cuts since its last sync, the first few are on the disk, in the
+order in which they were made; the last of these writes may be there in part (cut at some byte), or as zeros of its
+length (the size reached the disk, the bytes did not). Of the directory operations (create, rename, remove, make and
+remove a directory) since the last `sync_dir`, under the *ordered* model (a journalling file system) the first few are there,
+in one order over all directories; under the *unordered* one (all that POSIX promises) any subset is. A rename is one
+step; a file that is renamed before its creation was synced may show up under the new name alone. Nothing else breaks:
+bytes once synced stay, a file that lost its name is gone, and reading never lies.
+
+A sync that is refused loses what it was for: later syncs of that file say yes and do nothing, as on Linux, which marks
+pages clean that it could not write.
+
+Not modelled: reordering inside one file, other lost syncs.
+
+How it is used:
+
+    for files in power_losses(lambda files: scenario(files), ordered=False):
+        recover(files); check(files)
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import combinations, product
+from math import prod
+
+from ottla.storage.disk.files import Buffer, DirectoryLockedError, Ownership, SyncError, WriteAhead
+
+CHANGES_MAX = 14
+"""More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
+
+COMBINED_CHANGES_MAX = 6
+COMBINATIONS_MAX = 64
+"""With more unsynced directory operations than the first, or where the contents of the files with unsynced bytes combine
+in more ways than the second, contents vary one file at a time."""
+
+
+class PowerLoss(BaseException):
+    """The power is gone. Not an Exception: no error handling of a program can run after it."""
+
+
+@dataclass(eq=False)
+class Inode:
+    """A file's bytes: those on the disk, those in memory, and the steps between them."""
+
+    data: bytearray = field(default_factory=bytearray)
+    mtime_ms: int = 0
+    ownership: Ownership = field(default_factory=lambda: Ownership(0, 0, 0o644))
+    durable: bytes = b""
+    changes: list[tuple[int, bytes | None]] = field(default_factory=list)
+    """Writes (position, bytes) and cuts or extensions with zeros (new size, None) since the last sync."""
+    is_lost: bool = False
+    """A sync was refused: nothing of it becomes durable any more."""
+
+    def change(self, at: int, written: bytes | None) -> None:
+        self.changes.append((at, written))
+        _apply(self.data, at, written)
+
+    def sync(self) -> None:
+        if not self.is_lost:
+            self.durable = bytes(self.data)
+            self.changes.clear()
+
+    def versions(self, *, every_cut: bool) -> list[bytes]:
+        """What the disk may hold, each content once: first the last synced one, last what memory has."""
+        found = {self.durable: None}
+        data = bytearray(self.durable)
+        for at, written in self.changes:
+            before = bytes(data)
+            if written:
+                size = len(written)
+                for cut in range(1, size) if every_cut else sorted({1, size // 2, size - 1} - {0, size}):
+                    torn = bytearray(before)
+                    _apply(torn, at, written[:cut])
+                    found[bytes(torn)] = None
+                zeros = bytearray(before)
+                _apply(zeros, at, bytes(size))
+                found[bytes(zeros)] = None
+            _apply(data, at, written)
+            found[bytes(data)] = None
+        newest = bytes(self.data)
+        found.pop(newest)
+        return [*found, newest]
+
+
+def _apply(data: bytearray, at: int, written: bytes | None) -> None:
+    if len(data) < at:
+        data += bytes(at - len(data))
+    if written is None:
+        del data[at:]
+    else:
+        data[at : at + len(written)] = written
+
+
+@dataclass(eq=False)
+class Directory:
+    names: dict[str, Inode | Directory] = field(default_factory=dict)
+    durable: dict[str, Inode | Directory] = field(default_factory=dict)
+
+
+Node = Inode | Directory
+Step = tuple[Directory, str | None, str | None, Node]
+"""One directory operation: the node loses the first name (if any) and gets the second (if any)."""
+
+
+class CrashWriteAhead:
+    """A `WriteAhead`, written in one operation."""
+
+    def __init__(self, file: CrashFile, data: memoryview, head_bytes: int) -> None:
+        self.data, self.is_written, self.is_dropped = data, False, False
+        self._file, self._head_bytes = file, head_bytes
+
+    def write(self) -> None:
+        if not self.is_dropped:
+            self._file._change("append", self._file.size() + self._head_bytes, bytes(self.data[self._head_bytes :]))
+            self.is_written = True
+
+
+class CrashFile:
+    """A `File` on a CrashFiles. Like an OsFile it remembers where it appends."""
+
+    def __init__(self, files: CrashFiles, path: str, inode: Inode) -> None:
+        self._files = files
+        self._path = path
+        self._inode = inode
+        self._size = len(inode.data)
+        self._is_closed = False
+        self._ahead: CrashWriteAhead | None = None
+        self._syncing = threading.Lock()
+        self._failed_sync: OSError | None = None
+
+    def write_ahead(self, data: memoryview, head_bytes: int) -> CrashWriteAhead:
+        self.drop_ahead()
+        self._ahead = CrashWriteAhead(self, data, head_bytes)
+        return self._ahead
+
+    def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
+        assert self._ahead is ahead and ahead.is_written
+        size_bytes = len(self._ahead.data)
+        self._ahead = None
+        self._change("append", self._size, bytes(head))
+        self._size += size_bytes
+
+    def drop_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.is_dropped, self._ahead.is_written, self._ahead = True, False, None
+            self._change("truncate", self._size, None)
+
+    def append(self, data: Buffer) -> None:
+        self.drop_ahead()
+        mtime_ms = self._inode.mtime_ms
+        self._change("append", self._size, bytes(data))
+        if not len(data):
+            self._inode.mtime_ms = mtime_ms  # POSIX: writing nothing has no other results
+        self._size += len(data)
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        self._check_open()
+        self._files.look(self._path)
+        return bytes(self._inode.data[position : min(position + size_bytes, self._size)])
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read_at(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read_now(self, position: int, size_bytes: int) -> bytes:
+        return self.read_at(position, size_bytes)
+
+    def cached_bytes(self, position: int, size_bytes: int) -> int:
+        return size_bytes
+
+    def read_ahead(self, position: int, size_bytes: int) -> None: ...
+
+    def truncate(self, size_bytes: int) -> None:
+        self.drop_ahead()
+        self._change("truncate", size_bytes, None)
+        self._size = size_bytes
+
+    def preallocate(self, size_bytes: int) -> None:
+        if size_bytes > self._size:
+            self._change("preallocate", size_bytes, None)
+
+    def sync(self) -> None:
+        self._check_open()
+        with self._syncing:
+            if self._failed_sync is not None:
+                raise SyncError(self._failed_sync.errno, f"an earlier sync failed: {self._failed_sync}")
+            try:
+                self._files.step("sync", self._path)
+            except OSError as error:
+                self._inode.is_lost = True
+                self._failed_sync = error
+                raise SyncError(error.errno, str(error)) from error
+            if not self._files.is_skipped("sync"):
+                self._files.contents_changed()
+                self._inode.sync()
+
+    def size(self) -> int:
+        return self._size
+
+    def mtime_ms(self) -> int:
+        self._check_open()
+        return self._inode.mtime_ms
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self.drop_ahead()
+        self._is_closed = True
+
+    def fileno(self) -> int:
+        raise OSError(errno.ENOTSUP, "a file in memory has no descriptor")
+
+    def _change(self, operation: str, at: int, written: bytes | None) -> None:
+        self._check_open()
+        self._files.step(operation, self._path, len(written or b""))
+        self._files.contents_changed()
+        self._inode.change(at, written)
+        self._inode.mtime_ms = self._files.now_ms
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the file is closed")
+
+
+class CrashLock:
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+        held.add(path)
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+class CrashFiles:
+    """`Files` in memory. Every change counts as one operation, in `operations`.
+
+    Attributes:
+        fail_at: Before the operation of this number the power goes: it and every later one raise PowerLoss.
+        before_step: Called before each operation; may look at the disk, with `after_crash`, but not change it.
+        refuse: Called before each operation with its name, its path and the bytes it adds; may raise OSError.
+        refuse_reading: Called with the path before whatever changes nothing: reading, listing, looking something up.
+        lost_at_most: Where there are more than CHANGES_MAX unsynced directory operations, try those sets in which so many
+            are missing of all up to some operation. None: refuse to go on.
+        skipped: Asked before each `sync` and `sync_dir`, with its name; True makes it do nothing. Holds after a restart.
+        now_ms: The clock of modification times.
+        free_bytes: Space left; an append beyond it is ENOSPC.
+    """
+
+    def __init__(self, *, fail_at: int | None = None) -> None:
+        self.fail_at = fail_at
+        self.before_step: Callable[[], None] | None = None
+        self.refuse: Callable[[str, str, int], None] | None = None
+        self.refuse_reading: Callable[[str], None] | None = None
+        self.lost_at_most: int | None = None
+        self.skipped: Callable[[str], bool] | None = None
+        self.operations: list[tuple[str, str]] = []
+        self.now_ms = 0
+        self.free_bytes = 1 << 40
+        self._root = Directory()
+        self._steps: list[Step] = []  # those that may not be on the disk, oldest first
+        self._held: set[str] = set()
+        self._is_powerless = False
+        self._content_version = 0
+        # As of the last search with digests of known disks: those, the content version, the steps.
+        self._searched: tuple[set[int] | None, int, Sequence[Step]] = (None, -1, ())
+
+    def step(self, operation: str, path: str, added_bytes: int = 0) -> None:
+        """Count an operation that is about to happen; raise if it must not."""
+        if self._is_powerless or len(self.operations) == self.fail_at:
+            self._is_powerless = True
+            raise PowerLoss
+        if self.before_step is not None:
+            self.before_step()
+        if added_bytes > self.free_bytes:
+            raise OSError(errno.ENOSPC, f"{path}: no space left for {added_bytes} bytes")
+        if self.refuse is not None:
+            self.refuse(operation, path, added_bytes)
+        self.operations.append((operation, path))
+        self.free_bytes -= added_bytes
+
+    def look(self, path: str) -> None:
+        """Something is about to be read or looked up; raise if it must not."""
+        if self.refuse_reading is not None:
+            self.refuse_reading(path)
+
+    def contents_changed(self) -> None:
+        """For its files: what they hold, in memory or on the disk, is about to change."""
+        self._content_version += 1
+
+    def is_skipped(self, operation: str) -> bool:
+        """Whether a sync is to do nothing."""
+        return self.skipped is not None and self.skipped(operation)
+
+    # Files
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> CrashFile:
+        directory, name = self._parent(path)
+        node = directory.names.get(name)
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self.step("create", path)
+            node = Inode(mtime_ms=self.now_ms)
+            self._do((directory, None, name, node))
+        elif not (truncate and node.data):
+            self.look(path)
+        else:
+            self.step("truncate", path)
+            self.contents_changed()
+            node.change(0, None)
+        if truncate:
+            node.mtime_ms = self.now_ms
+        return CrashFile(self, path, node)
+
+    def rename(self, old: str, new: str) -> None:
+        directory, old_name = self._parent(old)
+        target, new_name = self._parent(new)
+        if directory is not target:
+            raise OSError(errno.EXDEV, "renaming from one directory to another is not modelled", new)
+        if old_name not in directory.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        node, replaced = directory.names[old_name], directory.names.get(new_name)
+        if isinstance(replaced, Directory) and replaced.names:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", new)
+        if node is not replaced:  # two names of one file: POSIX leaves both
+            self.step("rename", old)
+            self._do((directory, old_name, new_name, node))
+
+    def remove(self, path: str) -> None:
+        if self._find(path) is not None:
+            node = self._inode(path)
+            directory, name = self._parent(path)
+            self.step("remove", path)
+            self._do((directory, name, None, node))
+
+    def link(self, old: str, new: str) -> None:
+        node = self._inode(old)
+        directory, name = self._parent(new)
+        if name in directory.names:
+            raise FileExistsError(errno.EEXIST, "file exists", new)
+        self.step("link", new)
+        self._do((directory, None, name, node))
+
+    def list(self, directory: str) -> list[str]:
+        self.look(directory)
+        return sorted(self._directory(directory).names)
+
+    def exists(self, path: str) -> bool:
+        self.look(path)
+        return self._find(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        self.look(path)
+        return isinstance(self._find(path), Directory)
+
+    def is_file(self, path: str) -> bool:
+        self.look(path)
+        return isinstance(self._find(path), Inode)
+
+    def make_dir(self, path: str) -> None:
+        at = self._root
+        for name in _names(path):
+            node = at.names.get(name)
+            if node is None:
+                self.step("make_dir", path)
+                node = Directory()
+                self._do((at, None, name, node))
+            elif isinstance(node, Inode):
+                raise FileExistsError(errno.EEXIST, "file exists", path)
+            at = node
+
+    def remove_dir(self, path: str) -> None:
+        node = self._find(path)
+        if node is None:
+            return
+        if isinstance(node, Inode):
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+        for name in self.list(path):
+            if isinstance(node.names[name], Directory):
+                self.remove_dir(f"{path}/{name}")
+            else:
+                self.remove(f"{path}/{name}")
+        directory, name = self._parent(path)
+        self.step("remove_dir", path)
+        self._do((directory, name, None, node))
+
+    def sync_dir(self, path: str) -> None:
+        directory = self._directory(path)
+        try:
+            self.step("sync_dir", path)
+        except OSError as error:
+            raise SyncError(error.errno, str(error)) from error
+        if self.is_skipped("sync_dir"):
+            return
+        for step in self._steps:
+            if step[0] is directory:
+                _rename(directory.durable, *step[1:])
+        self._steps = [step for step in self._steps if step[0] is not directory]
+
+    def size(self, path: str) -> int:
+        self.look(path)
+        return len(self._inode(path).data)
+
+    def identity(self, path: str) -> int:
+        return id(self._inode(path))
+
+    def mtime_ms(self, path: str) -> int:
+        self.look(path)
+        return self._inode(path).mtime_ms
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        self.step("set_mtime", path)
+        self._inode(path).mtime_ms = mtime_ms
+
+    def ownership(self, path: str) -> Ownership:
+        node = self._node(path)
+        return node.ownership if isinstance(node, Inode) else Ownership(0, 0, 0o755)
+
+    def set_ownership(self, path: str, ownership: Ownership) -> None:
+        self.step("set_ownership", path)
+        self._inode(path).ownership = ownership
+
+    def lock(self, path: str) -> CrashLock:
+        if path in self._held:
+            raise DirectoryLockedError(f"{path} is held by another broker of this process")
+        self.open(path, create=True)
+        return CrashLock(self._held, path)
+
+    def disk_total_and_free(self, path: str) -> tuple[int, int]:
+        self._node(path)
+        return 1 << 40, self.free_bytes
+
+    def check_descriptors(self) -> None: ...
+
+    def new_process(self) -> None:
+        """What refused syncs have lost is forgotten: a start takes what it reads for what it can sync."""
+        for directory in self._directories():
+            for node in directory.names.values():
+                if isinstance(node, Inode):
+                    node.is_lost = False
+
+    # Power loss
+
+    def sync_all(self) -> None:
+        """Make everything as it is now survive, and forget the operations so far: a disk for a scenario to begin with."""
+        for directory in self._directories():
+            directory.durable = dict(directory.names)
+            for node in directory.names.values():
+                if isinstance(node, Inode):
+                    node.sync()
+        self._steps.clear()
+        self.operations.clear()
+
+    def after_crash(
+        self, *, ordered: bool, every_cut: bool = False, seen: set[int] | None = None, one_in: int = 1
+    ) -> Iterator[CrashFiles]:
+        """Every disk that a restart may find, as files of its own; at this moment or after a PowerLoss.
+
+        Args:
+            ordered: The directory model; see the module's text.
+            every_cut: Unsynced writes are cut at each byte, not only near their ends and in the middle.
+            seen: Digests of disks that are known and not given again; those given are added. What the last search
+                with the same set must have come across is not even looked at.
+            one_in: Give one disk in so many, by their digests.
+
+        For one state of the directories the files' contents come in all combinations, or (see COMBINATIONS_MAX) vary
+        one file at a time, while the others are as last synced or as in memory. A disk that looks like an earlier one is
+        left out.
+        """
+        known_steps: Sequence[Step] = ()
+        if seen is None:
+            seen = set()
+        else:
+            if self._searched[0] is seen and self._searched[1] == self._content_version:
+                known_steps = self._searched[2]
+            self._searched = (seen, self._content_version, list(self._steps))
+        for kept in self._surviving_steps(ordered, known_steps):
+            names = self._names_after(kept)
+            found = dict(_tree(self._root, names))
+            nodes = dict.fromkeys(node for node in found.values() if isinstance(node, Inode) and node.changes)
+            for contents in _contents(list(nodes), every_cut, len(self._steps) <= COMBINED_CHANGES_MAX):
+                look = _digest(
+                    (path, contents.get(node, node.durable) if isinstance(node, Inode) else None)
+                    for path, node in found.items()
+                )
+                if look not in seen:
+                    seen.add(look)
+                    if look % one_in == 0:
+                        yield self._restarted(found, contents)
+
+    def digest(self) -> int:
+        """What tells this disk, as a program sees it now, from others: by all names and contents."""
+        return _digest(
+            (path, bytes(node.data) if isinstance(node, Inode) else None)
+            for path, node in _tree(self._root, {each: each.names for each in self._directories()})
+        )
+
+    def moment(self) -> Hashable:
+        """What tells this disk from others, with all that a power loss may make of it."""
+        return (
+            _digest((path, node.durable if isinstance(node, Inode) else None) for path, node in _tree(self._root, {})),
+            tuple((old, new) for _, old, new, _ in self._steps),
+            self.digest(),
+        )
+
+    def copy(self, *, fail_at: int | None = None) -> CrashFiles:
+        """The same disk, all of it durable, as files of its own."""
+        found = dict(_tree(self._root, {directory: directory.names for directory in self._directories()}))
+        contents = {node: bytes(node.data) for node in found.values() if isinstance(node, Inode)}
+        files = self._restarted(found, contents)
+        files.fail_at = fail_at
+        return files
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Every file by its path, as a program sees it now."""
+        tree = _tree(self._root, {directory: directory.names for directory in self._directories()})
+        return {path: bytes(node.data) for path, node in tree if isinstance(node, Inode)}
+
+    def _surviving_steps(self, ordered: bool, known: Sequence[Step]) -> Iterator[Sequence[Step]]:
+        """Which steps may be on the disk; not those sets again that consist of `known` ones."""
+        steps = self._steps
+        is_new = [not any(step is other for other in known) for step in steps]
+        if known and not any(is_new):
+            return
+        if ordered:
+            yield from (steps[:count] for count in range(len(steps) + 1) if not known or any(is_new[:count]))
+            return
+        for some in self._sets_of(len(steps)):
+            if not known or any(is_new[at] for at in some):
+                yield [steps[at] for at in some]
+
+    def _sets_of(self, count: int) -> Iterator[Sequence[int]]:
+        """Which of so many steps, by number, are there together."""
+        if count <= CHANGES_MAX:
+            for size in range(count + 1):
+                yield from combinations(range(count), size)
+        elif self.lost_at_most is None:
+            raise ValueError(f"{count} unsynced directory operations have too many subsets: sync more, or do less")
+        else:
+            for up_to in range(count + 1):
+                for missing in range(min(up_to, self.lost_at_most) + 1):
+                    yield from combinations(range(up_to), up_to - missing)
+
+    def _names_after(self, kept: Sequence[Step]) -> dict[Directory, dict[str, Node]]:
+        names: dict[Directory, dict[str, Node]] = {}
+        for directory, old, new, node in kept:
+            _rename(names.setdefault(directory, dict(directory.durable)), old, new, node)
+        return names
+
+    def _restarted(self, found: dict[str, Node], contents: dict[Inode, bytes]) -> CrashFiles:
+        files = CrashFiles()
+        files.now_ms = self.now_ms
+        files.skipped = self.skipped
+        files.lost_at_most = self.lost_at_most
+        files.free_bytes = self.free_bytes
+        copies: dict[Node, Node] = {}
+        for path, node in sorted(found.items()):
+            if node not in copies:
+                data = contents.get(node, node.durable) if isinstance(node, Inode) else b""
+                copies[node] = (
+                    Inode(bytearray(data), node.mtime_ms, node.ownership, data)
+                    if isinstance(node, Inode)
+                    else Directory()
+                )
+            directory, name = files._parent(path)
+            directory.names[name] = directory.durable[name] = copies[node]
+        return files
+
+    # Inside
+
+    def _do(self, step: Step) -> None:
+        self._steps.append(step)
+        _rename(step[0].names, *step[1:])
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        for name in _names(path):
+            if not isinstance(node, Directory):
+                return None
+            node = node.names.get(name)
+        return node
+
+    def _node(self, path: str) -> Node:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
+        return node
+
+    def _inode(self, path: str) -> Inode:
+        node = self._node(path)
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return node
+
+    def _directory(self, path: str) -> Directory:
+        node = self._node(path)
+        if isinstance(node, Inode):
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        *above, name = _names(path)
+        return self._directory("/".join(above)), name
+
+    def _directories(self) -> Sequence[Directory]:
+        found, todo = [], [self._root]
+        while todo:
+            directory = todo.pop()
+            found.append(directory)
+            todo.extend(node for node in directory.names.values() if isinstance(node, Directory))
+        return found
+
+
+def power_losses(
+    scenario: Callable[[CrashFiles], object], start: CrashFiles | None = None, *, ordered: bool, every_cut: bool = False
+) -> Iterator[CrashFiles]:
+    """Run `scenario` again and again, losing power before its first operation, its second, and so on, then after its last.
+
+    Args:
+        start: The disk that each run finds; an empty one if None.
+
+    Yields every disk that each of these losses may leave (see `CrashFiles.after_crash`).
+    """
+    fail_at = 0
+    while True:
+        files = (start or CrashFiles()).copy(fail_at=fail_at)
+        try:
+            scenario(files)
+        except PowerLoss:
+            yield from files.after_crash(ordered=ordered, every_cut=every_cut)
+            fail_at += 1
+        else:
+            yield from files.after_crash(ordered=ordered, every_cut=every_cut)
+            return
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _rename(names: dict[str, Node], old: str | None, new: str | None, node: Node) -> None:
+    # The old name may have been given to something else meanwhile, if an earlier step did not survive.
+    if old is not None and names.get(old) is node:
+        del names[old]
+    if new is not None:
+        names[new] = node
+
+
+def _tree(root: Directory, names: dict[Directory, dict[str, Node]], above: str = "") -> Iterator[tuple[str, Node]]:
+    """(path, node) of everything below `root`, a directory before what is in it; `names` where they are not the durable ones."""
+    for name, node in names.get(root, root.durable).items():
+        path = f"{above}/{name}"
+        yield path, node
+        if isinstance(node, Directory):
+            yield from _tree(node, names, path)
+
+
+def _digest(entries: Iterable[tuple[str, bytes | None]]) -> int:
+    # Marks of single files are worth keeping: most disks differ in one or two.
+    return sum(_mark(path, content) for path, content in entries) & (1 << 128) - 1
+
+
+@lru_cache(maxsize=1 << 16)
+def _mark(path: str, content: bytes | None) -> int:
+    told = path.encode() + (b"/" if content is None else b"\0" + content)
+    return int.from_bytes(blake2b(told, digest_size=16).digest())
+
+
+def _contents(changed: list[Inode], every_cut: bool, combined: bool) -> Iterator[dict[Inode, bytes]]:
+    versions = {inode: inode.versions(every_cut=every_cut) for inode in changed}
+    if combined and prod(map(len, versions.values())) <= COMBINATIONS_MAX:
+        yield from (dict(zip(versions, each, strict=True)) for each in product(*versions.values()))
+        return
+    oldest = {inode: choices[0] for inode, choices in versions.items()}
+    newest = {inode: choices[-1] for inode, choices in versions.items()}
+    yield oldest
+    yield newest
+    for inode, choices in versions.items():
+        for choice in choices:
+            yield {**oldest, inode: choice}
+            yield {**newest, inode: choice}

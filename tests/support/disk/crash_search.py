@@ -1,0 +1,159 @@
+"""All that losses of power can make of a scenario, and of the recovery after it; each different disk once.
+
+    scenario   x x x x x x      power is lost before every operation: every disk that may be left then
+    recovery     x x x x        of each of those, and power is lost again: more disks
+    check                       what each disk has settled to, with the facts as they were at the first loss
+
+A fact is what the disk owes whoever used it: what was flushed must be there after the loss. Different disks settle to
+few different states, and each of those is checked once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from support.disk.crash_files import CrashFiles
+
+State = TypeVar("State")
+Facts = TypeVar("Facts", bound=Hashable)
+
+
+@dataclass
+class Counts:
+    """What a search came across."""
+
+    after_one_loss: int = 0
+    after_more: int = 0
+    settled: int = 0
+    failing: int = 0
+    """Disks that settle to what must not be."""
+    failures: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.after_one_loss} disks after one loss, {self.after_more} after more,"
+            f" {self.settled} different states, {self.failing} wrong"
+        )
+
+
+class _Enough(Exception):
+    """The search need not go on."""
+
+
+@dataclass
+class CrashSearch(Generic[State, Facts]):
+    """How to search, and what was found.
+
+    Attributes:
+        recover: Opens a disk, as after a loss of power.
+        key: What tells one recovered state from others, its disk aside.
+        check: Raises if a recovered state is not what the facts want. May change the disk.
+        ordered: The directory model; every disk of the ordered one is one of the unordered, too.
+        losses: How often power is lost, once or twice: in the scenario, and in recovery.
+        thinned_to: Of the disks after a loss in the scenario, look at one in so many.
+        recover_thinned_to: Of those looked at after one loss, lose power in the recovery of one in so many.
+        later_thinned_to: Of the disks after a loss in recovery, look at one in so many.
+        wrong_max: Stop after so many wrong disks.
+    """
+
+    recover: Callable[[CrashFiles], State]
+    key: Callable[[State], Hashable]
+    check: Callable[[State, Facts], None]
+    ordered: bool = False
+    losses: int = 2
+    thinned_to: int = 1
+    recover_thinned_to: int = 1
+    later_thinned_to: int = 1
+    wrong_max: int | None = None
+    counts: Counts = field(default_factory=Counts)
+    _seen: dict[Facts, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _seen_later: dict[Facts, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _results: dict[Hashable, str | None] = field(default_factory=dict)
+
+    def run(
+        self, scenario: Callable[[CrashFiles], object], start: CrashFiles, facts: Callable[[bool], Facts]
+    ) -> Counts:
+        """Search all disks of `scenario`, begun on a copy of `start`.
+
+        Args:
+            facts: Called before each operation of the scenario, for what a disk of this moment owes. With True, for
+                what it owes if only the process dies: then all that was written is there.
+        """
+        files = start.copy()
+        found: list[tuple[CrashFiles, Facts]] = []
+
+        def look() -> None:
+            known, if_killed = facts(False), facts(True)
+            found.extend((disk, known) for disk in self._disks_of(files, self._seen[known], self.thinned_to))
+            if if_killed != known and (digest := files.digest()) not in self._seen[if_killed]:
+                self._seen[if_killed].add(digest)
+                found.append((files.copy(), if_killed))
+
+        files.before_step = look
+        scenario(files)
+        files.before_step = None
+        look()
+        with suppress(_Enough):
+            for disk, known in found:
+                self._settle(disk, known)
+        return self.counts
+
+    def _disks_of(self, files: CrashFiles, seen: set[int], one_in: int) -> Iterator[CrashFiles]:
+        return files.after_crash(ordered=self.ordered, seen=seen, one_in=one_in)
+
+    def _settle(self, disk: CrashFiles, known: Facts) -> None:
+        """Recover a disk that the scenario has left, and the disks that the recovery leaves if it loses power, too."""
+        self.counts.after_one_loss += 1
+        more: list[CrashFiles] = []
+
+        def look() -> None:
+            seen = self._seen_later[known]
+            found = self._disks_of(disk, seen, self.later_thinned_to)
+            more.extend(each for each in found if each.digest() not in self._seen[known])
+
+        is_searched = self.losses > 1 and disk.digest() // self.thinned_to % self.recover_thinned_to == 0
+        self._recover(disk, known, look if is_searched else None)
+        for each in more:
+            self.counts.after_more += 1
+            self._recover(each, known, None)
+
+    def _recover(self, disk: CrashFiles, known: Facts, look: Callable[[], None] | None) -> None:
+        try:
+            disk.before_step = look
+            state = self.recover(disk)
+            disk.before_step = None
+            if look is not None:
+                look()
+            error = self._result(disk, state, known)
+        except Exception as raised:  # noqa: BLE001 -- whatever goes wrong is what is looked for
+            error = _told(raised)
+        counts = self.counts
+        if error is not None:
+            counts.failing += 1
+            counts.failures[error] += 1
+        if self.wrong_max is not None and counts.failing >= self.wrong_max:
+            raise _Enough
+
+    def _result(self, disk: CrashFiles, state: State, known: Facts) -> str | None:
+        key = (known, disk.digest(), self.key(state))
+        if key not in self._results:
+            self.counts.settled += 1
+            try:
+                self.check(state, known)
+            except Exception as error:  # noqa: BLE001
+                self._results[key] = _told(error)
+            else:
+                self._results[key] = None
+        return self._results[key]
+
+
+def _told(error: Exception) -> str:
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    line = frame.tb_lineno if frame is not None else 0
+    return f"{type(error).__name__}, line {line}: {str(error).splitlines()[0] if str(error) else ''}"[:200]

@@ -1,0 +1,100 @@
+"""The real disk, on which what worker threads do stands still before one operation, until the test lets it on or refuses it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+
+import trio
+
+from ottla.storage.disk.files import Buffer, OsFile, OsFiles
+
+PATIENCE_S = 60
+
+
+class SteppedFiles(OsFiles):
+    """While armed, the changes that worker threads make are counted from 0; number `at` waits."""
+
+    def __init__(self) -> None:
+        self._at: int | None = None
+        self._lock = threading.Lock()
+        self.disarm()
+
+    def arm(self, at: int) -> None:
+        """Count anew, and stop before change number `at`."""
+        self.disarm()
+        self._at = at
+
+    def disarm(self) -> None:
+        self._at = None
+        self.count = 0
+        """Changes since `arm`."""
+        self._refuses = False
+        self._reached = threading.Event()
+        self._gate = threading.Event()
+
+    @property
+    def is_reached(self) -> bool:
+        return self._reached.is_set()
+
+    def let_on(self, *, refuse: bool) -> None:
+        """Let it go on, or have it fail as on a full disk."""
+        self._refuses = refuse
+        self._gate.set()
+
+    def step(self, path: str) -> None:
+        """A change is about to be made."""
+        if self._at is None or threading.current_thread() is threading.main_thread():
+            return
+        with self._lock:
+            number = self.count
+            self.count += 1
+        if number == self._at:
+            self._reached.set()
+            assert self._gate.wait(PATIENCE_S), f"nobody let on {path}"
+            if self._refuses:
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        if create or truncate:
+            self.step(path)
+        opened = super().open(path, create=create, truncate=truncate)
+        return SteppedFile(self, path, opened)
+
+    def make_dir(self, path: str) -> None:
+        self.step(path)
+        super().make_dir(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self.step(new)
+        super().rename(old, new)
+
+    def sync_dir(self, path: str) -> None:
+        self.step(path)
+        super().sync_dir(path)
+
+
+class SteppedFile(OsFile):
+    __slots__ = ("_files", "_path")
+
+    def __init__(self, files: SteppedFiles, path: str, opened: OsFile) -> None:
+        super().__init__(os.dup(opened.fileno()))
+        opened.close()
+        self._files = files
+        self._path = path
+
+    def append(self, data: Buffer) -> None:
+        self._files.step(self._path)
+        super().append(data)
+
+    def sync(self) -> None:
+        self._files.step(self._path)
+        super().sync()
+
+
+async def reached_or(files: SteppedFiles, over: trio.Event) -> bool:
+    """Return once the change waits (True), or all is over without having come to it."""
+    while not files.is_reached and not over.is_set():
+        await trio.lowlevel.checkpoint()
+    return files.is_reached

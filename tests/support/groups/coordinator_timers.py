@@ -1,0 +1,280 @@
+"""Every timer of the group and transaction coordinators: how it is started, how long it takes, how one sees its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.protocol.errors import ErrorCode
+from ottla.server.groups.assigning.targets import ASSIGNED_AT_ONCE
+from ottla.server.groups.classic.group import ClassicGroup
+from ottla.server.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
+from ottla.server.transactions.metadata import TransactionState
+from ottla.server.transactions.settings import MARKER_RETRY_MS
+from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups
+from support.groups.groups import Groups
+from support.transactions.transactions import A0, SWEEP_MS, Transactions
+
+World = Groups | Transactions
+Begun = tuple[World, Callable[[], bool]]
+"""Something that waits, and whether what it waits for has happened."""
+
+ID = "x"
+UNLIMITED = {"group_consumer_session_timeout_ms": 10**12}
+
+
+class Timer(NamedTuple):
+    where: str
+    """The function that starts it: file below server/, and name."""
+    delay_ms: int
+    begin: Callable[[], Begun]
+
+
+def _initial_delay() -> Begun:
+    groups = Groups(group_initial_rebalance_delay_ms=3_000)
+    reply = groups.join()
+    return groups, lambda: not reply.is_parked
+
+
+def _extended_initial_delay() -> Begun:
+    groups = Groups(group_initial_rebalance_delay_ms=3_000)
+    reply = groups.join()
+    groups.advance(1_000)
+    groups.join(client="d")
+    return groups, lambda: not reply.is_parked
+
+
+def _rejoin() -> Begun:
+    groups = Groups()
+    groups.stable(2, rebalance_ms=5_000)
+    reply = groups.join(client="new", rebalance_ms=5_000)
+    return groups, lambda: not reply.is_parked
+
+
+def _absent_static_members() -> Begun:
+    """Nobody came to the rebalance but one who left again: the static member that is left has its session's time, and
+    the group looks again at its own pace."""
+    groups = Groups()
+    replies = [groups.join(instance=name, rebalance_ms=1_000, session_ms=1_800_000) for name in ("i", "j")]
+    groups.advance(0)
+    groups.sync_all([reply.answer.member_id for reply in replies], replies[0].answer.generation_id)
+    guest = groups.join(client="guest", rebalance_ms=1_000)
+    groups.advance(500)
+    groups.leave(groups.members()[-1])
+    assert not guest.is_parked
+    groups.advance(500)
+    first_due_ms = groups.coordinator.next_deadline_ms() or 0
+    return groups, lambda: (groups.coordinator.next_deadline_ms() or 0) > first_due_ms
+
+
+def _sync() -> Begun:
+    groups = Groups()
+    groups.join(rebalance_ms=5_000)
+    groups.advance(0)
+    return groups, lambda: not groups.members()
+
+
+def _session() -> Begun:
+    groups = Groups()
+    groups.stable(1)
+    return groups, lambda: not groups.members()
+
+
+def _unused_member_id() -> Begun:
+    groups = Groups()
+    groups.join(version=4)
+    group = groups.coordinator.shard_of("g").groups["g"]
+    assert isinstance(group, ClassicGroup)
+    return groups, lambda: not group.pending
+
+
+def _new_member() -> Begun:
+    groups = Groups()
+    groups.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
+    reply = groups.join(client="new", rebalance_ms=1_800_000)
+    return groups, lambda: not reply.is_parked
+
+
+def _offsets_look() -> Begun:
+    groups = Groups()
+    first_due_ms = groups.coordinator.next_deadline_ms() or 0
+    return groups, lambda: (groups.coordinator.next_deadline_ms() or 0) > first_due_ms
+
+
+def _consumer_session() -> Begun:
+    groups = ConsumerGroups(orders=2)
+    groups.enter("a")
+    return groups, lambda: not groups.table().members
+
+
+def _consumer_session_after_a_load() -> Begun:
+    groups = ConsumerGroups(orders=2)
+    groups.enter("a")
+    groups = groups.restarted()
+    return groups, lambda: not groups.table().members
+
+
+def _revocation() -> Begun:
+    groups = ConsumerGroups(orders=2)
+    groups.enter("a")
+    groups.enter("b")
+    groups.beat("a", 2)
+    return groups, lambda: set(groups.table().members) == {"b"}
+
+
+def _removal_again() -> Begun:
+    groups = ConsumerGroups(orders=2)
+    groups.enter("a")
+    groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    groups.advance(SESSION_MS)
+    groups.store.failure = None
+    assert groups.table().members
+    return groups, lambda: not groups.table().members
+
+
+def _refresh() -> Begun:
+    groups = ConsumerGroups(orders=2, settings=UNLIMITED)
+    groups.enter("a")
+    groups.topics.put("orders", 3)  # and nobody says so
+
+    def is_over() -> bool:
+        groups.beat("a", groups.table().members["a"].epoch)
+        return groups.table().epoch > 2
+
+    return groups, is_over
+
+
+def _two_members(interval_ms: int, partition_count: int = 2) -> ConsumerGroups:
+    groups = ConsumerGroups(
+        orders=partition_count, settings={**UNLIMITED, "group_consumer_assignment_interval_ms": interval_ms}
+    )
+    groups.enter("a")
+    groups.enter("b")
+    return groups
+
+
+def _assignment_of(groups: ConsumerGroups) -> Callable[[], bool]:
+    def is_over() -> bool:
+        groups.beat("b", groups.table().members["b"].epoch)
+        return groups.table().assignment_epoch == groups.table().epoch
+
+    return is_over
+
+
+def _assignment() -> Begun:
+    groups = _two_members(5_000)
+    return groups, _assignment_of(groups)
+
+
+def _assignment_of_many_partitions() -> Begun:
+    groups = _two_members(5_000, ASSIGNED_AT_ONCE + 1)
+    return groups, _assignment_of(groups)
+
+
+def _assignment_after_a_load() -> Begun:
+    groups = _two_members(5_000)
+    groups.advance(2_000)
+    groups = groups.restarted()
+    return groups, _assignment_of(groups)
+
+
+def _resolved() -> ConsumerGroups:
+    groups = ConsumerGroups(orders_a=1, settings=UNLIMITED)
+    groups.enter("a", subscribed_topic_regex="orders_.")
+    groups.beat("a", 1)
+    return groups
+
+
+def _finds_new_topic(groups: ConsumerGroups) -> Callable[[], bool]:
+    def is_over() -> bool:
+        groups.beat("a", groups.table().members["a"].epoch)
+        return set(groups.table().subscribed_topics) == {"orders_a", "orders_b"}
+
+    return is_over
+
+
+def _new_topic() -> Begun:
+    groups = _resolved()
+    groups.create_topic("orders_b", 1)
+    return groups, _finds_new_topic(groups)
+
+
+def _unannounced_topic() -> Begun:
+    groups = _resolved()
+    groups.topics.put("orders_b", 1)
+    return groups, _finds_new_topic(groups)
+
+
+def _new_topic_after_a_load() -> Begun:
+    groups = _resolved()
+    groups.advance(4_000)
+    groups = groups.restarted()
+    groups.create_topic("orders_b", 1)
+    return groups, _finds_new_topic(groups)
+
+
+def _open_transaction() -> Transactions:
+    transactions = Transactions()
+    transactions.add(ID, transactions.init(ID, timeout_ms=25_000), A0)
+    return transactions
+
+
+def _time_out() -> Begun:
+    transactions = _open_transaction()
+    return transactions, lambda: transactions.state(ID) is TransactionState.COMPLETE_ABORT
+
+
+def _time_out_after_a_load() -> Begun:
+    transactions = _open_transaction()
+    transactions.advance(6_000)
+    later = Transactions(after=transactions)
+    return later, lambda: later.state(ID) is TransactionState.COMPLETE_ABORT
+
+
+def _marker_again() -> Begun:
+    transactions = Transactions()
+    producer = transactions.init(ID)
+    transactions.add(ID, producer, A0)
+    transactions.markers.refusing = {A0}
+    transactions.end(ID, producer, commit=True)
+    transactions.markers.refusing = set()
+    return transactions, lambda: transactions.state(ID) is TransactionState.COMPLETE_COMMIT
+
+
+def _ids_look() -> Begun:
+    transactions = Transactions()
+    first_due_ms = transactions.coordinator.next_deadline_ms() or 0
+    return transactions, lambda: (transactions.coordinator.next_deadline_ms() or 0) > first_due_ms
+
+
+CLASSIC, REBALANCE = "groups/classic.py", "groups/rebalance.py"
+TIMERS, PROTOCOL = "groups/consumer/timers.py", "groups/consumer/protocol.py"
+ENDINGS = "transactions/endings.py"
+
+COORDINATOR_TIMERS = {
+    "initial delay of a group": Timer(f"{REBALANCE} start", 3_000, _initial_delay),
+    "extended initial delay": Timer(f"{REBALANCE} rejoin_time_is_over", 5_000, _extended_initial_delay),
+    "rebalance time-out": Timer(f"{REBALANCE} start", 5_000, _rejoin),
+    "absent static members": Timer(f"{REBALANCE} _complete", 1_000, _absent_static_members),
+    "SyncGroup": Timer(f"{REBALANCE} _complete", 5_000, _sync),
+    "session of a classic member": Timer(f"{REBALANCE} keep_alive", 10_000, _session),
+    "member id that nobody uses": Timer(f"{CLASSIC} join", 10_000, _unused_member_id),
+    "new member that is not answered": Timer(f"{CLASSIC} _add", NEW_MEMBER_JOIN_TIMEOUT_MS, _new_member),
+    "look for expired offsets": Timer("groups/coordinator.py _repeat_expiry", 600_000, _offsets_look),
+    "session of a member": Timer(f"{TIMERS} keep_alive", SESSION_MS, _consumer_session),
+    "session of a loaded member": Timer(f"{TIMERS} keep_alive", SESSION_MS, _consumer_session_after_a_load),
+    "revocation": Timer(f"{TIMERS} limit", REBALANCE_MS, _revocation),
+    "removal that failed": Timer(f"{TIMERS} _try_to_remove", 500, _removal_again),
+    "another look at topics": Timer(f"{PROTOCOL} advance", 2**31 - 1, _refresh),
+    "next assignment": Timer(f"{PROTOCOL} advance", 5_000, _assignment),
+    "next assignment of many partitions": Timer(f"{PROTOCOL} _assign", 5_000, _assignment_of_many_partitions),
+    "next assignment after a load": Timer(f"{PROTOCOL} loaded", 3_000, _assignment_after_a_load),
+    "expressions and a new topic": Timer(f"{PROTOCOL} _resolve_regexes", 10_001, _new_topic),
+    "expressions and a new topic after a load": Timer(f"{PROTOCOL} loaded", 6_001, _new_topic_after_a_load),
+    "expressions matched again": Timer(f"{PROTOCOL} _resolve_regexes", 600_001, _unannounced_topic),
+    # Looked for every 10 s; at 25 s it has not taken longer than that.
+    "time-out of a transaction": Timer(f"{ENDINGS} watch", 3 * SWEEP_MS, _time_out),
+    "time-out of a loaded transaction": Timer(f"{ENDINGS} watch", 2 * SWEEP_MS, _time_out_after_a_load),
+    "marker that was not taken": Timer(f"{ENDINGS} _retry_later", MARKER_RETRY_MS, _marker_again),
+    "look for unused transactional ids": Timer("transactions/coordinator.py _repeat_expiry", 3_600_000, _ids_look),
+}

@@ -1,0 +1,159 @@
+"""Everything that can happen to the disk in a life of the server: power lost, process killed, an operation refused.
+
+life       x x x x x x x   before every file operation: the disks that a power loss may leave, and the one that a
+                           killed process leaves; or the operation is refused and the life goes on
+restart                    on each of those: what is found must be what was answered
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from support.broker.in_process_broker import run_in_order
+from support.disk.crash_files import CrashFiles
+from support.disk.crash_search import Counts, CrashSearch
+from support.lives.server_life import Found, Ledger, Owed, check, live, restart_and_look
+
+FLUSHED = {"log_flush_interval_messages": "1"}
+"""Every append is on disk before it is answered."""
+LOST_AT_MOST = 2
+"""Of many unsynced directory operations."""
+
+
+@dataclass
+class _Search(CrashSearch[Found, tuple[int, bool]]):
+    """Loses power before one operation in `moments_thinned_to`."""
+
+    moments_thinned_to: int = 1
+    moments: int = 0
+
+    def _disks_of(self, files: CrashFiles, seen: set[int], one_in: int) -> Iterator[CrashFiles]:
+        self.moments += 1
+        if self.moments % self.moments_thinned_to == 0:
+            yield from super()._disks_of(files, seen, one_in)
+
+
+def power_losses(
+    *,
+    thinned_to: int = 1,
+    moments_thinned_to: int = 1,
+    killed_thinned_to: int = 1,
+    losses: int = 1,
+    recover_thinned_to: int = 1,
+) -> Counts:
+    """Lose power before each operation of the life, and kill the process there.
+
+    Args:
+        thinned_to: Of the disks that a power loss may leave, one in so many is started on.
+        moments_thinned_to: The power is lost before one operation in so many.
+        killed_thinned_to: The process is killed before one operation in so many.
+        losses, recover_thinned_to: See `CrashSearch`.
+    """
+    ledger = Ledger()
+    versions: list[Owed] = []
+    start = CrashFiles()
+    start.lost_at_most = LOST_AT_MOST
+    looks = 0
+
+    def owed(if_killed: bool) -> tuple[int, bool]:
+        nonlocal looks
+        if not versions or versions[-1] is not ledger.owed:
+            versions.append(ledger.owed)
+        looks += if_killed
+        return len(versions) - 1, if_killed and looks % killed_thinned_to == 0
+
+    def check_version(found: Found, known: tuple[int, bool]) -> None:
+        check(found, versions[known[0]])
+
+    search = _Search(
+        recover=lambda files: restart_and_look(files, **FLUSHED),
+        key=lambda found: repr(found),
+        check=check_version,
+        losses=losses,
+        thinned_to=thinned_to,
+        moments_thinned_to=moments_thinned_to,
+        recover_thinned_to=recover_thinned_to,
+        later_thinned_to=thinned_to,
+    )
+
+    def life(files: CrashFiles) -> None:
+        async def work() -> None:
+            await live(files, ledger, **FLUSHED)
+
+        run_in_order(work)
+
+    return search.run(life, start, owed)
+
+
+@dataclass
+class Refusals:
+    """What refusing operations came to."""
+
+    lives: int = 0
+    disks: int = 0
+    answered: Counter[int] = field(default_factory=Counter)
+    failures: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.lives} lives, {self.disks} disks after them, {len(self.failures)} kinds of failure"
+
+
+def refusals(code: int, *, first: int = 0, step: int = 1, for_good: bool = False, thinned_to: int = 1) -> Refusals:
+    """Refuse one operation of the life after the other, and go on.
+
+    Afterwards the life is stopped as ever, killed, or the power goes; each time the restart must find what was answered.
+
+    Args:
+        code: The errno.
+        first, step: Which operations: every `step`-th, from this one on.
+        for_good: From that operation on, the disk refuses everything.
+        thinned_to: Of the disks that a power loss may leave, one in so many is started on.
+    """
+    refused = Refusals()
+    count = len(_life_with(CrashFiles(), Ledger()).operations)
+    for number in range(first, count, step):
+        refused.lives += 1
+        files, ledger = CrashFiles(), Ledger()
+        files.lost_at_most = LOST_AT_MOST
+        left = [number]
+
+        def refuse(operation: str, path: str, _: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == -1 or (for_good and left[0] < 0):
+                raise OSError(code, f"{operation} refused", path)
+
+        files.refuse = refuse
+        _life_with(files, ledger)
+        files.refuse = None
+        refused.answered[ledger.told] += 1
+        for disk in _disks(files, thinned_to):
+            refused.disks += 1
+            try:
+                check(restart_and_look(disk, **FLUSHED), ledger.owed)
+            except Exception as error:  # noqa: BLE001 -- whatever goes wrong is what is looked for
+                told = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                refused.failures.setdefault(told, number)
+    return refused
+
+
+def _life_with(files: CrashFiles, ledger: Ledger) -> CrashFiles:
+    """A life, whose starts the disk may make impossible."""
+    try:
+        run_in_order(partial(live, files, ledger, **FLUSHED))
+    except Exception as error:
+        if not files.refuse:
+            raise
+        assert "refused" in str(error) or isinstance(error, OSError), error
+    return files
+
+
+def _disks(files: CrashFiles, thinned_to: int) -> Iterator[CrashFiles]:
+    yield files.copy()
+    yield from files.after_crash(ordered=False, one_in=thinned_to, seen={files.digest()})
+
+
+ERRNOS = {"full": errno.ENOSPC, "broken": errno.EIO}

@@ -1,0 +1,202 @@
+"""Logs in memory, and clean passes over them, for tests that start from records."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ottla.protocol.records import Record, RecordBatch, batches
+from ottla.storage.cleaning.cleaner import Cleaner, CleanStats
+from ottla.storage.cleaning.dirtiness import measure
+from ottla.storage.disk import paths
+from ottla.storage.disk.files import Files
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.filter.offset_map import BYTES_PER_SLOT
+from ottla.storage.logs.log import Log
+from ottla.storage.logs.recovery import load_log
+from ottla.storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
+from ottla.storage.produce.validation import AppendOrigin
+from ottla.storage.segment.segment import LogSegment
+from ottla.storage.topics.config import LogConfig
+from support.disk.crash_files import CrashFiles
+from support.logs.batches import ABORT, COMMIT, Pair, batch, marker
+
+TP = TopicPartition("t", 0)
+SECRET = bytes(range(16))
+DAY_MS = 86_400_000
+
+
+def make_log(
+    files: Files | None = None,
+    *,
+    tp: TopicPartition = TP,
+    data_dir: str = "/data",
+    now_ms: int = 0,
+    clean_shutdown: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+    **config: Any,
+) -> Log:
+    """Open the log of `tp`, a new one unless `files` has it; compacted unless the config says otherwise."""
+    files = CrashFiles() if files is None else files
+    directory = f"{data_dir}/{tp}"
+    files.make_dir(directory)
+    return load_log(
+        files,
+        directory,
+        LogConfig(**{"cleanup_policy": ("compact",)} | config),
+        topic_partition=tp,
+        now_ms=now_ms,
+        clean_shutdown=clean_shutdown,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        producer_expiration_ms=producer_expiration_ms,
+        rng=random.Random(0),
+    )
+
+
+def reopen(
+    log: Log, *, clean: bool = True, now_ms: int = 0, recovery_point: int = 0, files: Files | None = None
+) -> Log:
+    """Stop and start: the log as a new process finds it.
+
+    Args:
+        recovery_point: As the checkpoint has it; after a clean stop it does not matter.
+        files: The disk that a power loss has left.
+    """
+    if clean:
+        log.close(now_ms)
+    return make_log(
+        files or log.files,
+        tp=log.topic_partition,
+        data_dir=log.directory.rpartition("/")[0],
+        now_ms=now_ms,
+        clean_shutdown=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log.log_start_offset,
+        producer_expiration_ms=log.producers.expiration_ms,
+        **{name: getattr(log.config, name) for name in log.config.__dataclass_fields__},
+    )
+
+
+def append(log: Log, *pairs: Pair, now_ms: int | None = None, roll: bool = False, **batch_fields: Any) -> int:
+    """Append one batch, as `support.batches.batch` makes it; returns its base offset. Then roll, if asked to."""
+    made = batch(*pairs, **batch_fields)
+    if now_ms is None:
+        now_ms = RecordBatch(made).max_timestamp
+    info = log.append(memoryview(made), now_ms=now_ms)
+    if roll:
+        log.roll(now_ms)
+    return info.base_offset
+
+
+def append_marker(log: Log, kind: int, producer_id: int, *, producer_epoch: int = 0, timestamp: int = 1_000) -> int:
+    """End a producer's transaction; `kind` is ABORT or COMMIT. Returns the marker's offset."""
+    made = marker(kind, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=timestamp)
+    return log.append(memoryview(made), now_ms=timestamp, origin=AppendOrigin.COORDINATOR).base_offset
+
+
+class Producer:
+    """A producer that numbers its records, idempotent or transactional, over one log."""
+
+    def __init__(self, log: Log, producer_id: int, *, transactional: bool = False, now_ms: int = 1_000) -> None:
+        self.log = log
+        self.producer_id = producer_id
+        self.epoch = 0
+        self.sequence = 0
+        self.now_ms = now_ms
+        self._transactional = transactional
+
+    def batch(self, *pairs: Pair) -> bytearray:
+        """The next batch as the producer would send it, which does not count as sent."""
+        return batch(
+            *pairs,
+            timestamp=self.now_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=self.sequence,
+            transactional=self._transactional,
+        )
+
+    def write(self, *keys: str | Pair) -> int:
+        """Append one batch; a bare key's value is the key. Returns the base offset."""
+        made = self.batch(*[(key, key) if isinstance(key, str) else key for key in keys])
+        self.sequence += len(keys)
+        return self.log.append(memoryview(made), now_ms=self.now_ms).base_offset
+
+    def commit(self) -> int:
+        """End the transaction; returns the marker's offset."""
+        return append_marker(self.log, COMMIT, self.producer_id, producer_epoch=self.epoch, timestamp=self.now_ms)
+
+    def abort(self) -> int:
+        """End the transaction; returns the marker's offset."""
+        return append_marker(self.log, ABORT, self.producer_id, producer_epoch=self.epoch, timestamp=self.now_ms)
+
+
+def log_with_holes(*segments: tuple[int, list[bytearray]], files: Files | None = None, **config: Any) -> Log:
+    """A log of given segments, as (base offset, batches); between offsets there may be gaps of any width."""
+    files = CrashFiles() if files is None else files
+    directory = f"/data/{TP}"
+    files.make_dir(directory)
+    for base_offset, found in segments:
+        file = files.open(paths.log_path(directory, base_offset), create=True)
+        for each in found:
+            file.append(each)
+        file.close()
+    return make_log(files, **config)
+
+
+def clean(
+    log: Log,
+    first_dirty_offset: int = 0,
+    *,
+    now_ms: int = 2_000,
+    max_entries: int | None = None,
+    upper_offset: int | None = None,
+    io_buffer_bytes: int = 1 << 19,
+    checkpoint: Callable[[int], None] = lambda _: None,
+) -> tuple[int, CleanStats]:
+    """One pass from `first_dirty_offset` on, due or not; returns the next first dirty offset and the statistics.
+
+    Args:
+        max_entries: Size of the map in keys; more than the log can have unless given.
+        upper_offset: A segment's base at which the pass ends, if below the bounds that the log itself sets.
+    """
+    # With a limit the map's table is as tight as it can be: as many slots as keys.
+    slots = 1 << 20 if max_entries is None else max(2, max_entries)
+    cleaner = Cleaner(dedupe_buffer_bytes=slots * BYTES_PER_SLOT, load_factor=1.0, io_buffer_bytes=io_buffer_bytes)
+    if max_entries is not None:
+        cleaner.max_entries = max_entries
+    to_clean = measure(log, first_dirty_offset, now_ms)
+    if upper_offset is not None:
+        segments = [segment for segment in to_clean.segments if segment.base_offset < upper_offset]
+        to_clean = replace(to_clean, segments=segments, upper_offset=upper_offset)
+
+    def swap(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        log.prepare_swap(new, old)
+        log.commit_swap(new, old, now_ms)
+
+    return cleaner.clean(to_clean.for_worker(), now_ms, secret=SECRET, swap=swap, checkpoint=checkpoint)
+
+
+def all_batches(log: Log) -> list[RecordBatch]:
+    """Every batch of the log, in order."""
+    return [found for segment in log.segments for found in batches(segment.log_file.read_at(0, segment.size_bytes))]
+
+
+def data_records(found: Iterable[RecordBatch]) -> list[Record]:
+    """The records of those batches, markers left out."""
+    return [record for each in found if not each.is_control for record in each.records()]
+
+
+def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of every data record of the log."""
+    return [(record.offset, record.key, record.value) for record in data_records(all_batches(log))]
+
+
+def latest_values(log: Log) -> dict[bytes | None, bytes | None]:
+    """What a reader of the whole log ends up with for each key; None after a tombstone."""
+    return {key: value for _, key, value in contents(log)}

@@ -1,0 +1,62 @@
+"""A topic's data directory on a real disk, as a server leaves it that was stopped: for commands that open it by path."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ottla.storage.disk import paths
+from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs import clean_stop
+from ottla.storage.logs.log import Log
+from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from support.logs.make_log import Producer, append, make_log
+
+TOPIC = "orders"
+PARTITIONS = 2
+
+
+def stored_topic(directory: Path, *, policy: str = "compact", **configs: str) -> Path:
+    """Two partitions; returns the data directory.
+
+    Partition 0: `a` to `c` in the first sealed segment, `a` again, `b` deleted and `x` aborted in the second, `d` and `a`
+    a third time in the active one. Partition 1: `a` twice.
+    """
+    data_dir = directory / "data"
+    logs = [_log(data_dir, partition) for partition in range(PARTITIONS)]
+    append(logs[0], ("a", "1"), ("b", "1"), ("c", "1"), headers=(("h", b"1"),), timestamp=1_000)
+    append(logs[0], ("z", "1"), codec=3)
+    logs[0].roll(1_000)
+    aborting = Producer(logs[0], 7, transactional=True)
+    aborting.write("x")
+    aborting.abort()
+    append(logs[0], ("a", "2"), ("b", None))
+    logs[0].roll(1_000)
+    append(logs[0], ("d", "1"), ("a", "3"))
+    append(logs[1], ("a", "p1"), roll=True)
+    append(logs[1], ("a", "p1 again"), roll=True)
+    append(logs[1], ("e", "1"))
+    files = OsFiles()
+    for log in logs:
+        log.close(1_000)
+    entries = tuple(PartitionEntry((0,), 0) for _ in range(PARTITIONS))
+    texts = {"cleanup.policy": policy} | {name.replace("_", "."): value for name, value in configs.items()}
+    topic = TopicEntry(TOPIC, bytes(range(16)), entries, texts)
+    Catalog.create(files, str(data_dir), CatalogState("c", {TOPIC: topic}))
+    ends = {log.topic_partition: log.log_end_offset for log in logs}
+    OffsetCheckpoint(files, str(data_dir / paths.RECOVERY_POINT_CHECKPOINT)).write(ends)
+    clean_stop.write(files, str(data_dir), [])
+    return data_dir
+
+
+def copied(data_dir: Path) -> Path:
+    """A copy of it from now."""
+    copy = data_dir.with_name("before")
+    shutil.copytree(data_dir, copy)
+    return copy
+
+
+def _log(data_dir: Path, partition: int) -> Log:
+    return make_log(OsFiles(), tp=TopicPartition(TOPIC, partition), data_dir=str(data_dir), segment_bytes=1 << 20)
