@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .source.source import read as read
     from .source.source import register as register
 
-_MODULES = {"malformed": "source", "read": "source", "register": "source"}
+_MODULES = {"malformed": "source.source", "read": "source.source", "register": "source.source"}
 
 
 def __getattr__(name: str) -> object:

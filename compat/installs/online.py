@@ -187,9 +187,9 @@ def kill_drivers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
 
 SHORT_LEASE = """
 import sys
-from ottla.pipeline.install_online import install_online
-from ottla.pipeline.staging import load_plan
-from ottla.storage.files import OsFiles
+from ottla.pipeline.install.install_online import install_online
+from ottla.pipeline.compaction.staging import load_plan
+from ottla.storage.disk.files import OsFiles
 install_online(load_plan(OsFiles(), sys.argv[1]), sys.argv[2], OsFiles(), now_ms=1, lease_ms=20_000)
 """
 

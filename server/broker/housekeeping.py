@@ -11,16 +11,18 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
 from ...protocol.errors import KafkaError
+from ...storage.logs.manager import LogManager
+from ..cleaning.cleaning import Cleaning
+from ..config.live_config import LiveConfig
+from ..network.connections import Connections
+from ..partitions.flusher import Flusher
+from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from ..runtime.turns import Turn
-
-if TYPE_CHECKING:
-    from .broker import Broker
 
 log = logging.getLogger("ottla.housekeeping")
 
@@ -35,15 +37,28 @@ TICK_MS = 1_000
 class Housekeeping:
     """The periodic jobs of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        logs: LogManager,
+        cleaning: Cleaning,
+        flusher: Flusher,
+        connections: Connections,
+        live_config: LiveConfig,
+        clock: Clock,
+    ) -> None:
+        self._logs = logs
+        self._cleaning = cleaning
+        self._flusher = flusher
+        self._connections = connections
+        self._live_config = live_config
+        self._clock = clock
         self._locks: defaultdict[tuple[str, str], trio.Lock] = defaultdict(trio.Lock)
         """Of each job in each data directory: whoever asks for one that is at work waits for the end of it, and has it
         done again."""
 
     async def run(self) -> None:
         """Run all jobs until cancelled."""
-        config = self._broker.config
+        config = self._live_config.current
         in_each_data_dir: list[tuple[int, Callable[[str], Awaitable[None]]]] = [
             (TICK_MS, self.tick),
             (config.log_retention_check_interval_ms, self.retain),
@@ -53,13 +68,13 @@ class Housekeeping:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, TICK_MS, self.close_idle_connections)
             nursery.start_soon(self._repeat, config.producer_id_expiration_check_interval_ms, self.expire_producers)
-            for data_dir in self._broker.logs.data_dirs:
+            for data_dir in self._logs.data_dirs:
                 for interval_ms, job in in_each_data_dir:
                     nursery.start_soon(self._repeat, interval_ms, partial(job, data_dir))
 
     async def _repeat(self, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
-        clock = self._broker.clock
-        due_ms = clock.elapsed_ms() + min(interval_ms, self._broker.config.log_initial_task_delay_ms)
+        clock = self._clock
+        due_ms = clock.elapsed_ms() + min(interval_ms, self._live_config.current.log_initial_task_delay_ms)
         while True:
             await clock.sleep_until(due_ms)
             due_ms = clock.elapsed_ms() + interval_ms
@@ -69,9 +84,9 @@ class Housekeeping:
 
     async def close_idle_connections(self) -> None:
         """Close what has been idle for `connections.max.idle.ms`."""
-        idle_ms = self._broker.config.connections_max_idle_ms
+        idle_ms = self._live_config.current.connections_max_idle_ms
         if idle_ms >= 0:
-            await self._broker.connections.close_idle(idle_ms)
+            await self._connections.close_idle(idle_ms)
 
     # Each of these in one data directory, or in all at the same time.
 
@@ -100,37 +115,37 @@ class Housekeeping:
             await do(data_dir)
             return
         async with trio.open_nursery() as nursery:
-            for each in self._broker.logs.data_dirs:
+            for each in self._logs.data_dirs:
                 nursery.start_soon(_attempt, f"{name} of {each}", partial(do, each))
 
     async def _tick(self, data_dir: str) -> None:
-        broker, elapsed_ms = self._broker, self._broker.clock.elapsed_ms()
-        for removal in broker.logs.due_deletions(data_dir, elapsed_ms):
+        elapsed_ms = self._clock.elapsed_ms()
+        for removal in self._logs.due_deletions(data_dir, elapsed_ms):
             remove = partial(in_thread, Work.HOUSEKEEPING, data_dir, removal)
             if not await _attempt(f"removing {removal.path}", remove):
                 removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
         turn = Turn()
-        for each in broker.logs.logs_in(data_dir):
+        for each in self._logs.logs_in(data_dir):
             if turn.is_over():
                 await turn.next()
             if each.is_flush_due(elapsed_ms):
-                await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush, [each]))
+                await _attempt(f"flushing {each.topic_partition}", partial(self._flusher.flush, [each]))
             elif each.has_unflushed_segments:
-                await _attempt(f"flushing {each.topic_partition}", partial(broker.flusher.flush_sealed, [each]))
+                await _attempt(f"flushing {each.topic_partition}", partial(self._flusher.flush_sealed, [each]))
 
     async def _retain(self, data_dir: str) -> None:
-        await self._broker.cleaning.retain(self._broker.logs.logs_in(data_dir), compacted=False)
+        await self._cleaning.retain(self._logs.logs_in(data_dir), compacted=False)
 
     async def _checkpoint_recovery_points(self, data_dir: str) -> None:
-        await in_thread(Work.HOUSEKEEPING, data_dir, self._broker.logs.checkpoint_recovery_points, data_dir)
+        await in_thread(Work.HOUSEKEEPING, data_dir, self._logs.checkpoint_recovery_points, data_dir)
 
     async def _checkpoint_log_starts(self, data_dir: str) -> None:
-        await in_thread(Work.HOUSEKEEPING, data_dir, self._broker.logs.checkpoint_log_starts, data_dir)
+        await in_thread(Work.HOUSEKEEPING, data_dir, self._logs.checkpoint_log_starts, data_dir)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""
-        clock, turn = self._broker.clock, Turn()
-        for _ in self._broker.logs.expire_producers(clock.now_ms(), clock.elapsed_ms()):
+        clock, turn = self._clock, Turn()
+        for _ in self._logs.expire_producers(clock.now_ms(), clock.elapsed_ms()):
             if turn.is_over():
                 await turn.next()
 

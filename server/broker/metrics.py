@@ -13,16 +13,15 @@ serves. Whoever wants these numbers elsewhere finds the names in any guide to Ka
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import trio
 
 from ...storage.logs.log import Log
+from ...storage.logs.manager import LogManager
 from ..cleaning.cleaning import Cleaning
+from ..partitions.appends import Appends
+from ..runtime.clock import Clock
 from ..runtime.meters import Meter, Timer
-
-if TYPE_CHECKING:
-    from .broker import Broker
 
 Metrics = dict[str, int | float]
 
@@ -43,17 +42,17 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def collect(broker: Broker) -> Metrics:
+def collect(logs: LogManager, cleaning: Cleaning, appends: Appends, clock: Clock) -> Metrics:
     """All metrics of a broker at this moment. On Trio's thread; reads the cleaner's checkpoints from disk."""
     now_s = trio.current_time()
-    found = _cleaner(broker.cleaning) | _cleaner_manager(broker)
-    found |= _meter(mbean("kafka.utils", "Throttler", "cleaner-io"), broker.cleaning.throttler.meter, now_s)
-    for log in broker.logs.logs.values():
+    found = _cleaner(cleaning) | _cleaner_manager(logs, cleaning, clock)
+    found |= _meter(mbean("kafka.utils", "Throttler", "cleaner-io"), cleaning.throttler.meter, now_s)
+    for log in logs.logs.values():
         found |= _log(log)
     keyless = mbean("kafka.server", "BrokerTopicMetrics", "NoKeyCompactedTopicRecordsPerSec")
-    found |= _meter(keyless, broker.keyless_refused, now_s)
-    found |= _timer(mbean("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs"), broker.flusher.timer)
-    return found | _log_manager(broker)
+    found |= _meter(keyless, appends.keyless_refused, now_s)
+    found |= _timer(mbean("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs"), appends.flusher.timer)
+    return found | _log_manager(logs)
 
 
 def _cleaner(cleaning: Cleaning) -> Metrics:
@@ -70,15 +69,15 @@ def _cleaner(cleaning: Cleaning) -> Metrics:
     return {mbean("kafka.log", "LogCleaner", name): value for name, value in gauges.items()}
 
 
-def _cleaner_manager(broker: Broker) -> Metrics:
-    manager, now_ms = broker.cleaning.manager, broker.clock.now_ms()
-    looked_at_ms = broker.cleaning.looked_at_ms
-    idle_ms = 0 if looked_at_ms is None else broker.clock.elapsed_ms() - looked_at_ms
+def _cleaner_manager(logs: LogManager, cleaning: Cleaning, clock: Clock) -> Metrics:
+    manager, now_ms = cleaning.manager, clock.now_ms()
+    looked_at_ms = cleaning.looked_at_ms
+    idle_ms = 0 if looked_at_ms is None else clock.elapsed_ms() - looked_at_ms
     found: Metrics = {
         mbean("kafka.log", "LogCleanerManager", "max-dirty-percent"): int(100 * manager.max_dirty_ratio),
         mbean("kafka.log", "LogCleanerManager", "time-since-last-run-ms"): idle_ms,
     }
-    for data_dir in broker.logs.data_dirs:
+    for data_dir in logs.data_dirs:
         count = len(manager.uncleanable_partitions(data_dir))
         uncleanable_bytes = manager.uncleanable_bytes(data_dir, now_ms)
         for name, value in {"uncleanable-partitions-count": count, "uncleanable-bytes": uncleanable_bytes}.items():
@@ -97,8 +96,8 @@ def _log(log: Log) -> Metrics:
     return {mbean("kafka.log", "Log", name, topic=topic, partition=partition): value for name, value in gauges.items()}
 
 
-def _log_manager(broker: Broker) -> Metrics:
-    offline = {data_dir: int(broker.logs.is_offline(data_dir)) for data_dir in broker.logs.data_dirs}
+def _log_manager(logs: LogManager) -> Metrics:
+    offline = {data_dir: int(logs.is_offline(data_dir)) for data_dir in logs.data_dirs}
     found: Metrics = {mbean("kafka.log", "LogManager", "OfflineLogDirectoryCount"): sum(offline.values())}
     for data_dir, is_offline in offline.items():
         found[mbean("kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=data_dir)] = is_offline

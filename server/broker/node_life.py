@@ -8,18 +8,21 @@ which starts all nodes.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
 
+from ..cluster.cluster import Cluster
 from ..cluster.leadership import Leadership, elect
-from ..cluster.placing import Placement, record, show
+from ..cluster.placement import Placement, publish_placements, write_placements
+from ..config.live_config import LiveConfig
+from ..network.connections import Connections
 from ..runtime.turns import Turn
 
 if TYPE_CHECKING:
     from ..cluster.nodes import Node
     from ..partitions.topics import Partition
-    from .broker import Broker
 
 log = logging.getLogger("ottla.nodes")
 
@@ -34,8 +37,13 @@ class NodeError(Exception):
 class NodeLife:
     """Stops and starts the nodes of a broker, one at a time."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, cluster: Cluster, live_config: LiveConfig, connections: Connections, accept_on: Callable[[Node], None]
+    ) -> None:
+        self._cluster = cluster
+        self._live_config = live_config
+        self._connections = connections
+        self._accept_on = accept_on
         self._one_at_a_time = trio.Lock()
 
     async def stop(self, node_id: int) -> None:
@@ -46,29 +54,29 @@ class NodeLife:
                 return
             await self._become(node, is_alive=False)
             node.pause()
-            await self._broker.connections.drain(STOP_DEADLINE_S, [node])
+            await self._connections.drain(STOP_DEADLINE_S, node.listeners)
             node.fetch_sessions.clear()
             log.info("node %d: stopped", node_id)
 
     async def start(self, node_id: int) -> None:
         """As `Broker.start_node`."""
-        broker, node = self._broker, self._node(node_id)
+        node = self._node(node_id)
         async with self._one_at_a_time:
             if node.is_alive:
                 return
-            if broker.stopping:
+            if self._cluster.is_stopping:
                 raise NodeError(f"node {node_id} cannot start: the broker stops")
-            node.bind(broker.config.socket_listen_backlog_size)
+            node.bind(self._live_config.current.socket_listen_backlog_size)
             try:
                 await self._become(node, is_alive=True)
             except BaseException:
                 node.pause()
                 raise
-            broker.accept_on(node)
+            self._accept_on(node)
             log.info("node %d: started", node_id)
 
     def _node(self, node_id: int) -> Node:
-        node = self._broker.node(node_id)
+        node = self._cluster.node(node_id)
         if node is None:
             raise NodeError(f"there is no node {node_id}")
         return node
@@ -79,12 +87,12 @@ class NodeLife:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
         """
-        broker = self._broker
-        async with broker.admin.lock:
-            live = {*broker.live_node_ids()} ^ {node.node_id}
+        cluster = self._cluster
+        async with cluster.change_lock:
+            live = {*cluster.live_node_ids()} ^ {node.node_id}
             turn = Turn()
             placed: dict[Partition, Placement] = {}
-            for topic in broker.topics:  # it does not change while the lock is held
+            for topic in cluster.topics:  # it does not change while the lock is held
                 for partition in topic.partitions:
                     if turn.is_over():
                         await turn.next()
@@ -93,6 +101,6 @@ class NodeLife:
                         present = Leadership(partition.leader, partition.isr)
                         elected = elect(partition.replicas, present, live, unclean=unclean)
                         placed[partition] = Placement(partition.replicas, elected)
-            await record(broker, placed)
+            await write_placements(cluster, placed)
             node.is_alive = is_alive
-            await show(broker, placed)
+            await publish_placements(cluster, placed)

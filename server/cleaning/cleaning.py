@@ -9,7 +9,7 @@ Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is left
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,15 +20,17 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.cleaner_manager import CleanerManager
 from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.cleaning.eligibility import Eligibility
-from ...storage.disk.files import WouldWaitError
+from ...storage.disk.files import Files, WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.disk.steps import Steps
 from ...storage.logs.log import Log
 from ...storage.topics.config import LogConfig
-from ..coordination.service import in_turns
-from ..partitions.cold_reads import bring
+from ..config.live_config import LiveConfig
+from ..partitions.waits import Waits
+from ..runtime.clock import Clock
+from ..runtime.cold_reads import bring
 from ..runtime.disk import Work, in_thread
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
 from .clean_pass import clean, report
 from .status import CleanerStatus, LastPass
 from .threads import CleanerSettings, CleanerThread
@@ -36,7 +38,6 @@ from .throttler import Throttler
 
 if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner
-    from ..broker.broker import Broker
 
 log = logging.getLogger("ottla.cleaner")
 
@@ -44,12 +45,18 @@ log = logging.getLogger("ottla.cleaner")
 class Cleaning:
     """The cleaner threads of one broker, and the way to keep them off a partition."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.manager = CleanerManager(broker.files, broker.logs.logs, log.warning)
-        self.throttler = Throttler(broker.config.log_cleaner_io_max_bytes_per_second)
+    def __init__(
+        self, files: Files, logs: Mapping[TopicPartition, Log], live_config: LiveConfig, clock: Clock, waits: Waits
+    ) -> None:
+        self._logs = logs
+        self._live_config = live_config
+        self._clock = clock
+        self._waits = waits
+        self._is_stopping = False
+        self.manager = CleanerManager(files, logs, log.warning)
+        self.throttler = Throttler(live_config.current.log_cleaner_io_max_bytes_per_second)
         self.threads: list[CleanerThread] = []
-        self._settings = CleanerSettings.of(broker.config)
+        self._settings = CleanerSettings.of(live_config.current)
         self.looked_at_ms: int | None = None
         """When a thread looked for a log to clean last, in elapsed time."""
         self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
@@ -64,7 +71,7 @@ class Cleaning:
         """Clean until cancelled; `reconfigure` starts the threads anew with the options of that moment."""
         self._now_s = trio.lowlevel.current_clock().current_time
         while True:
-            self._settings = settings = CleanerSettings.of(self._broker.config)
+            self._settings = settings = CleanerSettings.of(self._live_config.current)
             self.threads = [CleanerThread() for _ in range(settings.threads)] if self._is_enabled else []
             self._restarting = False
             with trio.CancelScope() as self._restart:
@@ -75,11 +82,11 @@ class Cleaning:
 
     @property
     def _is_enabled(self) -> bool:
-        return self._broker.config.log_cleaner_enable
+        return self._live_config.current.log_cleaner_enable
 
     def reconfigure(self) -> None:
         """Take on changed options. Passes in progress are given up and redone, unless only their speed has changed."""
-        config = self._broker.config
+        config = self._live_config.current
         self.throttler.set_limit(config.log_cleaner_io_max_bytes_per_second, trio.current_time())
         if CleanerSettings.of(config) != self._settings:
             self._restarting = True
@@ -88,11 +95,12 @@ class Cleaning:
 
     def stop(self) -> None:
         """The broker is stopping: let passes find out at once that they must end."""
+        self._is_stopping = True
         self.throttler.wake()
 
     async def _work(self, thread: CleanerThread, settings: CleanerSettings) -> None:
         """One cleaner thread."""
-        while not (thread.is_dead or self._broker.stopping):
+        while not (thread.is_dead or self._is_stopping):
             is_busy = False
             try:
                 chosen = await self._choose()
@@ -109,15 +117,15 @@ class Cleaning:
             if not is_busy:
                 if thread.cleaner is not None and thread.cleaner.keeps_memory:
                     await trio.to_thread.run_sync(thread.cleaner.release_memory)
-                await self._broker.clock.sleep(settings.backoff_ms)
+                await self._clock.sleep(settings.backoff_ms)
             await trio.lowlevel.checkpoint()
 
     async def _choose(self) -> LogToClean | None:
         """The log for this round."""
         for each in self.manager.unsurveyed():
             await in_thread(Work.READ, data_dir_of(each), each.survey)
-        self.looked_at_ms = self._broker.clock.elapsed_ms()
-        return await in_turns(self.manager.filthiest(self._broker.clock.now_ms()))
+        self.looked_at_ms = self._clock.elapsed_ms()
+        return await in_turns(self.manager.filthiest(self._clock.now_ms()))
 
     async def _write_corrections(self) -> None:
         for data_dir in self.manager.dirs_to_correct:
@@ -138,7 +146,7 @@ class Cleaning:
             return is_busy
         finally:
             self.manager.done_cleaning(chosen)
-            self._broker.waits.replaced(chosen.log)
+            self._waits.replaced(chosen.log)
 
     async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean) -> bool:
         """The pass, and what is known after it. Returns as above."""
@@ -149,7 +157,7 @@ class Cleaning:
             clean,
             cleaner,
             chosen,
-            clock=self._broker.clock,
+            clock=self._clock,
             now_s=self._now_s,
             throttler=self.throttler,
             must_stop=partial(self._must_stop, partition),
@@ -176,12 +184,12 @@ class Cleaning:
             return True
         thread.last_stats = stats
         passes, _ = self._passes.get(partition, (0, None))
-        self._passes[partition] = passes + 1, LastPass(end_offset, self._broker.clock.now_ms(), stats)
+        self._passes[partition] = passes + 1, LastPass(end_offset, self._clock.now_ms(), stats)
         report(chosen, end_offset, stats)
         return True
 
     def _must_stop(self, partition: TopicPartition) -> bool:
-        return self._broker.stopping or self._restarting or self.manager.is_aborting(partition)
+        return self._is_stopping or self._restarting or self.manager.is_aborting(partition)
 
     async def _save(self, cleaned: LogToClean, end_offset: int) -> bool:
         """Write the checkpoint, unless somebody asked for the partition meanwhile. Returns whether the disk let us."""
@@ -197,7 +205,7 @@ class Cleaning:
     async def delete_from_compacted_logs(self) -> None:
         """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
         self.manager.review_marks()
-        await self.retain(self._broker.logs.logs.values(), compacted=True)
+        await self.retain(self._logs.values(), compacted=True)
 
     async def retain(self, logs: Iterable[Log], *, compacted: bool) -> None:
         """Retention of those of `logs` that are free, one after the other, and compacted or not."""
@@ -226,7 +234,7 @@ class Cleaning:
 
     async def _delete_some(self, candidate: Log) -> bool:
         """Whether there are more to go."""
-        clock = self._broker.clock
+        clock = self._clock
         try:
             deletion = candidate.begin_deletion(clock.now_ms(), at_once=True)
         except WouldWaitError as cold:
@@ -238,7 +246,7 @@ class Cleaning:
             await in_thread(Work.HOUSEKEEPING, data_dir_of(candidate), deletion.carry_out)
         finally:
             candidate.end_deletion(deletion, clock.elapsed_ms())
-            self._broker.waits.changed(candidate.topic_partition)
+            self._waits.changed(candidate.topic_partition)
         return deletion.has_more
 
     def log_reconfigured(self, changed: Log, config: LogConfig) -> None:
@@ -307,7 +315,7 @@ class Cleaning:
 
     def statuses(self, logs: Sequence[Log]) -> Iterator[Steps[CleanerStatus]]:
         """What the cleaner says of each of these logs, when it is asked for the next one: in pieces, as a log may be long."""
-        found = self.manager.assessments(logs, self._broker.clock.now_ms(), cleaner_off=self._why_off())
+        found = self.manager.assessments(logs, self._clock.now_ms(), cleaner_off=self._why_off())
         return map(self._status, logs, found)
 
     def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:

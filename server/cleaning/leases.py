@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -29,10 +29,10 @@ from ...storage.logs.log import Log
 from ...storage.logs.staged_segment import StagedError, bring_in
 from ...storage.segment.index import CorruptIndexError
 from ...storage.segment.segment import LogSegment
+from ..partitions.waits import Waits
+from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
+from .cleaning import Cleaning
 
 LEASE_MS_MAX = 3_600_000
 """A longer lease has to be renewed: a job that died keeps the cleaner off for so long at most."""
@@ -62,8 +62,14 @@ class Lease:
 class CleaningLeases:
     """The leases of one broker. On Trio's thread."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, logs: Mapping[TopicPartition, Log], cleaning: Cleaning, waits: Waits, clock: Clock, rng: random.Random
+    ) -> None:
+        self.clock = clock
+        self._logs = logs
+        self._cleaning = cleaning
+        self._waits = waits
+        self._rng = rng
         self._leases: dict[TopicPartition, Lease] = {}
         self._nursery: trio.Nursery
 
@@ -88,7 +94,7 @@ class CleaningLeases:
             LeaseError: 404: there is no such partition; 409: somebody else has a lease, or this one has expired.
         """
         log = self.log_of(tp)
-        clock = self._broker.clock
+        clock = self.clock
         due_ms = clock.elapsed_ms() + lease_ms
         if lease_id is not None:
             lease = self._held(tp, lease_id)
@@ -97,11 +103,11 @@ class CleaningLeases:
         if (other := self._leases.get(tp)) is not None:
             until_ms = clock.wall_at(other.due_ms)
             raise LeaseError(409, f"{tp} is paused already, until {until_ms} ms since 1970 by the broker's clock")
-        lease = Lease(f"{self._broker.rng.getrandbits(64):016x}", log, due_ms)
+        lease = Lease(f"{self._rng.getrandbits(64):016x}", log, due_ms)
         self._leases[tp] = lease
         try:
             async with lease.lock:
-                await self._broker.cleaning.pause(tp)
+                await self._cleaning.pause(tp)
         except BaseException:
             del self._leases[tp]
             raise
@@ -148,7 +154,7 @@ class CleaningLeases:
                 raise LeaseError(409, f"{tp} is not compacted: cleanup.policy is {','.join(log.config.cleanup_policy)}")
             old = _same_segments(log, sources)
             directory = _staged_directory(log, staged)
-            manager = self._broker.cleaning.manager
+            manager = self._cleaning.manager
             manager.resume([tp])
             if manager.is_held(tp):
                 manager.abort_and_pause(tp, lambda: None)
@@ -168,7 +174,7 @@ class CleaningLeases:
         Raises:
             LeaseError: 404: there is none; 500: its data directory is offline.
         """
-        log = self._broker.logs.logs.get(tp)
+        log = self._logs.get(tp)
         if log is None:
             raise LeaseError(404, f"there is no partition {tp}")
         if log.failure is not None:
@@ -187,7 +193,7 @@ class CleaningLeases:
         return log
 
     async def _expire(self, tp: TopicPartition, lease: Lease) -> None:
-        clock = self._broker.clock
+        clock = self.clock
         while self._leases.get(tp) is lease:
             await clock.sleep_until(lease.due_ms)
             async with lease.lock:
@@ -196,7 +202,7 @@ class CleaningLeases:
 
     def _end(self, tp: TopicPartition) -> None:
         del self._leases[tp]
-        self._broker.cleaning.resume(tp)
+        self._cleaning.resume(tp)
 
     async def _write_checkpoint(self, log: Log, clean_up_to: int) -> None:
         end = log.segments.active.base_offset
@@ -205,14 +211,12 @@ class CleaningLeases:
                 422, f"clean_up_to: expected at most {end}, where the closed segments end, found {clean_up_to}"
             )
         try:
-            await in_thread(
-                Work.CLEAN, data_dir_of(log), self._broker.cleaning.manager.cleaned_elsewhere, log, clean_up_to
-            )
+            await in_thread(Work.CLEAN, data_dir_of(log), self._cleaning.manager.cleaned_elsewhere, log, clean_up_to)
         except OSError as error:
             raise LeaseError(500, f"the cleaner's checkpoint cannot be written: {error}") from error
 
     async def _swap(self, log: Log, old: Sequence[LogSegment], directory: str, manifest_crc: int) -> LogSegment:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self.clock.now_ms()
         following = log.segments.higher(old[-1].base_offset)
         assert following is not None  # those that go are closed
         work = partial(
@@ -239,8 +243,8 @@ class CleaningLeases:
         except OSError as error:
             failure: KafkaError = log.fail(error)
             raise LeaseError(500, failure.message) from error
-        log.commit_swap([new], old, self._broker.clock.elapsed_ms())
-        self._broker.waits.replaced(log)
+        log.commit_swap([new], old, self.clock.elapsed_ms())
+        self._waits.replaced(log)
         return new
 
 

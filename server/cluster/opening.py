@@ -20,7 +20,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
 from ...storage.disk.files import Files
@@ -32,41 +32,58 @@ from ...storage.topics.catalog import Catalog, CatalogState, PartitionEntry, Top
 from ...storage.topics.config import LogConfig
 from ..config.broker_config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, resolve, static_config
 from ..config.properties import Properties
-from ..partitions.topics import Partition, Topic
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
+from ..partitions.topics import Partition, Topic, Topics
+from ..runtime.clock import Clock
 
 log = logging.getLogger("ottla.opening")
 
 
-def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
-    """Lock and load the data directories, and fill `broker.topics`. Blocks; for a worker thread.
+class Start(NamedTuple):
+    """What a start has at hand."""
+
+    static: StaticConfig
+    config: BrokerConfig
+    """Of the first node, without what clients have set."""
+    files: Files
+    clock: Clock
+    rng: random.Random
+
+
+class OpenStore(NamedTuple):
+    """What it finds."""
+
+    logs: LogManager
+    catalog: Catalog
+    topics: Topics
+
+
+def open_store(start: Start) -> OpenStore:
+    """Lock and load the data directories, and see which topics there are. Blocks; for a worker thread.
 
     Raises:
         DataDirectoryError, CatalogError: One clear line. The directories are unlocked and as they were.
         OSError: The disk refused.
     """
-    config, files, now_ms = broker.config, broker.files, broker.clock.now_ms()
-    _survey(broker, config.data_dirs, is_glance=True)
+    config, files, now_ms, topics = start.config, start.files, start.clock.now_ms(), Topics()
+    _survey(start, config.data_dirs, is_glance=True)
     logs = LogManager(
         files,
         config.data_dirs,
         node_id=config.node_id,
-        rng=broker.rng,
+        rng=start.rng,
         note=_warn,
     )
     try:
-        survey = _survey(broker, logs.data_dirs)
+        survey = _survey(start, logs.data_dirs)
         state, catalog = survey.state, survey.catalog
         # With the dynamic ones: a load forgets producers by them, and syncs what `flush.messages` is for.
-        config, _ = resolve(broker.static, state.broker_configs, config.node_id)
+        config, _ = resolve(start.static, state.broker_configs, config.node_id)
         logs.set_producer_expiration(config.producer_id_expiration_ms)
         log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
-        survey.assigned.carry_out(files, broker.rng, _warn)
+        survey.assigned.carry_out(files, start.rng, _warn)
         logs.load(
             now_ms,
-            broker.clock.elapsed_ms(),
+            start.clock.elapsed_ms(),
             config_for=lambda each: log_configs[each.topic] if _is_known(state, each) else None,
         )
 
@@ -84,11 +101,11 @@ def open_store(broker: Broker) -> tuple[LogManager, Catalog]:
             catalog.skip_producer_ids(now_ms)
         catalog.on_doubt = logs.take_offline
         for entry in state.topics.values():
-            broker.topics.add(_topic(broker, logs, entry, log_configs[entry.name]))
+            topics.add(_topic(start, logs, entry, log_configs[entry.name]))
     except BaseException:
         logs.release()
         raise
-    return logs, catalog
+    return OpenStore(logs, catalog, topics)
 
 
 class _Survey(NamedTuple):
@@ -102,7 +119,7 @@ class _Survey(NamedTuple):
     assigned: Assigned
 
 
-def _survey(broker: Broker, data_dirs: Sequence[str], *, is_glance: bool = False) -> _Survey:
+def _survey(start: Start, data_dirs: Sequence[str], *, is_glance: bool = False) -> _Survey:
     """Look at everything, and refuse what cannot be served.
 
     Args:
@@ -111,13 +128,13 @@ def _survey(broker: Broker, data_dirs: Sequence[str], *, is_glance: bool = False
     Raises:
         DataDirectoryError, CatalogError: One clear line.
     """
-    files = broker.files
+    files = start.files
     note: Callable[[str], None] = (lambda _: None) if is_glance else _warn
     found = look(files, data_dirs)
     home = home_of(found)
     try:
-        check(files, found, broker.config.node_id)
-        state = home.catalog.state if home.catalog is not None else _first_state(broker, found, note)
+        check(files, found, start.config.node_id)
+        state = home.catalog.state if home.catalog is not None else _first_state(start, found, note)
         return _Survey(home.path, home.catalog, state, assign(files, found, state.topics, note, only_doubles=is_glance))
     except OSError as error:
         raise DataDirectoryError(f"data directories {', '.join(data_dirs)}: {error}") from error
@@ -169,11 +186,11 @@ def _stored_node_id(files: Files, data_dir: str) -> int | None:
     return identity.node_id if identity else None
 
 
-def _first_state(broker: Broker, found: Sequence[FoundDirectory], note: Callable[[str], None]) -> CatalogState:
+def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[str], None]) -> CatalogState:
     """What the catalog of directories without one has to say."""
-    static, files = broker.static, broker.files
+    static, files = start.static, start.files
     stored = next((each.identity.cluster_id for each in found if each.identity is not None), None)
-    cluster_id = stored or static.cluster_id or _new_cluster_id(broker.rng)
+    cluster_id = stored or static.cluster_id or _new_cluster_id(start.rng)
     for each in found:
         if each.has_metadata_log:
             # Loaded where it is needed: its record classes would slow every other start down.
@@ -184,14 +201,14 @@ def _first_state(broker: Broker, found: Sequence[FoundDirectory], note: Callable
             except ClusterMetadataError as error:
                 raise DataDirectoryError(str(error)) from error
             if replay is not None:
-                check_assigned(found, replay.directories_of(broker.config.node_id))
+                check_assigned(found, replay.directories_of(start.config.node_id))
                 state = replay.state(cluster_id)
                 log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
                 return state
-    topics = _topics_of_directories(broker, topics_of(files, found, note))
+    topics = _topics_of_directories(start, topics_of(files, found, note))
     # Their producers' ids count from 0, and which was the last one nobody knows: one that is given again would be taken for
     # the producer that had it, and its first batch for one that lies there already.
-    return CatalogState(cluster_id, topics, next_producer_id=broker.clock.now_ms() if topics else 0)
+    return CatalogState(cluster_id, topics, next_producer_id=start.clock.now_ms() if topics else 0)
 
 
 def _highest_producer_id(logs: LogManager) -> int:
@@ -202,12 +219,12 @@ def _new_cluster_id(rng: random.Random) -> str:
     return base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
 
 
-def _topics_of_directories(broker: Broker, found: Mapping[str, tuple[int, bytes | None]]) -> dict[str, TopicEntry]:
-    node_ids = broker.static.node_ids
+def _topics_of_directories(start: Start, found: Mapping[str, tuple[int, bytes | None]]) -> dict[str, TopicEntry]:
+    node_ids = start.static.node_ids
     return {
         name: TopicEntry(
             name,
-            topic_id or broker.rng.randbytes(16),
+            topic_id or start.rng.randbytes(16),
             tuple(
                 PartitionEntry((node_ids[index % len(node_ids)],), node_ids[index % len(node_ids)])
                 for index in range(count)
@@ -225,17 +242,17 @@ def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
     return log_config
 
 
-def _topic(broker: Broker, logs: LogManager, entry: TopicEntry, config: LogConfig) -> Topic:
+def _topic(start: Start, logs: LogManager, entry: TopicEntry, config: LogConfig) -> Topic:
     topic = Topic(entry.name, entry.topic_id)
-    live = broker.live_node_ids()
+    live = [*start.static.node_ids]
     named = [TopicPartition(entry.name, index) for index in range(len(entry.partitions))]
     if missing := [each for each in named if each not in logs.logs]:
         logs.create(
             missing,
             topic_id=entry.topic_id,
             config=config,
-            now_ms=broker.clock.now_ms(),
-            elapsed_ms=broker.clock.elapsed_ms(),
+            now_ms=start.clock.now_ms(),
+            elapsed_ms=start.clock.elapsed_ms(),
         )
     for index, stored in enumerate(entry.partitions):
         partition_log = logs.logs[named[index]]

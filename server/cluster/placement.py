@@ -1,101 +1,95 @@
-"""Which nodes get the replicas of new partitions, as Apache Kafka's controller places them.
+"""Changing who holds and who leads partitions: in the catalog first, then for every node.
 
-Every node of the cluster counts, stopped ones too, but at least one replica of each partition must be alive to lead it.
-Leaders go round the racks, followers behind them in other racks as long as there are any (KIP-36).
+Under `Cluster.change_lock`, in two steps, so that what changes with them (a node that stops) changes between the two:
+
+    await write_placements(cluster, placed)
+    await publish_placements(cluster, placed)
+
+A leader epoch goes up where the leader changes or a replica goes, as in Apache Kafka.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle, islice
-from math import lcm
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
-from ...protocol.errors import ErrorCode, KafkaError
-from .nodes import Node
+import trio
 
-Replicas = tuple[int, ...]
-
-
-def spread(nodes: Sequence[Node], count: int, factor: int, start: int) -> tuple[Replicas, ...]:
-    """`factor` replicas for each of `count` partitions, the leader first; `start` turns the wheel for the first one.
-
-    Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR (more than there are nodes, or none of them alive).
-    """
-    live = [node for node in nodes if node.is_alive]
-    problem = None
-    if factor > len(nodes):
-        problem = (
-            f"The target replication factor of {factor} cannot be reached because only {len(nodes)} broker(s) are"
-            " registered."
-        )
-    elif not live:
-        problem = "All brokers are currently fenced."
-    if problem:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {factor} time(s): {problem}"
-        )
-    alive = _around(live, count, min(factor, len(live)), start)
-    stopped = _around([node for node in nodes if not node.is_alive], count, factor - len(alive[0]), start)
-    return tuple(map(tuple.__add__, alive, stopped))
+from ...storage.topics.catalog import PartitionEntry
+from ..partitions.topics import NO_LEADER, Partition
+from ..runtime.turns import Turn
+from .cluster import Cluster
+from .leadership import Leadership
+from .replicas import Replicas
 
 
-def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[Replicas]:
-    """One node of each rack in turn; the next time round, the next node of each."""
-    by_rack = defaultdict(list)
-    for node in nodes:
-        by_rack[node.rack or ""].append(node.node_id)
-    racks = [by_rack[rack] for rack in sorted(by_rack)]
-    period = len(racks) * lcm(*map(len, racks)) or 1
+class Placement(NamedTuple):
+    """Who holds a partition, and who leads it."""
 
-    def placed(step: int) -> Replicas:
-        replicas: list[int] = []
-        while len(replicas) < factor:
-            rack = racks[step % len(racks)]
-            node_id = rack[step // len(racks) % len(rack)]
-            if node_id not in replicas:
-                replicas.append(node_id)
-            step += 1
-        return tuple(replicas)
-
-    once = [placed(step) for step in range(start, start + min(count, period))]
-    return list(islice(cycle(once), count))
+    replicas: Replicas
+    leadership: Leadership
 
 
-def check_assignments(nodes: Iterable[Node], assignments: Mapping[int, Replicas], factor: int) -> None:
-    """Refuse assignments (partition → node ids) that a client made, unless each has `factor` replicas that can be.
+Placed = Mapping[Partition, Placement]
+"""What shall become of partitions."""
+
+
+async def write_placements(cluster: Cluster, placed: Placed) -> None:
+    """Write what a restart has to know: replicas, leaders and epochs, not the ISR, since a restart starts all nodes.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT.
+        KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
     """
-    alive = {node.node_id: node.is_alive for node in nodes}
-    sound: set[Replicas] = set()
-    for partition, given in assignments.items():
-        if given in sound:
+    topics = cluster.catalog.topics
+    turn = Turn()
+    changed: dict[str, list[PartitionEntry]] = {}
+    for partition, new in placed.items():
+        if turn.is_over():
+            await turn.next()
+        epoch = _epoch(partition, new)
+        if epoch == partition.leader_epoch and new.replicas == partition.replicas:
             continue
-        problem = None
-        # One more than there are nodes is one too many already: the first of these tell what is wrong.
-        replicas = given[: len(alive) + 1]
-        unknown = set(replicas) - set(alive)
-        if not replicas:
-            problem = "The manual partition assignment includes an empty replica list."
-        elif len(set(replicas)) != len(replicas):
-            problem = f"The manual partition assignment includes a broker more than once: {list(replicas)}."
-        elif unknown:
-            problem = (
-                f"The manual partition assignment includes broker {min(unknown)}, but no such broker is registered."
-            )
-        elif len(replicas) != factor:
-            problem = (
-                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-                f"consistent with previous partitions, which have {factor} replica(s)."
-            )
-        elif not any(alive[node_id] for node_id in replicas):
-            problem = (
-                f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in"
-                " controlled shutdown."
-            )
-        if problem:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-        sound.add(given)
+        name, index = partition.topic_partition
+        if name not in changed:
+            changed[name] = list(topics[name].partitions)
+        stored = changed[name][index]
+        # The replicas of a start with more nodes stay stored, and where nobody leads any more, the last leader.
+        replicas = stored.replicas if new.replicas == partition.replicas else new.replicas
+        leader = stored.leader if new.leadership.leader == NO_LEADER else new.leadership.leader
+        changed[name][index] = PartitionEntry(replicas, leader, epoch)
+    if changed:
+        entries = await turn.map(lambda each: replace(topics[each[0]], partitions=tuple(each[1])), changed.items())
+        await cluster.write(cluster.catalog.put_topics, entries)
+
+
+async def publish_placements(cluster: Cluster, placed: Placed) -> None:
+    """Let everybody know, and have those look again who wait at a partition that is led anew.
+
+    Known it is in one turn, from the call on: a node that stops must not be led to by any partition then. It takes a
+    microsecond a partition. Who is cancelled meanwhile has told everybody all the same: half of it would leave a node that
+    leads and does not listen, or fetches that wait at the old leader.
+    """
+    moved = []
+    for partition, new in placed.items():
+        if new.leadership.leader != partition.leader:
+            moved.append(partition)
+        partition.leader_epoch = _epoch(partition, new)
+        partition.replicas = new.replicas
+        partition.leader, partition.isr = new.leadership
+    # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
+    moved.sort(key=lambda partition: not partition.is_internal)
+    turn = Turn()
+    with trio.CancelScope(shield=True):
+        for partition in moved:
+            if not partition.is_internal and turn.is_over():
+                await turn.next()
+            for watcher in cluster.watchers:
+                watcher.leader_moved(partition)
+
+
+def _epoch(partition: Partition, new: Placement) -> int:
+    is_bumped = partition.leader != new.leadership.leader or (
+        partition.replicas != new.replicas and not set(partition.replicas) <= set(new.replicas)
+    )
+    return partition.leader_epoch + is_bumped

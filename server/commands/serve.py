@@ -199,7 +199,7 @@ async def warm_up(collector: Collector) -> None:
     collector.keep()
     await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start come first
     for whose in ("group", "transaction"):
-        await _load_ahead(f"{whose} coordinator", f"first {whose}", import_module, f".{whose}s.service", __package__)
+        await _load_ahead(f"{whose} coordinator", f"first {whose}", import_module, f"..{whose}s.service", __package__)
     for key in sorted(Handlers.keys_served()):
         if not await _load_ahead("other APIs", "first requests", load, key):
             break

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from ...storage.topics.catalog import CLUSTER_DEFAULT
 from ...storage.topics.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, Value, format_value
-from ..groups.settings import broken_rules
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
 from .features import feature_warnings
 from .known_options import known_options
 from .listeners import ListenerConfig, parse_endpoint, parse_protocol_map, resolve_listeners
 from .properties import Properties
+from .rules import broken_rules
 
 BROKER_OPTIONS: dict[str, Option] = dict(
     sorted((ACTED_ON | {option.name: option for option in topic_default_options()} | known_options()).items())

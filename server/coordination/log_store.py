@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.files import FileSlice
 from ...storage.disk.paths import TopicPartition
-from .records import Records
-from .store import Pair, Producer
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
+from ..partitions.appends import Appends
+from ..partitions.topics import Topics
+from .records import Pair, Producer, Records
 
 logger = logging.getLogger("ottla.coordination")
 
@@ -46,8 +43,9 @@ class LogStore:
             bytes shall be those that Apache Kafka writes.
     """
 
-    def __init__(self, broker: Broker, topic: str, *, base_sequence: int) -> None:
-        self._broker = broker
+    def __init__(self, topics: Topics, appends: Appends, topic: str, *, base_sequence: int) -> None:
+        self._topics = topics
+        self._appends = appends
         self._topic = topic
         self._base_sequence = base_sequence
 
@@ -66,36 +64,36 @@ class LogStore:
     def _append(self, partition: int, records: Records | Sequence[Pair], now_ms: int, producer: Producer | None) -> int:
         made = records if isinstance(records, Records) else Records(records)
         batch = made.sealed(now_ms, producer, self._base_sequence)
-        return self._broker.append_internal(TopicPartition(self._topic, partition), batch).base_offset
+        return self._appends.append_own(TopicPartition(self._topic, partition), batch).base_offset
 
     async def settle(self, partition: int) -> None:
         """Return once as much of the partition is on disk as `flush.messages` asks for; KafkaError as for `append`."""
-        log = self._broker.topics.partition(self._topic, partition).log
+        log = self._topics.partition(self._topic, partition).log
         if log.needs_flush:
             try:
-                await self._broker.flush([log])
+                await self._appends.flusher.flush([log])
             except KafkaError as error:
                 raise as_told(error) from error
 
     def end_offset(self, partition: int) -> int:
         """Where the log ends, flushed or not."""
-        return self._broker.topics.partition(self._topic, partition).log.log_end_offset
+        return self._topics.partition(self._topic, partition).log.log_end_offset
 
     def is_flushed(self, partition: int, up_to: int) -> bool:
         """Whether everything below `up_to` is on disk, as far as `flush.messages` asks for it."""
-        log = self._broker.topics.partition(self._topic, partition).log
+        log = self._topics.partition(self._topic, partition).log
         return not log.needs_flush or log.recovery_point >= up_to
 
     def max_batch_bytes(self, partition: int) -> int:
-        return self._broker.topics.partition(self._topic, partition).log.config.max_message_bytes
+        return self._topics.partition(self._topic, partition).log.config.max_message_bytes
 
     def leader_epoch(self, partition: int) -> int:
-        return self._broker.topics.partition(self._topic, partition).leader_epoch
+        return self._topics.partition(self._topic, partition).leader_epoch
 
     def start_offset(self, partition: int) -> int:
-        return self._broker.topics.partition(self._topic, partition).log.log_start_offset
+        return self._topics.partition(self._topic, partition).log.log_start_offset
 
     def read(self, partition: int, offset: int) -> FileSlice:
-        log = self._broker.topics.partition(self._topic, partition).log
+        log = self._topics.partition(self._topic, partition).log
         # Not the high watermark: what is being flushed has been applied, too, and nobody is told of it before.
         return log.read(offset, max_bytes=LOAD_BYTES, up_to=log.log_end_offset)

@@ -4,10 +4,21 @@ one short step."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ...protocol.batch_builder import append_record, seal_batch
 from ...protocol.records import HEADER_BYTES, NO_SEQUENCE, TRANSACTIONAL_BIT
-from .store import Pair, Producer
+
+Pair = tuple[bytes, bytes | None]
+"""Key and value of one record; None deletes the key."""
+
+
+class Producer(NamedTuple):
+    """In whose transaction records are written."""
+
+    producer_id: int
+    producer_epoch: int
+
 
 _NOBODY = Producer(-1, -1)
 

@@ -9,26 +9,23 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
+from ..cluster.nodes import Node
 from ..network.connection import PEER_CHECK_MS
 from ..partitions.topics import NO_LEADER
 from ..runtime.disk import Work, in_thread
 from ..runtime.turns import Turn
 from ..runtime.waking import Waking
 from .coordinator import Coordinator
-from .jobs import Steps
+from .ground import Ground
 from .log_store import LogStore
 from .shard import Shard, ShardState
 from .store import Chunk, RecordStore
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
-    from ..cluster.nodes import Node
 
 log = logging.getLogger("ottla.coordination")
 
@@ -92,22 +89,6 @@ class Parked(Generic[Answer]):
         return self._answer
 
 
-async def in_turns(steps: Steps[Result], turn: Turn | None = None) -> Result:
-    """Do all pieces, letting others in between whenever a turn, that of the caller if given, is over. Raises what a piece does."""
-    turn = turn or Turn()
-    try:
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: Result = end.value
-                return result
-            if turn.is_over():
-                await turn.next()
-    finally:
-        steps.close()  # What it holds meanwhile goes now, not when somebody lets go of a traceback.
-
-
 class CoordinatorService(Generic[C]):
     """One coordinator of a broker.
 
@@ -118,15 +99,15 @@ class CoordinatorService(Generic[C]):
 
     def __init__(
         self,
-        broker: Broker,
+        ground: Ground,
         make: Callable[[RecordStore, Callable[[], None]], C],
         *,
         topic: str,
         base_sequence: int,
     ) -> None:
-        self._broker = broker
+        self.ground = ground
         self._topic = topic
-        self._store = LogStore(broker, topic, base_sequence=base_sequence)
+        self._store = LogStore(ground.topics, ground.appends, topic, base_sequence=base_sequence)
         self.waking = Waking()
         """Of the requests that it keeps waiting."""
         self._sleep = trio.CancelScope()
@@ -193,7 +174,7 @@ class CoordinatorService(Generic[C]):
 
     def leader_of(self, partition: int) -> int:
         """The node that coordinates the keys of this partition; NO_LEADER while there is none."""
-        return self._broker.topics.partition(self._topic, partition).leader
+        return self.ground.topics.partition(self._topic, partition).leader
 
     def partitions_led_by(self, node: Node) -> list[int]:
         """The partitions whose keys `node` coordinates; none while the topic does not exist."""
@@ -208,7 +189,7 @@ class CoordinatorService(Generic[C]):
         if self._is_closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops")
         try:
-            await self._broker.ensure_internal_topic(self._topic)
+            await self.ground.ensure_topic(self._topic)
         except KafkaError as error:
             log.warning("cannot create %s: %s", self._topic, error)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
@@ -222,7 +203,7 @@ class CoordinatorService(Generic[C]):
         """
         if self._is_closed or not self.coordinator.shards:
             return
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self.ground.clock.now_ms()
         if self.leader_of(partition) == NO_LEADER:
             self.coordinator.unload(partition, ErrorCode.NOT_COORDINATOR, now_ms)
         else:
@@ -231,19 +212,19 @@ class CoordinatorService(Generic[C]):
     def close(self) -> None:
         """Answer all parked requests, so that their connections can end, and take no more. Writes nothing."""
         self._is_closed = True
-        self.coordinator.close(ErrorCode.NOT_COORDINATOR, self._broker.clock.now_ms())
+        self.coordinator.close(ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
 
     # Loading
 
     def _open_existing(self) -> None:
         """Open the topic if it exists; load its small partitions, and leave the others to `run`."""
-        topic = self._broker.topics.get(self._topic)
+        topic = self.ground.topics.get(self._topic)
         if topic is None:
             return
         self.coordinator.open(len(topic.partitions))
         for shard in tuple(self.coordinator.shards):
             if self.leader_of(shard.partition) == NO_LEADER:
-                self.coordinator.unload(shard.partition, ErrorCode.NOT_COORDINATOR, self._broker.clock.now_ms())
+                self.coordinator.unload(shard.partition, ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
             else:
                 self._load(shard)
 
@@ -258,7 +239,7 @@ class CoordinatorService(Generic[C]):
                     self._loads.send_nowait((shard, chunk))
                     return
                 shard.replay(chunk.read())
-            self.coordinator.activate(shard, self._broker.clock.now_ms())
+            self.coordinator.activate(shard, self.ground.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - one partition's trouble is that partition's alone
             self._failed(shard, error)
 
@@ -268,12 +249,12 @@ class CoordinatorService(Generic[C]):
             while len(chunk):
                 await in_thread(Work.READ, self._data_dir_of(shard), _replay, shard, chunk)
                 chunk = self._store.read(shard.partition, shard.next_offset)
-            self.coordinator.activate(shard, self._broker.clock.now_ms())
+            self.coordinator.activate(shard, self.ground.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - as above
             self._failed(shard, error)
 
     def _data_dir_of(self, shard: Shard) -> str:
-        return self._broker.logs.data_dir_of(TopicPartition(self._topic, shard.partition))
+        return self.ground.logs.data_dir_of(TopicPartition(self._topic, shard.partition))
 
     def _failed(self, shard: Shard, error: Exception) -> None:
         self.coordinator.fail(shard, error)
@@ -285,20 +266,20 @@ class CoordinatorService(Generic[C]):
     async def _reload(self) -> None:
         """Load again what could not be loaded for a reason that may pass."""
         while True:
-            await self._broker.clock.sleep(RELOAD_MS)
+            await self.ground.clock.sleep(RELOAD_MS)
             for partition in tuple(self._to_reload):
                 self._to_reload.discard(partition)
                 has_failed = not self._is_closed and self.coordinator.shards[partition].state is ShardState.FAILED
-                log_of = self._broker.logs.logs.get(TopicPartition(self._topic, partition))
+                log_of = self.ground.logs.logs.get(TopicPartition(self._topic, partition))
                 if has_failed and log_of is not None and log_of.failure is None:
                     self._load(
-                        self.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, self._broker.clock.now_ms())
+                        self.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
                     )
 
     # Time
 
     async def _keep_time(self) -> None:
-        clock, turn = self._broker.clock, Turn()
+        clock, turn = self.ground.clock, Turn()
         while True:
             due_ms = self.coordinator.next_deadline_ms()
             with trio.CancelScope() as self._sleep:

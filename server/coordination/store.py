@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Protocol
 
 from ...storage.disk.paths import TopicPartition
-
-if TYPE_CHECKING:
-    from .records import Records
-
-Pair = tuple[bytes, bytes | None]
-"""Key and value of one record; None deletes the key."""
-
-
-Flushed = Callable[[Collection[TopicPartition], int], None]
-"""What is to be done once partitions are on disk: called with those that cannot be brought there, and `now_ms`."""
+from ..partitions.appends import Flushed
+from .records import Pair, Producer, Records
 
 WhenFlushed = Callable[[Collection[TopicPartition], Flushed, int], None]
 """Calls the second once as much of the first is on disk as `flush.messages` asks for: at once, with the third for
@@ -25,13 +17,6 @@ WhenFlushed = Callable[[Collection[TopicPartition], Flushed, int], None]
 def at_once(_: Collection[TopicPartition], then: Flushed, now_ms: int) -> None:
     """`WhenFlushed` where nobody asks for it."""
     then((), now_ms)
-
-
-class Producer(NamedTuple):
-    """In whose transaction records are written."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 class Chunk(Protocol):

@@ -34,6 +34,7 @@ from .assigning.topics import TopicView
 from .classic.group import ClassicGroup, JoinReply, SyncReply, size_of
 from .classic.protocol import Caller, ClassicProtocol
 from .classic.rebalance import refuse
+from .classic.records import LEAST_MEMBER_BYTES, group_value
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.migration import Migration, Upgrade, is_large
@@ -44,7 +45,7 @@ from .descriptions import describe_classic, describe_consumer, list_groups
 from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
 from .offsets.offsets import Place, TopicId
 from .offsets.txn_commits import TxnCommits
-from .records import LEAST_MEMBER_BYTES, group_key, group_value, write_record
+from .records import group_key, write_record
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, PROTOCOL_BATCHES_MAX, PROTOCOLS_MAX, GroupSettings
 from .shard import Shard
 

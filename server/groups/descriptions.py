@@ -12,11 +12,11 @@ from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupM
 from ...protocol.messages.list_groups import ListedGroup
 from ..coordination.jobs import Steps
 from .assigning.assignment import Assignment
-from .assigning.targets import preferred_assignor
 from .assigning.topics import TopicView
 from .classic.group import ClassicGroup, GroupState
 from .consumer.group import ConsumerGroup
 from .consumer.member import Member
+from .consumer.targets import preferred_assignor
 from .kinds import Group
 
 # From this version of DescribeGroups on a group that does not exist is an error (KIP-1043).

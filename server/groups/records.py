@@ -2,7 +2,7 @@
 
     key    type i16, then by type          value  schema version i16, then by version
            0, 1     committed offset              0-4 (written: 4, and 1 for an expiry time of its own)
-           2        classic group                 0-4 (written: 3)
+           2        classic group                 0-4 (written: 3, `classic.records`)
            3-8, 16  consumer group                0 (`consumer.records`)
            9 …      other kinds of group          left alone
 
@@ -11,25 +11,19 @@ A null value deletes the key. Unknown types are skipped, as they may be left ove
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.consumer_group_log import RECORD_TYPES
 from ...protocol.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
-    MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.wire import Codec, Parts, codec
+from ...protocol.wire import Codec, codec
 from ..coordination.blobs import NUMBER, read_message, read_number, write_blob
-from ..coordination.store import Pair
-
-if TYPE_CHECKING:
-    from .classic.group import ClassicGroup, Member
+from ..coordination.records import Pair
 
 _OFFSET_KEY_TYPES = (0, 1)
 OFFSET_KEY_START = NUMBER.pack(1)
@@ -37,7 +31,7 @@ OFFSET_KEY_START = NUMBER.pack(1)
 _GROUP_KEY_TYPE = 2
 _OFFSET_VALUE_VERSION = 4
 _OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
-_GROUP_VALUE_VERSION = 3
+GROUP_VALUE_VERSION = 3
 _NEWEST_VALUE_VERSION = 4
 _FIRST_FLEXIBLE_VERSION = 4
 
@@ -49,11 +43,6 @@ _OFFSET_KEY = codec(OffsetCommitKey, 0, False)
 _OFFSET_VALUE = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION, _OFFSET_VALUE_VERSION >= _FIRST_FLEXIBLE_VERSION)
 _OFFSET_VALUE_WITH_EXPIRY = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION_WITH_EXPIRY, False)
 _GROUP_KEY = codec(GroupMetadataKey, 0, False)
-_MEMBER = codec(MemberMetadata, _GROUP_VALUE_VERSION, False)
-_LENGTH = Struct(">i")
-
-LEAST_MEMBER_BYTES = 40
-"""What a member takes in the group's record at the least; its id alone has nearly as many."""
 
 
 class CommittedOffset(NamedTuple):
@@ -91,58 +80,6 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 def group_key(group_id: str) -> bytes:
     return write_blob(_GROUP_KEY_TYPE, _GROUP_KEY, GroupMetadataKey(group=group_id))
-
-
-def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
-    """The value of a group record, with `assignments` by member id in place of those in `group`.
-
-    A group of thousands is written at once, for everybody: so what seldom changes of a member is not encoded each time.
-    """
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol_name,
-        leader=group.leader,
-        current_state_timestamp=group.state_since_ms,
-        members=(),
-    )
-    # Lengths stand before what they are of: that of no members is the last of this.
-    start = write_blob(_GROUP_VALUE_VERSION, _value_codec(GroupMetadataValue, _GROUP_VALUE_VERSION), value)
-    parts = [start[: -_LENGTH.size], _LENGTH.pack(len(group.members))]
-    name, pack = group.protocol_name, _LENGTH.pack
-    for member in group.members.values():
-        assignment = assignments.get(member.member_id, b"")
-        parts += (_written(member, name), pack(len(assignment)), assignment)
-    return b"".join(parts)
-
-
-def _written(member: Member, protocol_name: str | None) -> bytes:
-    written = member.written
-    if written is None or written[0] != protocol_name:
-        written = member.written = protocol_name, _write_member(member, protocol_name)
-    return written[1]
-
-
-def make_ready(member: Member, protocol_name: str | None) -> None:
-    """Encode what the group's record will say of a member, all but its assignment, and keep it."""
-    _written(member, protocol_name)
-
-
-def _write_member(member: Member, protocol_name: str | None) -> bytes:
-    value = MemberMetadata(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout=member.rebalance_timeout_ms,
-        session_timeout=member.session_timeout_ms,
-        subscription=b"",
-        assignment=b"",
-    )
-    parts = Parts()
-    _MEMBER.write(value, parts)
-    subscription = member.metadata(protocol_name)
-    return b"".join((parts.tail[: -2 * _LENGTH.size], _LENGTH.pack(len(subscription)), subscription))
 
 
 class OffsetRecord(NamedTuple):
@@ -187,12 +124,13 @@ def write_record(key: object, value: object | None) -> Pair:
     """Any record of a group but of its offsets, in the version that is written."""
     written = None
     if value is not None:
-        version = _GROUP_VALUE_VERSION if isinstance(value, GroupMetadataValue) else 0
+        version = GROUP_VALUE_VERSION if isinstance(value, GroupMetadataValue) else 0
         written = write_blob(version, codec(type(value), version, not isinstance(value, GroupMetadataValue)), value)
     return write_blob(_KEY_TYPES[type(key)], codec(type(key), 0, False), key), written
 
 
-def _value_codec(cls: type[Any], version: int) -> Codec:
+def value_codec(cls: type[Any], version: int) -> Codec:
+    """Of the values of offsets and classic groups, which have versions of their own."""
     return codec(cls, version, version >= _FIRST_FLEXIBLE_VERSION)
 
 

@@ -1,66 +1,72 @@
 """Group coordination inside Trio; see `coordination.service`.
 
-The only file of this package that knows the broker. `Broker` owns one `GroupService` for all its nodes.
+The only file of this package that knows more of the broker than its own topic. There is one `GroupService` for all nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..cluster.nodes import Node
+from ..coordination.ground import Ground
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import OFFSETS_TOPIC
+from ..partitions.topics import Topics
 from .coordinator import GroupCoordinator
 from .settings import GroupSettings
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
 
 
 class GroupService(CoordinatorService[GroupCoordinator]):
     """The group coordinator of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        config = broker.config
+    def __init__(self, ground: Ground) -> None:
+        config = ground.config.current
         self._settings = settings = GroupSettings(
             **{one.name: getattr(config, one.name) for one in fields(GroupSettings)}
         )
         super().__init__(
-            broker,
+            ground,
             lambda store, on_earlier: GroupCoordinator(
-                settings, store, topics=BrokerTopics(broker), elapsed_ms=broker.clock.elapsed_ms, on_earlier=on_earlier
+                settings,
+                store,
+                topics=BrokerTopics(ground.topics, ground.nodes),
+                elapsed_ms=ground.clock.elapsed_ms,
+                on_earlier=on_earlier,
             ),
             topic=OFFSETS_TOPIC,
             # Apache Kafka's group coordinator numbers each batch from 0, though it is no idempotent producer.
             base_sequence=0,
         )
+        ground.config.watchers.append(self.reconfigure)
 
     def reconfigure(self) -> None:
         """Take over what may change of the broker's options while it runs."""
-        self._settings.group_consumer_assignment_interval_ms = self._broker.config.group_consumer_assignment_interval_ms
+        self._settings.group_consumer_assignment_interval_ms = (
+            self.ground.config.current.group_consumer_assignment_interval_ms
+        )
 
     def check_consumer_protocol(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if consumer groups are not served."""
-        if self._broker.feature_level("group.version") < 1:
+        if self.ground.config.feature_level("group.version") < 1:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature group.version is 0")
-        if "consumer" not in self._broker.config.group_coordinator_rebalance_protocols:
+        if "consumer" not in self.ground.config.current.group_coordinator_rebalance_protocols:
             message = 'group.coordinator.rebalance.protocols does not name "consumer"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     def topic_created(self, name: str) -> None:
         """There is a new topic."""
-        self.coordinator.topics_changed([name], self._broker.clock.now_ms(), has_new=True)
+        self.coordinator.topics_changed([name], self.ground.clock.now_ms(), has_new=True)
 
     def topic_grew(self, name: str) -> None:
         """A topic got more partitions."""
-        self.coordinator.topics_changed([name], self._broker.clock.now_ms(), has_new=False)
+        self.coordinator.topics_changed([name], self.ground.clock.now_ms(), has_new=False)
 
     def topic_deleted(self, name: str, topic_id: bytes) -> None:
         """A topic is gone: its offsets are forgotten."""
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self.ground.clock.now_ms()
         self.coordinator.topics_changed([name], now_ms, has_new=False)
         self.coordinator.topic_deleted(name, topic_id, now_ms)
 
@@ -72,30 +78,31 @@ class GroupService(CoordinatorService[GroupCoordinator]):
 class BrokerTopics:
     """The broker's topics as consumer groups see them (`consumer.topics.TopicView`)."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, topics: Topics, nodes: Sequence[Node]) -> None:
+        self._topics = topics
+        self._nodes = nodes
 
     def names(self) -> Iterator[str]:
-        return (topic.name for topic in self._broker.topics)
+        return (topic.name for topic in self._topics)
 
     def id_of(self, name: str) -> bytes | None:
-        topic = self._broker.topics.get(name)
+        topic = self._topics.get(name)
         return None if topic is None else topic.id
 
     def name_of(self, topic_id: bytes) -> str | None:
-        topic = self._broker.topics.by_id(topic_id)
+        topic = self._topics.by_id(topic_id)
         return None if topic is None else topic.name
 
     def partition_count(self, topic_id: bytes) -> int:
-        topic = self._broker.topics.by_id(topic_id)
+        topic = self._topics.by_id(topic_id)
         return 0 if topic is None else len(topic.partitions)
 
     @cached_property
     def _rack_of(self) -> dict[int, str]:
-        return {node.node_id: node.rack for node in self._broker.nodes if node.rack is not None}
+        return {node.node_id: node.rack for node in self._nodes if node.rack is not None}
 
     def racks(self, topic_id: bytes) -> list[list[str]]:
         rack_of = self._rack_of
-        topic = self._broker.topics.by_id(topic_id) if rack_of else None
+        topic = self._topics.by_id(topic_id) if rack_of else None
         partitions = () if topic is None else topic.partitions
         return [[rack_of[node_id] for node_id in one.replicas if node_id in rack_of] for one in partitions]

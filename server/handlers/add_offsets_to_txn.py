@@ -11,9 +11,9 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ...storage.disk.paths import TopicPartition
-from ..coordination.store import Producer
-from ..network.connection import Context
+from ..coordination.records import Producer
 from ..partitions.internal_topics import OFFSETS_TOPIC
+from ..services.context import Context
 from ..transactions.fencing import code_for
 
 _FIRST_VERSION_WITH_FENCED = 2
@@ -21,14 +21,14 @@ _FIRST_VERSION_WITH_FENCED = 2
 
 async def handle(ctx: Context, request: Request) -> AddOffsetsToTxnResponse:
     body: AddOffsetsToTxnRequest = request.body
-    broker = ctx.broker
+    services = ctx.services
     try:
-        coordinator = await broker.transactions.route(ctx.node, body.transactional_id)
-        await broker.groups.ensure_topic()
-        partition = TopicPartition(OFFSETS_TOPIC, broker.groups.coordinator.partition_for(body.group_id))
+        coordinator = await services.coordinators.transactions.route(ctx.node, body.transactional_id)
+        await services.coordinators.groups.ensure_topic()
+        partition = TopicPartition(OFFSETS_TOPIC, services.coordinators.groups.coordinator.partition_for(body.group_id))
         producer = Producer(body.producer_id, body.producer_epoch)
-        coordinator.add_partitions(body.transactional_id, producer, [partition], 0, broker.clock.now_ms())
-        await broker.transactions.settle(body.transactional_id)
+        coordinator.add_partitions(body.transactional_id, producer, [partition], 0, services.clock.now_ms())
+        await services.coordinators.transactions.settle(body.transactional_id)
     except KafkaError as error:
         code = code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
         return AddOffsetsToTxnResponse(error_code=code)

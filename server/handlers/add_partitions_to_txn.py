@@ -25,10 +25,10 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ...storage.disk.paths import TopicPartition
-from ..coordination.store import Producer
-from ..network.connection import Context
+from ..coordination.records import Producer
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.turns import Turn
+from ..services.context import Context
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 
@@ -87,18 +87,18 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
         return codes
     # All of them exist, so there are no more than there are partitions.
     partitions = list(codes)
-    broker = ctx.broker
+    services = ctx.services
     producer = Producer(asked.producer_id, asked.producer_epoch)
     try:
-        coordinator = await broker.transactions.route(ctx.node, asked.transactional_id)
+        coordinator = await services.coordinators.transactions.route(ctx.node, asked.transactional_id)
         if asked.verify_only:
             missing = coordinator.verify_partitions(asked.transactional_id, producer, partitions)
-            await broker.transactions.settle(asked.transactional_id)
+            await services.coordinators.transactions.settle(asked.transactional_id)
             return codes | dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
         client_version = FIRST_VERSION_WITH_EPOCH_BUMP if version >= _FIRST_VERSION_OF_BROKERS else 0
-        now_ms = broker.clock.now_ms()
+        now_ms = services.clock.now_ms()
         coordinator.add_partitions(asked.transactional_id, producer, partitions, client_version, now_ms)
-        await broker.transactions.settle(asked.transactional_id)
+        await services.coordinators.transactions.settle(asked.transactional_id)
     except KafkaError as error:
         code = code_for(error, version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)
         return dict.fromkeys(partitions, code)
@@ -110,7 +110,7 @@ def _refused(ctx: Context, one: TopicPartition, *, adds: bool) -> ErrorCode:
     if adds and one.topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     try:
-        ctx.broker.topics.partition(*one)
+        ctx.services.topics.partition(*one)
     except KafkaError as error:
         return ErrorCode(error.code)
     return ErrorCode.NONE

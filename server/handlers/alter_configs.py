@@ -24,12 +24,13 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from ..cluster.topic_plans import check_name
 from ..config.broker_config import ConfigSource, Texts, warnings_of
 from ..config.changes import Change, alter_broker, alter_topic
 from ..config.resources import ResourceType
-from ..network.connection import Context
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .describe_configs import check_is_this_node
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ async def alter(
         some = resources[first : first + RESOURCES_AT_A_TIME]
         refused: dict[tuple[int, str], Refusal] = {}
         changed: dict[Topic, Mapping[str, str]] = {}
-        async with ctx.broker.config_lock:  # from reading the present configs to writing the new ones
+        async with ctx.services.cluster.change_lock:  # from reading the present configs to writing the new ones
             for resource in some:
                 if turn.is_over():
                     await turn.next()
@@ -145,7 +146,7 @@ async def alter(
 async def _write(ctx: Context, changed: Mapping[Topic, Mapping[str, str]]) -> dict[tuple[int, str], Refusal]:
     """Give topics their new overrides, all in one write of the catalog; returns which did not get them, and why."""
     try:
-        gone = await ctx.broker.alter_topic_configs(changed) if changed else set()
+        gone = await ctx.services.config_changes.alter_topics(changed) if changed else set()
     except KafkaError as error:
         return {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic in changed}
     unknown = {topic: unknown_topic(topic.name) for topic in gone}
@@ -172,20 +173,20 @@ async def _alter_one(
 
 def _changed_topic(ctx: Context, wish: Wish, *, replace: bool) -> tuple[Topic, Mapping[str, str], Mapping[str, str]]:
     """The topic, its overrides, and what they are to be."""
-    broker = ctx.broker
+    services = ctx.services
     if not wish.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    broker.admin.check_name(wish.name)
-    topic = broker.topics.get(wish.name)
+    check_name(wish.name)
+    topic = services.topics.get(wish.name)
     if topic is None:
         raise unknown_topic(wish.name)
-    present = broker.topic_configs(wish.name)
-    return topic, present, alter_topic(broker.config, {} if replace else present, wish.changes)
+    present = services.cluster.topic_configs(wish.name)
+    return topic, present, alter_topic(services.config.current, {} if replace else present, wish.changes)
 
 
 async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool) -> None:
-    broker = ctx.broker
-    level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, [node.node_id for node in broker.nodes]
+    services = ctx.services
+    level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, [node.node_id for node in services.cluster.nodes]
     if wish.name:
         check_is_this_node(ctx, wish.name)
         level, node_ids = ConfigSource.DYNAMIC_BROKER, [ctx.node.node_id]
@@ -195,7 +196,7 @@ async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: 
         # Nobody else changes configs meanwhile; to read long ones takes some milliseconds, each time.
         if turn.is_over():
             await turn.next()
-        config = broker.config_of(node_id)
+        config = services.config.of(node_id)
         if turn.is_over():
             await turn.next()
         present = config.texts_of(level)
@@ -203,4 +204,4 @@ async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: 
     if not validate_only and configs != present:
         for line in warnings_of({name: text for name, text in configs.items() if present.get(name) != text}):
             log.warning("%s", line)
-        await broker.alter_broker_configs(wish.name, configs)
+        await services.config_changes.alter_broker(wish.name, configs)

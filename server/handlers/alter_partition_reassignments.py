@@ -20,9 +20,9 @@ from ...protocol.messages.alter_partition_reassignments import (
 )
 from ...storage.disk.paths import TopicPartition
 from ..cluster.reassignment import Plan, cancelled, change, onto
-from ..network.connection import Context
 from ..partitions.reasons import Reasons
 from ..runtime.turns import Turn
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsResponse:
@@ -40,7 +40,7 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
                 if row.replicas is None
                 else onto(row.replicas, may_change_factor=body.allow_replication_factor_change)
             )
-    refused = await change(ctx.broker, wanted, turn)
+    refused = await change(ctx.services.cluster, wanted, turn)
     responses, reasons = [], Reasons()
     for topic in body.topics:
         if turn.is_over():

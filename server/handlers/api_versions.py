@@ -23,7 +23,7 @@ from ...protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from ..network.connection import Context
+from ..services.context import Context
 from . import Handlers
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -41,7 +41,7 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
         and SOFTWARE.fullmatch(request.body.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
-    features = ctx.broker.features
+    features = ctx.services.config.features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=rows,
@@ -51,7 +51,7 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
             # Clients of version 3 take a minimum of 0 for an error.
             if request.version >= 4 or feature.min_level > 0
         ),
-        finalized_features_epoch=ctx.broker.features_epoch,
+        finalized_features_epoch=ctx.services.features_epoch,
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
             for name, feature in features.items()

@@ -17,9 +17,8 @@ from ...protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from ..coordination.service import in_turns
-from ..network.connection import Context
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
+from ..services.context import Context
 from .authorized_operations import group_operations
 
 
@@ -40,7 +39,7 @@ async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeRespons
 
 
 async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
-    groups = ctx.broker.groups
+    groups = ctx.services.coordinators.groups
     try:
         groups.check_consumer_protocol()
         groups.check_coordinates(ctx.node, group_id)

@@ -12,20 +12,20 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from ..coordination.service import in_turns
 from ..groups.classic.protocol import Caller
-from ..network.connection import Context
+from ..runtime.turns import in_turns
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> ConsumerGroupHeartbeatResponse:
     body: ConsumerGroupHeartbeatRequest = request.body
-    caller = Caller(request.client_id or "", f"/{ctx.client_host}", request.version)
-    groups = ctx.broker.groups
+    caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version)
+    groups = ctx.services.coordinators.groups
     try:
         groups.check_consumer_protocol()
         coordinator = await groups.route(ctx.node, body.group_id)
         upgrade = None if body.member_epoch else await in_turns(coordinator.prepare_upgrade(body, caller))
-        answer = coordinator.consumer_heartbeat(body, caller, ctx.broker.clock.now_ms(), upgrade)
+        answer = coordinator.consumer_heartbeat(body, caller, ctx.services.clock.now_ms(), upgrade)
         await groups.settle(body.group_id)
         return answer
     except KafkaError as error:

@@ -20,9 +20,9 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from ..cluster.topic_admin import PARTITIONS_MAX
-from ..network.connection import Context
+from ..cluster.topic_plans import PARTITIONS_MAX
 from ..runtime.turns import Turn
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
@@ -36,7 +36,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
             await turn.next()
         stands[wanted.name] = stands.get(wanted.name, 0) + 1
         last[wanted.name] = wanted
-        topic = ctx.broker.topics.get(wanted.name)
+        topic = ctx.services.topics.get(wanted.name)
         new += 0 if topic is None else max(0, wanted.count - len(topic.partitions))
     results = []
     for wanted in last.values():
@@ -60,7 +60,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
 
 
 async def _grow(ctx: Context, wanted: CreatePartitionsTopic, validate_only: bool) -> None:
-    topic = ctx.broker.topics.get(wanted.name)
+    topic = ctx.services.topics.get(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {wanted.name}")
     if topic.is_internal:
@@ -68,6 +68,6 @@ async def _grow(ctx: Context, wanted: CreatePartitionsTopic, validate_only: bool
     # One more than can be right are enough to say so.
     most = PARTITIONS_MAX + 1
     assignments = None if wanted.assignments is None else [tuple(row.broker_ids) for row in wanted.assignments[:most]]
-    replicas = ctx.broker.admin.plan_growth(topic, wanted.count, assignments)
+    replicas = ctx.services.topic_admin.planner.plan_growth(topic, wanted.count, assignments)
     if not validate_only:
-        await ctx.broker.admin.grow(topic, replicas)
+        await ctx.services.topic_admin.grow(topic, replicas)

@@ -19,9 +19,10 @@ from ...protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ..cluster.topic_admin import PARTITIONS_MAX
-from ..network.connection import Context
+from ..cluster.topic_plans import PARTITIONS_MAX
+from ..config.resources import describe_topic
 from ..runtime.turns import Turn
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
@@ -58,11 +59,11 @@ def _partitions_of(ctx: Context, topic: CreatableTopic) -> int:
     """How many it counts for the limit; one of which the number is wrong for none, as in Apache Kafka."""
     if topic.assignments:
         return len(topic.assignments)
-    return ctx.broker.config.num_partitions if topic.num_partitions == -1 else max(0, topic.num_partitions)
+    return ctx.services.config.current.num_partitions if topic.num_partitions == -1 else max(0, topic.num_partitions)
 
 
 async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, turn: Turn) -> CreatableTopicResult:
-    admin = ctx.broker.admin
+    admin = ctx.services.topic_admin
     configs: dict[str, str] = {}
     for config in wanted.configs:
         if turn.is_over():
@@ -70,7 +71,7 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
         if config.value is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
         configs[config.name] = config.value
-    plan = admin.plan(
+    plan = admin.planner.plan(
         wanted.name,
         num_partitions=wanted.num_partitions,
         replication_factor=wanted.replication_factor,
@@ -93,7 +94,7 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in admin.effective_configs(configs)
+            for entry in describe_topic(ctx.services.config.current, configs)
         ),
     )
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ..coordination.service import in_turns
-from ..network.connection import Context
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
@@ -28,9 +27,9 @@ async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
 
 async def _delete(ctx: Context, group_id: str) -> ErrorCode:
     try:
-        groups = ctx.broker.groups
+        groups = ctx.services.coordinators.groups
         groups.check_coordinates(ctx.node, group_id)
-        await in_turns(groups.coordinator.delete_group(group_id, ctx.broker.clock.now_ms()))
+        await in_turns(groups.coordinator.delete_group(group_id, ctx.services.clock.now_ms()))
         await groups.settle(group_id)
     except KafkaError as error:
         return error.code

@@ -27,9 +27,9 @@ from ...protocol.wire import as_array
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ..network.connection import Context
 from ..runtime.disk import Work, on_disk
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .routing import led_partition
 
 HIGH_WATERMARK = -1
@@ -57,7 +57,7 @@ async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
                 data_dirs.setdefault(data_dir_of(log), []).append(each)
     for data_dir, partitions in data_dirs.items():
         try:
-            await on_disk(Work.CHECKPOINT, data_dir, ctx.broker.logs.save_log_starts, data_dir)
+            await on_disk(Work.CHECKPOINT, data_dir, ctx.services.logs.save_log_starts, data_dir)
         except KafkaError as error:
             refused |= dict.fromkeys(partitions, error.code)
     turn.begin()
@@ -89,7 +89,7 @@ def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:
     if not 0 <= offset <= log.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted} is outside 0..{log.high_watermark} of {name}")
     log.advance_log_start(offset)
-    ctx.broker.waits.changed(topic_partition)
+    ctx.services.waits.changed(topic_partition)
     return log
 
 

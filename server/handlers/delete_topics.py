@@ -21,9 +21,9 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ...protocol.wire import ZERO_UUID
-from ..network.connection import Context
 from ..partitions.topics import Topic
 from ..runtime.turns import Turn
+from ..services.context import Context
 
 # Older clients do not know the code TOPIC_DELETION_DISABLED.
 DELETION_DISABLED_SINCE = 3
@@ -72,7 +72,7 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
                     ErrorCode.POLICY_VIOLATION,
                     f"{len(named)} topics in one request; at most {TOPICS_MAX} are allowed.",
                 )
-            await ctx.broker.admin.delete(topic)
+            await ctx.services.topic_admin.delete(topic)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
         except KafkaError as error:
             results.append(_refused(row, error, request.version))
@@ -87,7 +87,7 @@ def _refused(row: DeleteTopicState, error: KafkaError, version: int) -> Deletabl
 
 
 def _find(ctx: Context, row: DeleteTopicState) -> Topic:
-    topics = ctx.broker.topics
+    topics = ctx.services.topics
     if row.name is not None and row.topic_id != ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if row.name is None and row.topic_id == ZERO_UUID:

@@ -13,7 +13,7 @@ from ...protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ..network.connection import Context
+from ..services.context import Context
 from .authorized_operations import NOT_ASKED, cluster_operations
 from .routing import endpoints
 
@@ -23,8 +23,8 @@ CONTROLLERS = 2
 
 async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
     body: DescribeClusterRequest = request.body
-    broker = ctx.broker
-    live = broker.live_node_ids()
+    services = ctx.services
+    live = services.cluster.live_node_ids()
     if body.endpoint_type != BROKERS:
         known = body.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
@@ -39,12 +39,12 @@ async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         endpoint_type=BROKERS,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id(),
+        cluster_id=services.cluster.cluster_id,
+        controller_id=services.cluster.controller_id(),
         brokers=tuple(
             DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack, is_fenced=node_id not in live)
             for node_id, host, port, rack in endpoints(
-                ctx, [node.node_id for node in broker.nodes] if body.include_fenced_brokers else live
+                ctx, [node.node_id for node in services.cluster.nodes] if body.include_fenced_brokers else live
             )
         ),
         cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,

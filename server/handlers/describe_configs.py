@@ -27,6 +27,7 @@ from ...protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ..cluster.topic_plans import check_name
 from ..config.broker_config import BrokerConfig, ConfigSource, Texts
 from ..config.resources import (
     ConfigEntry,
@@ -37,8 +38,8 @@ from ..config.resources import (
     describe_group,
     describe_topic,
 )
-from ..network.connection import Context
 from ..runtime.turns import Turn
+from ..services.context import Context
 
 _ROOT_LOGGER = ConfigEntry("root", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER, False, False, 0, "", ())
 
@@ -78,13 +79,13 @@ class _Page:
         self._ctx = ctx
         self._body = body
         self._made: dict[object, tuple[DescribeConfigsResourceResult, ...]] = {}
-        self._made_of = ctx.broker.config
+        self._made_of = ctx.services.config.current
         self._defaults_left = DEFAULTS_MAX
         self._config: BrokerConfig | None = None
 
     def read_config(self) -> None:
         """Make ready what the node that was asked runs with."""
-        self._config = self._ctx.broker.config_of(self._ctx.node.node_id)
+        self._config = self._ctx.services.config.of(self._ctx.node.node_id)
 
     def result(self, resource: DescribeConfigsResource, keys: Collection[str]) -> DescribeConfigsResult:
         code, message = ErrorCode.NONE, None
@@ -102,7 +103,7 @@ class _Page:
         )
 
     def _configs(self, kind: int, name: str, keys: Collection[str]) -> tuple[DescribeConfigsResourceResult, ...]:
-        broker = self._ctx.broker
+        services = self._ctx.services
         if kind in _ANY_NAME:
             check_named(_ANY_NAME[kind], name)
             if not self._defaults_left:
@@ -111,15 +112,15 @@ class _Page:
                 )
             self._defaults_left -= 1
         elif kind == ResourceType.TOPIC:
-            broker.admin.check_name(name)
+            check_name(name)
         else:
             return self._rows(_describe(self._ctx, kind, name, keys, self._config))
-        overrides = broker.topic_configs(name) if kind == ResourceType.TOPIC else {}
-        if self._made_of is not broker.config:
-            self._made_of = broker.config
+        overrides = services.cluster.topic_configs(name) if kind == ResourceType.TOPIC else {}
+        if self._made_of is not services.config.current:
+            self._made_of = services.config.current
             self._made.clear()
         settings = (kind, tuple(islice(keys, KEYS_COMPARED)), frozenset(overrides.items()))
-        made = self._made.get(settings) or self._rows(_DESCRIBED[kind](broker.config, overrides, keys))
+        made = self._made.get(settings) or self._rows(_DESCRIBED[kind](services.config.current, overrides, keys))
         if len(keys) < KEYS_COMPARED:
             self._made[settings] = made
         return made
@@ -140,10 +141,10 @@ _ANY_NAME: dict[int, str] = {ResourceType.GROUP: "group", ResourceType.CLIENT_ME
 def _describe(
     ctx: Context, kind: int, name: str, keys: Collection[str], config: BrokerConfig | None
 ) -> list[ConfigEntry]:
-    broker = ctx.broker
+    services = ctx.services
     match kind:
         case ResourceType.BROKER if name == "":
-            return describe_cluster_default(broker.config, keys)
+            return describe_cluster_default(services.config.current, keys)
         case ResourceType.BROKER:
             check_is_this_node(ctx, name)
             assert config is not None  # of this node

@@ -14,9 +14,8 @@ from dataclasses import replace
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from ..coordination.service import in_turns
-from ..network.connection import Context
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
+from ..services.context import Context
 from .authorized_operations import group_operations
 
 
@@ -38,7 +37,7 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
 
 async def _describe(ctx: Context, group_id: str, version: int, turn: Turn) -> DescribedGroup:
     try:
-        groups = ctx.broker.groups
+        groups = ctx.services.coordinators.groups
         groups.check_coordinates(ctx.node, group_id)
         described = await in_turns(groups.coordinator.describe_group(group_id, version), turn)
         await groups.settle(group_id)

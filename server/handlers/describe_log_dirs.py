@@ -24,16 +24,15 @@ from ...protocol.messages.describe_log_dirs import (
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.steps import Steps
 from ..cleaning.status import CleanerStatus
-from ..coordination.service import in_turns
-from ..network.connection import Context
 from ..partitions.topics import Partition, Topic
 from ..runtime.disk import Work, in_thread, on_disk
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
     body: DescribeLogDirsRequest = request.body
-    broker = ctx.broker
+    services = ctx.services
     turn = Turn()
     wanted: set[tuple[str, int]] | None = None
     if body.topics is not None:
@@ -46,11 +45,13 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
                     await turn.next()
                 wanted.add((row.topic, index))
     results = []
-    for directory in broker.logs.data_dirs:
+    for directory in services.logs.data_dirs:
         try:
-            if broker.logs.is_offline(directory):
+            if services.logs.is_offline(directory):
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is offline")
-            total_bytes, usable_bytes = await on_disk(Work.READ, directory, broker.files.disk_total_and_free, directory)
+            total_bytes, usable_bytes = await on_disk(
+                Work.READ, directory, services.files.disk_total_and_free, directory
+            )
         except KafkaError as error:
             results.append(DescribeLogDirsResult(error_code=error.code, log_dir=directory, topics=()))
             continue
@@ -74,7 +75,7 @@ async def _partitions_in(
     directory: str, ctx: Context, wanted: set[tuple[str, int]] | None, turn: Turn
 ) -> list[tuple[Topic, list[Partition]]]:
     found = []
-    for topic in list(ctx.broker.topics):
+    for topic in list(ctx.services.topics):
         if turn.is_over():
             await turn.next()
         partitions = []
@@ -103,7 +104,7 @@ async def _rows(
     """Of topics that were found a moment ago; those that are gone by now are left out."""
     statuses: Iterator[Steps[CleanerStatus]] = iter(())
     if with_status:
-        statuses = ctx.broker.cleaning.statuses([each.log for _, partitions in found for each in partitions])
+        statuses = ctx.services.cleaning.statuses([each.log for _, partitions in found for each in partitions])
     topics = []
     for topic, partitions in found:
         if turn.is_over():
@@ -128,7 +129,7 @@ async def _rows(
                     ottla_cleaner_status=status,
                 )
             )
-        if ctx.broker.topics.get(topic.name) is topic:
+        if ctx.services.topics.get(topic.name) is topic:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=tuple(rows)))
     return topics
 

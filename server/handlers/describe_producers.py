@@ -19,9 +19,10 @@ from ...protocol.messages.describe_producers import (
     TopicResponse,
 )
 from ...storage.produce.producer_state import ProducerState as RememberedProducer
-from ..network.connection import Context
+from ..cluster.topic_plans import check_name
 from ..partitions.reasons import Reasons
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .routing import replica_of
 
 
@@ -52,7 +53,7 @@ async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
 
 async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, turn: Turn) -> PartitionResponse:
     try:
-        ctx.broker.admin.check_name(topic)
+        check_name(topic)
         producers = list(replica_of(ctx, topic, index).log.producers)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=reasons.of(error))

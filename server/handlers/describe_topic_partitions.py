@@ -23,20 +23,21 @@ from ...protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ...protocol.wire import ZERO_UUID
-from ..network.connection import Context
+from ..cluster.topic_plans import check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import Partition
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .authorized_operations import topic_operations
 from .routing import offline_replicas
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsResponse:
     body: DescribeTopicPartitionsRequest = request.body
-    broker = ctx.broker
+    services = ctx.services
     turn = Turn()
     named = await turn.once(await turn.map(attrgetter("name"), body.topics))
-    names = await turn.sorted(named or [topic.name for topic in broker.topics])
+    names = await turn.sorted(named or [topic.name for topic in services.topics])
     first_partition = 0
     if body.cursor is not None:
         if body.cursor.partition_index < 0 or (named and body.cursor.topic_name not in named):
@@ -46,7 +47,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
         if at < len(names) and names[at] == body.cursor.topic_name:
             first_partition = body.cursor.partition_index
         names = names[at:]
-    left = max(1, min(body.response_partition_limit, broker.config.max_request_partition_size_limit))
+    left = max(1, min(body.response_partition_limit, services.config.current.max_request_partition_size_limit))
     found: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if turn.is_over():
@@ -54,16 +55,16 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
         if not left:
             return _answer(found, Cursor(topic_name=name, partition_index=0))
         start, first_partition = first_partition, 0
-        topic = broker.topics.get(name)
+        topic = services.topics.get(name)
         if topic is None:
             try:
-                broker.admin.check_name(name)
+                check_name(name)
                 found.append(_missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             except KafkaError as error:
                 found.append(_missing(name, error.code))
             continue
         shown = topic.partitions[start : start + left]
-        live = broker.live_node_ids()
+        live = services.cluster.live_node_ids()
         found.append(
             DescribeTopicPartitionsResponseTopic(
                 error_code=ErrorCode.NONE,

@@ -15,8 +15,8 @@ from ...protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from ..network.connection import Context
 from ..runtime.turns import Turn
+from ..services.context import Context
 from ..transactions.coordinator import check_id
 
 
@@ -32,7 +32,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse
 
 
 async def _describe(ctx: Context, transactional_id: str) -> TransactionState:
-    service = ctx.broker.transactions
+    service = ctx.services.coordinators.transactions
     try:
         check_id(transactional_id)
         service.check_coordinates(ctx.node, transactional_id)

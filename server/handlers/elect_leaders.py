@@ -21,9 +21,9 @@ from ...protocol.messages.elect_leaders import (
 )
 from ...storage.disk.paths import TopicPartition
 from ..cluster.reassignment import Plan, change, preferred, unclean
-from ..network.connection import Context
 from ..partitions.reasons import Reasons
 from ..runtime.turns import Turn
+from ..services.context import Context
 
 ELECTIONS = {0: preferred, 1: unclean}
 
@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     turn = Turn()
     topics: dict[str, Sequence[int]] = {}
-    for topic in list(ctx.broker.topics) if body.topic_partitions is None else ():
+    for topic in list(ctx.services.topics) if body.topic_partitions is None else ():
         if turn.is_over():
             await turn.next()
         topics[topic.name] = range(len(topic.partitions))
@@ -51,7 +51,7 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
             if turn.is_over():
                 await turn.next()
             wanted[TopicPartition(name, index)] = plan
-    refused = await change(ctx.broker, wanted, turn)
+    refused = await change(ctx.services.cluster, wanted, turn)
     results, reasons = [], Reasons()
     for name, indexes in topics.items():
         if turn.is_over():

@@ -13,8 +13,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ..coordination.store import Producer
-from ..network.connection import Context
+from ..coordination.records import Producer
+from ..services.context import Context
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 
@@ -24,19 +24,19 @@ _FIRST_VERSION_WITH_EPOCH = 5
 
 async def handle(ctx: Context, request: Request) -> EndTxnResponse:
     body: EndTxnRequest = request.body
-    broker = ctx.broker
+    services = ctx.services
     client_version = FIRST_VERSION_WITH_EPOCH_BUMP if request.version >= _FIRST_VERSION_WITH_EPOCH else 0
     try:
-        coordinator = await broker.transactions.route(ctx.node, body.transactional_id)
-        await broker.producer_ids.have_some()
+        coordinator = await services.coordinators.transactions.route(ctx.node, body.transactional_id)
+        await services.producer_ids.have_some()
         producer = coordinator.end_transaction(
             body.transactional_id,
             Producer(body.producer_id, body.producer_epoch),
             body.committed,
             client_version,
-            broker.clock.now_ms(),
+            services.clock.now_ms(),
         )
-        await broker.transactions.settle(body.transactional_id)
+        await services.coordinators.transactions.settle(body.transactional_id)
     except KafkaError as error:
         return EndTxnResponse(
             error_code=code_for(error, request.version, knows_fenced_since=_FIRST_VERSION_WITH_FENCED)

@@ -47,12 +47,13 @@ from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
 from ...storage.logs.log_reader import LogReader
 from ...storage.segment.index import AbortedTxn
-from ..network.connection import PEER_CHECK_MS, Context
-from ..partitions.cold_reads import TRIES_MAX, bring
+from ..network.connection import PEER_CHECK_MS
 from ..partitions.fetch_sessions import NO_SESSION, FetchItem, FetchSession, FetchSessions, TopicKey
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, Wanted
+from ..runtime.cold_reads import TRIES_MAX, bring
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .routing import NotLeaderError, endpoints, led_partition
 
 Answer = tuple[FetchItem, PartitionData]
@@ -97,22 +98,27 @@ class Look:
 
 async def handle(ctx: Context, request: Request) -> FetchResponse:
     body: FetchRequest = request.body
-    waits, turn = ctx.broker.waits, ctx.turn
+    waits, turn = ctx.services.waits, ctx.turn
     try:
         session, items = await ctx.node.fetch_sessions.begin(
-            body, request.version >= TOPIC_IDS, ctx.broker.clock.elapsed_ms(), turn
+            body, request.version >= TOPIC_IDS, ctx.services.clock.elapsed_ms(), turn
         )
     except KafkaError as error:
         return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
-    max_bytes = min(body.max_bytes, ctx.broker.config.fetch_max_bytes)
+    max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
     min_bytes = min(body.min_bytes, max_bytes)
     committed = body.isolation_level == READ_COMMITTED
 
     changes = waits.changes
     look = await _look(ctx, items, max_bytes, committed, turn)
-    missing_count, deadline_s = look.missing_count, trio.current_time() + body.max_wait_ms / 1000
+    missing_count, deadline_s = look.missing_count, None
     while look.wanted and not look.must_answer and look.missing_count == missing_count:
-        if look.offered_bytes >= min_bytes or trio.current_time() >= deadline_s or ctx.broker.stopping:
+        if look.offered_bytes >= min_bytes or ctx.services.cluster.is_stopping:
+            break
+        now_s = trio.current_time()
+        if deadline_s is None:
+            deadline_s = now_s + body.max_wait_ms / 1000
+        if now_s >= deadline_s:
             break
         with waits.waiter(min_bytes, committed=committed, is_alone=len(look.wanted) == 1) as waiter:
             is_stale = look.has_waited
@@ -133,17 +139,20 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
         if waiter.is_complete:
             break
 
+    answers = look.answers if session is None else await _told(session, look.answers, body.session_epoch > 0, turn)
     return FetchResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         session_id=session.session_id if session else NO_SESSION,
-        responses=await _by_topic(
-            look.answers if session is None else await _told(session, look.answers, body.session_epoch > 0, turn), turn
-        ),
-        node_endpoints=tuple(
-            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in endpoints(ctx, look.leaders)
-        ),
+        responses=await _by_topic(answers, turn),
+        node_endpoints=_endpoints(ctx, look.leaders) if look.leaders else (),
+    )
+
+
+def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
+    return tuple(
+        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        for node_id, host, port, rack in endpoints(ctx, leaders)
     )
 
 
@@ -166,7 +175,7 @@ async def _wait(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
     while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
         if await waiter.wait(min(left_ms, PEER_CHECK_MS)):
             return
-        ctx.connection.check_peer()
+        ctx.client.check_peer()
 
 
 async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool, turn: Turn) -> Look:
@@ -335,6 +344,9 @@ def _refusal(item: FetchItem, error: KafkaError, current_leader: LeaderIdAndEpoc
 
 async def _by_topic(answers: list[Answer], turn: Turn) -> tuple[FetchableTopicResponse, ...]:
     """Group neighbouring partitions of one topic, keeping the order."""
+    if len(answers) == 1:
+        ((item, data),) = answers
+        return (_group((item.topic, [data])),)
     groups: list[tuple[TopicKey, list[PartitionData]]] = []
     for item, data in answers:
         if groups and turn.is_over():

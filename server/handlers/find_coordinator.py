@@ -13,23 +13,20 @@ Differs from Apache Kafka
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..groups.service import GroupService
-from ..network.connection import Context
 from ..runtime.turns import Turn
+from ..services.context import Context
+from ..services.coordinators import Coordinators
 from ..transactions.service import TransactionService
 
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
-
 # Key type -> the broker's coordinator of keys of that type.
-COORDINATORS: dict[int, Callable[[Broker], GroupService | TransactionService]] = {
-    0: lambda broker: broker.groups,
-    1: lambda broker: broker.transactions,
+COORDINATORS: dict[int, Callable[[Coordinators], GroupService | TransactionService]] = {
+    0: lambda coordinators: coordinators.groups,
+    1: lambda coordinators: coordinators.transactions,
 }
 
 _NO_NODE = (-1, "", -1)
@@ -71,10 +68,10 @@ async def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 async def _coordinator(ctx: Context, key_type: int, key: str) -> tuple[int, str, int]:
     if key_type not in COORDINATORS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator for key type {key_type}")
-    service = COORDINATORS[key_type](ctx.broker)
+    service = COORDINATORS[key_type](ctx.services.coordinators)
     await service.ensure_topic()
     leader = service.leader_of(service.coordinator.partition_for(key))
-    node = ctx.broker.node(leader)
+    node = ctx.services.cluster.node(leader)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no node coordinates {key[:_KEY_CHARS_IN_MESSAGE]}")
     return (leader, *node.advertised(ctx.listener.name))

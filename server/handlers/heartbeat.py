@@ -10,13 +10,13 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ..network.connection import Context
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> HeartbeatResponse:
     body: HeartbeatRequest = request.body
     try:
-        coordinator = await ctx.broker.groups.route(ctx.node, body.group_id)
+        coordinator = await ctx.services.coordinators.groups.route(ctx.node, body.group_id)
         error = coordinator.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     except KafkaError as failure:
         error = ErrorCode.NONE if failure.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else failure.code

@@ -14,8 +14,8 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ..config.changes import Change
-from ..network.connection import Context
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .alter_configs import Wish, alter
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ..coordination.store import Producer
-from ..network.connection import Context
+from ..coordination.records import Producer
+from ..services.context import Context
 from ..transactions.fencing import code_for
 
 _FIRST_VERSION_WITH_FENCED = 4
@@ -38,17 +38,17 @@ async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
             ErrorCode.INVALID_REQUEST,
             f"producer id {body.producer_id} with epoch {body.producer_epoch}: one is missing",
         )
-    broker = ctx.broker
+    services = ctx.services
     if body.transactional_id is None:
-        return Producer(await broker.new_producer_id(), 0)
-    coordinator = await broker.transactions.route(ctx.node, body.transactional_id)
-    await broker.producer_ids.have_some()
+        return Producer(await services.producer_ids.take(), 0)
+    coordinator = await services.coordinators.transactions.route(ctx.node, body.transactional_id)
+    await services.producer_ids.have_some()
     present = Producer(body.producer_id, body.producer_epoch)
     given = coordinator.init_producer_id(
         body.transactional_id,
         body.transaction_timeout_ms,
         None if present == _NOBODY else present,
-        broker.clock.now_ms(),
+        services.clock.now_ms(),
     )
-    await broker.transactions.settle(body.transactional_id)
+    await services.coordinators.transactions.settle(body.transactional_id)
     return given

@@ -15,7 +15,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ..coordination.service import Parked
 from ..groups.classic.protocol import Caller
-from ..network.connection import Context
+from ..services.context import Context
 
 # Up to this version the protocol name cannot be null.
 _LAST_VERSION_WITH_NAME = 6
@@ -25,13 +25,13 @@ async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
     body: JoinGroupRequest = request.body
     if request.version == 0:
         body = replace(body, rebalance_timeout_ms=body.session_timeout_ms)
-    caller = Caller(request.client_id or "", f"/{ctx.client_host}", request.version)
-    groups = ctx.broker.groups
+    caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version)
+    groups = ctx.services.coordinators.groups
     answer: Parked[JoinGroupResponse] = Parked(groups.waking)
     try:
         coordinator = await groups.route(ctx.node, body.group_id)
-        coordinator.join(body, caller, ctx.broker.clock.now_ms(), answer)
-        response = await answer.wait(ctx.connection)
+        coordinator.join(body, caller, ctx.services.clock.now_ms(), answer)
+        response = await answer.wait(ctx.client)
         await groups.settle(body.group_id)
     except KafkaError as error:
         response = JoinGroupResponse(error_code=error.code, member_id=body.member_id, protocol_name=None)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ..coordination.service import in_turns
-from ..network.connection import Context
+from ..runtime.turns import in_turns
+from ..services.context import Context
 
 _FIRST_BATCHED_VERSION = 3
 
@@ -20,10 +20,10 @@ async def handle(ctx: Context, request: Request) -> LeaveGroupResponse:
     body: LeaveGroupRequest = request.body
     is_batched = request.version >= _FIRST_BATCHED_VERSION
     leaving = body.members if is_batched else (MemberIdentity(member_id=body.member_id),)
-    groups = ctx.broker.groups
+    groups = ctx.services.coordinators.groups
     try:
         coordinator = await groups.route(ctx.node, body.group_id)
-        members = await in_turns(coordinator.leave(body.group_id, leaving, ctx.broker.clock.now_ms()))
+        members = await in_turns(coordinator.leave(body.group_id, leaving, ctx.services.clock.now_ms()))
         await groups.settle(body.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)

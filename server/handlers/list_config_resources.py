@@ -17,8 +17,8 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from ..config.resources import ResourceType
-from ..network.connection import Context
 from ..runtime.turns import Turn
+from ..services.context import Context
 
 ALL_TYPES = 1
 
@@ -33,9 +33,9 @@ async def handle(ctx: Context, request: Request) -> ListConfigResourcesResponse:
     )
     if not wanted <= set(ResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    nodes = [str(node_id) for node_id in ctx.broker.live_node_ids()]
+    nodes = [str(node_id) for node_id in ctx.services.cluster.live_node_ids()]
     names = {
-        ResourceType.TOPIC: await turn.sorted([topic.name for topic in ctx.broker.topics]),
+        ResourceType.TOPIC: await turn.sorted([topic.name for topic in ctx.services.topics]),
         ResourceType.BROKER: nodes,
         ResourceType.BROKER_LOGGER: nodes,
     }

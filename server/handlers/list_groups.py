@@ -10,13 +10,13 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ..coordination.service import in_turns
-from ..network.connection import Context
+from ..runtime.turns import in_turns
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
     body: ListGroupsRequest = request.body
-    groups = ctx.broker.groups
+    groups = ctx.services.coordinators.groups
     try:
         found = await in_turns(
             groups.coordinator.list_groups(groups.partitions_led_by(ctx.node), body.states_filter, body.types_filter)

@@ -26,10 +26,10 @@ from ...protocol.messages.list_offsets import (
 )
 from ...protocol.wire import as_array
 from ...storage.logs.log import Log
-from ..network.connection import Context
 from ..partitions.searches import Search
 from ..partitions.topics import Partition
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .routing import led_partition
 
 READ_COMMITTED = 1
@@ -98,12 +98,12 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
     if searches:
 
         def check() -> None:
-            ctx.connection.check_peer()
-            if ctx.broker.stopping or not ctx.node.is_alive:
+            ctx.client.check_peer()
+            if ctx.services.cluster.is_stopping or not ctx.node.is_alive:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops")
 
         try:
-            await ctx.broker.searches.run(searches, ctx.client_host, check)
+            await ctx.services.searches.run(searches, ctx.client.client_host, check)
         except KafkaError as error:
             answers = await turn.map(partial(_given_up, error), answers)
         turn.begin()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...protocol.connection import Request
 from ...protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
-from ..network.connection import Context
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsResponse:

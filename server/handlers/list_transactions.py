@@ -11,9 +11,8 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-from ..coordination.service import in_turns
-from ..network.connection import Context
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
+from ..services.context import Context
 from ..transactions.listing import Filter, is_unknown
 
 
@@ -25,11 +24,11 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
         duration_ms=body.duration_filter,
         pattern=body.transactional_id_pattern,
     )
-    service = ctx.broker.transactions
+    service = ctx.services.coordinators.transactions
     try:
         found = await in_turns(
             service.coordinator.list_transactions(
-                service.partitions_led_by(ctx.node), wanted, ctx.broker.clock.now_ms()
+                service.partitions_led_by(ctx.node), wanted, ctx.services.clock.now_ms()
             )
         )
     except KafkaError as error:

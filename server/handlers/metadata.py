@@ -27,11 +27,11 @@ from ...protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ...protocol.wire import ZERO_UUID
-from ..cluster.topic_admin import PARTITIONS_MAX
-from ..network.connection import Context
+from ..cluster.topic_plans import PARTITIONS_MAX, check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import NO_LEADER, Partition, Topic
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .authorized_operations import NOT_ASKED, cluster_operations, topic_operations
 from .routing import endpoints, offline_replicas
 
@@ -42,16 +42,16 @@ NO_IDS_YET = (10, 11)
 
 async def handle(ctx: Context, request: Request) -> MetadataResponse:
     body: MetadataRequest = request.body
-    broker = ctx.broker
+    services = ctx.services
     topic_operations_mask = topic_operations() if body.include_topic_authorized_operations else NOT_ASKED
     everything = body.topics is None or (request.version == 0 and not body.topics)
     turn = ctx.turn
     topics = []
     if everything:
-        for topic in list(broker.topics):
+        for topic in list(services.topics):
             if turn.is_over():
                 await turn.next()
-            if broker.topics.get(topic.name) is topic:
+            if services.topics.get(topic.name) is topic:
                 topics.append(await _topic(ctx, topic, request.version, topic_operations_mask, turn))
     elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
         topics = await turn.map(
@@ -71,10 +71,10 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
         throttle_time_ms=0,
         brokers=tuple(
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in endpoints(ctx, broker.live_node_ids())
+            for node_id, host, port, rack in endpoints(ctx, services.cluster.live_node_ids())
         ),
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id(),
+        cluster_id=services.cluster.cluster_id,
+        controller_id=services.cluster.controller_id(),
         topics=tuple(topics),
         cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,
         error_code=ErrorCode.NONE,
@@ -96,8 +96,8 @@ async def _wanted(
     ctx: Context, key: str | bytes, version: int, creating: _Creating, operations: int, turn: Turn
 ) -> MetadataResponseTopic:
     """One topic, by name or id; a missing name is created if that is allowed."""
-    broker = ctx.broker
-    topic = broker.topics.by_id(key) if isinstance(key, bytes) else broker.topics.get(key)
+    services = ctx.services
+    topic = services.topics.by_id(key) if isinstance(key, bytes) else services.topics.get(key)
     if topic is not None:
         return await _topic(ctx, topic, version, operations, turn)
     if isinstance(key, bytes):
@@ -109,20 +109,20 @@ class _Creating:
     """The topics that one request creates by asking for them."""
 
     def __init__(self, ctx: Context, is_allowed: bool) -> None:
-        self._broker = ctx.broker
-        self._is_allowed = is_allowed and ctx.broker.config.auto_create_topics_enable
+        self._services = ctx.services
+        self._is_allowed = is_allowed and ctx.services.config.current.auto_create_topics_enable
         self._partitions_left = PARTITIONS_MAX
 
     async def code_for(self, name: str) -> ErrorCode:
         """Create a missing topic if that is allowed; what to answer in either case."""
-        broker = self._broker
+        services = self._services
         try:
-            broker.admin.check_name(name)
+            check_name(name)
             if self._is_allowed and name in INTERNAL_TOPICS:
-                await broker.ensure_internal_topic(name)
-            elif self._is_allowed and self._partitions_left >= broker.config.num_partitions:
-                self._partitions_left -= broker.config.num_partitions
-                await broker.admin.auto_create(name)
+                await services.topic_admin.ensure_internal(name)
+            elif self._is_allowed and self._partitions_left >= services.config.current.num_partitions:
+                self._partitions_left -= services.config.current.num_partitions
+                await services.topic_admin.auto_create(name)
         except KafkaError as error:
             return error.code
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -140,7 +140,7 @@ def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int
 
 
 async def _topic(ctx: Context, topic: Topic, version: int, operations: int, turn: Turn) -> MetadataResponseTopic:
-    live = ctx.broker.live_node_ids()
+    live = ctx.services.cluster.live_node_ids()
     partitions: Sequence[MetadataResponsePartition]
     if len(topic.partitions) == 1:
         partitions = (_partition(topic.partitions[0], live, version),)

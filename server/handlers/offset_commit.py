@@ -17,12 +17,12 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from ..coordination.service import in_turns
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets.commits import Prepared, TopicCommit
 from ..groups.offsets.offsets import Place
-from ..network.connection import Context
 from ..partitions.topics import Topic
+from ..runtime.turns import in_turns
+from ..services.context import Context
 
 _FIRST_VERSION_WITH_IDS = 10
 
@@ -30,7 +30,7 @@ _FIRST_VERSION_WITH_IDS = 10
 async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
     by_id = request.version >= _FIRST_VERSION_WITH_IDS
-    known, turn = ctx.broker.topics, ctx.turn
+    known, turn = ctx.services.topics, ctx.turn
     topics: list[tuple[Topic | None, int]] = []
     commits = []
     for asked in body.topics:
@@ -84,10 +84,10 @@ async def _commit(
     ctx: Context, body: OffsetCommitRequest, version: int, commits: list[TopicCommit]
 ) -> tuple[ErrorCode, dict[Place, ErrorCode]]:
     try:
-        groups = ctx.broker.groups
+        groups = ctx.services.coordinators.groups
         coordinator = await groups.route(ctx.node, body.group_id)
         prepared = await prepared_in_turns(ctx, coordinator, body, commits)
-        refused = coordinator.commit(body, version, prepared, ctx.broker.clock.now_ms())
+        refused = coordinator.commit(body, version, prepared, ctx.services.clock.now_ms())
         await groups.settle(body.group_id)
         return ErrorCode.NONE, refused
     except KafkaError as error:
@@ -102,6 +102,6 @@ async def prepared_in_turns(
 ) -> Prepared:
     """The commit, ready to be written in the turn in which this returns: each topic is there then."""
     while True:
-        prepared = await in_turns(coordinator.prepare(body, commits, ctx.broker.clock.now_ms()), ctx.turn)
+        prepared = await in_turns(coordinator.prepare(body, commits, ctx.services.clock.now_ms()), ctx.turn)
         if coordinator.is_current(prepared):
             return prepared

@@ -16,10 +16,9 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ..coordination.service import in_turns
 from ..groups.offsets.offsets import Place
-from ..network.connection import Context
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
+from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
@@ -36,9 +35,9 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
             if _exists(ctx, topic.name, one.partition_index):
                 existing[topic.name, one.partition_index] = None
     try:
-        groups = ctx.broker.groups
+        groups = ctx.services.coordinators.groups
         coordinator = await groups.route(ctx.node, body.group_id)
-        errors = await in_turns(coordinator.delete_offsets(body.group_id, tuple(existing), ctx.broker.clock.now_ms()))
+        errors = await in_turns(coordinator.delete_offsets(body.group_id, tuple(existing), ctx.services.clock.now_ms()))
         await groups.settle(body.group_id)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
@@ -65,5 +64,5 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
 
 
 def _exists(ctx: Context, name: str, index: int) -> bool:
-    topic = ctx.broker.topics.get(name)
+    topic = ctx.services.topics.get(name)
     return topic is not None and 0 <= index < len(topic.partitions)

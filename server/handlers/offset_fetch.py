@@ -31,10 +31,9 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.wire import ZERO_UUID
-from ..coordination.service import in_turns
 from ..groups.offsets.commits import Fetched
-from ..network.connection import Context
-from ..runtime.turns import Turn
+from ..runtime.turns import Turn, in_turns
+from ..services.context import Context
 
 _FIRST_VERSION_WITH_ERROR = 2
 _FIRST_BATCHED_VERSION = 8
@@ -108,10 +107,10 @@ async def _group(
     ctx: Context, asked: OffsetFetchRequestGroup, version: int, stable: bool, turn: Turn
 ) -> tuple[ErrorCode, list[TopicOffsets]]:
     by_id = version >= _FIRST_VERSION_WITH_IDS
-    known = ctx.broker.topics
+    known = ctx.services.topics
     found = []
     try:
-        groups = ctx.broker.groups
+        groups = ctx.services.coordinators.groups
         coordinator = await groups.route(ctx.node, asked.group_id)
         coordinator.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
         positions = coordinator.positions(asked.group_id, stable=stable)

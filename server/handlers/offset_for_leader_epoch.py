@@ -18,8 +18,8 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ..network.connection import Context
 from ..runtime.turns import Turn
+from ..services.context import Context
 from .routing import led_partition
 
 

@@ -38,10 +38,10 @@ from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
 from ...storage.logs.log import LargeWriteError, Log
 from ...storage.produce.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
-from ..network.connection import Context
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
 from ..runtime.turns import Turn
+from ..services.context import Context
 from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, transactional_writes
 from .routing import NotLeaderError, endpoints, led_partition
@@ -68,7 +68,7 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     refused: tuple[str, PartitionProduceResponse] | None = None
     unflushed: list[tuple[PartitionProduceResponse, Log]] = []
     try:
-        writes = await transactional_writes(ctx.broker, body, request.version, turn)
+        writes = await _transactional_writes(ctx, body, request.version)
     except KafkaError as error:
         return await _refused(body, error, turn)
     responses: list[TopicProduceResponse] = []
@@ -108,6 +108,19 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     )
 
 
+async def _transactional_writes(ctx: Context, body: ProduceRequest, version: int) -> TransactionalWrites | None:
+    services = ctx.services
+    return await transactional_writes(
+        body,
+        version,
+        ctx.turn,
+        topics=services.topics,
+        clock=services.clock,
+        config=services.config.current,
+        transactions=lambda: services.coordinators.transactions,
+    )
+
+
 async def _refused(body: ProduceRequest, error: KafkaError, turn: Turn) -> ProduceResponse | None:
     """The same refusal of every partition."""
     if body.acks == 0:
@@ -136,7 +149,7 @@ async def _flushed(
     turn: Turn,
 ) -> tuple[list[TopicProduceResponse], tuple[str, PartitionProduceResponse] | None]:
     """The responses once it is known which of the logs that must be on disk before are; and one that is not, if any."""
-    failed = await ctx.broker.flusher.flush_each(log for _, log in unflushed)
+    failed = await ctx.services.appends.flusher.flush_each(log for _, log in unflushed)
     turn.begin()
     refusals: dict[int, PartitionProduceResponse] = {}
     for response, log in unflushed:
@@ -182,7 +195,7 @@ async def _append(
 
     Where the topic wants them on disk before they are acknowledged, the response is one of `unflushed`, too.
     """
-    broker = ctx.broker
+    services = ctx.services
     log: Log | None = None
     try:
         if acks not in (-1, 0, 1):
@@ -197,34 +210,30 @@ async def _append(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition.topic} is written by the broker alone"
             )
         log = partition.log
-        if acks == -1 and len(partition.isr) < broker.min_insync_replicas(partition):
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, "
-                f"min.insync.replicas is {broker.min_insync_replicas(partition)}",
-            )
+        if acks == -1:
+            services.appends.check_insync(partition)
         if writes is not None:
             await writes.check(partition.topic_partition)
         done = None
-        if log not in broker.large_appends:
+        if log not in services.appends.large:
             try:
                 done = log.append(
-                    records, now_ms=broker.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
+                    records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
                 )
             except (HeavyBatchError, LargeWriteError, WouldWaitError):
                 done = None
         if done is None:
-            done = await append_later(broker, partition, records, writes)
+            done = await append_later(services.appends, partition, records, None if writes is None else writes.check)
         needs_flush = log.needs_flush
         if not (needs_flush or done.duplicate):
-            broker.waits.moved(log)
+            services.waits.moved(log)
     except InvalidRecordError as error:
         rows = await ctx.turn.map(
             lambda one: BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message),
             reasons.records_of(error),
         )
         keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
-        broker.keyless_refused.mark(keyless, trio.current_time())
+        services.appends.keyless_refused.mark(keyless, trio.current_time())
         return PartitionProduceResponse(
             index=data.index,
             error_code=error.code,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..network.connection import Context
 from ..partitions.topics import NO_LEADER, Partition
+from ..services.context import Context
 
 
 class NotLeaderError(KafkaError):
@@ -27,7 +27,7 @@ def led_partition(ctx: Context, topic: str | bytes, index: int) -> Partition:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or NOT_LEADER_OR_FOLLOWER
             (as NotLeaderError).
     """
-    topics = ctx.broker.topics
+    topics = ctx.services.topics
     partition = topics.partition(topic, index) if isinstance(topic, str) else topics.partition_by_id(topic, index)
     if partition.leader != ctx.node.node_id:
         raise NotLeaderError(partition, ctx.node.node_id)
@@ -40,7 +40,7 @@ def replica_of(ctx: Context, topic: str, index: int) -> Partition:
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER (as NotLeaderError).
     """
-    partition = ctx.broker.topics.partition(topic, index)
+    partition = ctx.services.topics.partition(topic, index)
     if ctx.node.node_id not in partition.replicas:
         raise NotLeaderError(partition, ctx.node.node_id)
     return partition
@@ -50,7 +50,7 @@ def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int
     """Node id, host, port and rack for each of `node_ids`, on the listener the client came by."""
     found = []
     for node_id in sorted(set(node_ids)):
-        node = ctx.broker.node(node_id)
+        node = ctx.services.cluster.node(node_id)
         if node is not None:
             found.append((node_id, *node.advertised(ctx.listener.name), node.rack))
     return found

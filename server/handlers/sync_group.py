@@ -14,8 +14,8 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ..coordination.service import Parked
-from ..network.connection import Context
 from ..runtime.turns import Turn
+from ..services.context import Context
 
 _FIRST_VERSION_WITH_PROTOCOL = 5
 # More are looked at in turns.
@@ -26,14 +26,14 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     body: SyncGroupRequest = request.body
     if request.version >= _FIRST_VERSION_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    groups = ctx.broker.groups
+    groups = ctx.services.coordinators.groups
     answer: Parked[SyncGroupResponse] = Parked(groups.waking)
     try:
         coordinator = await groups.route(ctx.node, body.group_id)
         if len(body.assignments) > ASSIGNMENTS_AT_ONCE:
             body = await _of_members(body, coordinator.member_ids(body.group_id), ctx.turn)
-        coordinator.sync(body, ctx.broker.clock.now_ms(), answer)
-        response = await answer.wait(ctx.connection)
+        coordinator.sync(body, ctx.services.clock.now_ms(), answer)
+        response = await answer.wait(ctx.client)
         await groups.settle(body.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)

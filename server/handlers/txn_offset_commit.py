@@ -20,12 +20,12 @@ from ...protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ...storage.disk.paths import TopicPartition
-from ..coordination.store import Producer
+from ..coordination.records import Producer
 from ..groups.offsets.commits import TopicCommit
 from ..groups.offsets.offsets import Place
-from ..network.connection import Context
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..runtime.turns import Turn
+from ..services.context import Context
 from ..transactions.verification import Verification, ability_of
 from .offset_commit import prepared_in_turns
 
@@ -40,7 +40,7 @@ _NO_SEQUENCE = -1
 
 async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
     body: TxnOffsetCommitRequest = request.body
-    known, turn = ctx.broker.topics, Turn()
+    known, turn = ctx.services.topics, Turn()
     commits = []
     existing = set()
     for asked in body.topics:
@@ -90,25 +90,27 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
 async def _commit(
     ctx: Context, body: TxnOffsetCommitRequest, version: int, commits: list[TopicCommit]
 ) -> tuple[ErrorCode, dict[Place, ErrorCode]]:
-    broker = ctx.broker
+    services = ctx.services
     try:
         if not body.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         if body.producer_id < 0:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no producer has the id {body.producer_id}")
-        coordinator = await broker.groups.route(ctx.node, body.group_id)
+        coordinator = await services.coordinators.groups.route(ctx.node, body.group_id)
         partition = TopicPartition(OFFSETS_TOPIC, coordinator.partition_for(body.group_id))
         producer = Producer(body.producer_id, body.producer_epoch)
         ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
-        verification = Verification(broker, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE})
+        verification = Verification(
+            services.coordinators.transactions, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE}
+        )
         while True:
             prepared = await prepared_in_turns(ctx, coordinator, body, commits)
             # The append follows in the same turn.
             await verification.check(partition)
             if coordinator.is_current(prepared):
                 break
-        refused = coordinator.commit_in_transaction(body, version, prepared, broker.clock.now_ms())
-        await broker.groups.settle(body.group_id)
+        refused = coordinator.commit_in_transaction(body, version, prepared, services.clock.now_ms())
+        await services.coordinators.groups.settle(body.group_id)
         return ErrorCode.NONE, refused
     except KafkaError as error:
         return error.code, {}

@@ -20,9 +20,8 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ...storage.logs.log import Log
-from ..network.connection import Context
 from ..runtime.turns import Turn
-from ..transactions.markers import write_marker
+from ..services.context import Context
 from .routing import led_partition
 
 Results = dict[str, dict[int, ErrorCode]]
@@ -43,9 +42,9 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
                     await turn.next()
                 of_topic = results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})
                 of_topic[index] = _write(ctx, marker, topic.name, index)
-                if not of_topic[index] and (log := ctx.broker.topics.partition(topic.name, index).log).needs_flush:
+                if not of_topic[index] and (log := ctx.services.topics.partition(topic.name, index).log).needs_flush:
                     written.setdefault(log, []).append((of_topic, index))
-    for log in await ctx.broker.flusher.flush_each(written):
+    for log in await ctx.services.appends.flusher.flush_each(written):
         for of_topic, index in written[log]:
             of_topic[index] = ErrorCode.KAFKA_STORAGE_ERROR
     turn.begin()
@@ -68,8 +67,7 @@ def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> E
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # Apache Kafka's answer to a marker that cannot be.
     try:
-        write_marker(
-            ctx.broker,
+        ctx.services.coordinators.markers.write(
             led_partition(ctx, topic, index).topic_partition,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,

@@ -16,7 +16,7 @@ import json.scanner
 import os
 import reprlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import trio
@@ -24,12 +24,11 @@ import trio
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
+from ..cleaning.cleaning import Cleaning
 from ..cleaning.leases import LEASE_MS_MAX, CleaningLeases, LeaseError
+from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from ..runtime.turns import Turn
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
 
 Fields = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -53,9 +52,10 @@ class CallError(Exception):
 class AdminCalls:
     """See the module."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.leases = CleaningLeases(broker)
+    def __init__(self, leases: CleaningLeases, cleaning: Cleaning, clock: Clock) -> None:
+        self.leases = leases
+        self._cleaning = cleaning
+        self._clock = clock
         self._thread = trio.CapacityLimiter(1)
         self._calls: dict[str, tuple[str, Callable[[Fields], Awaitable[Answer]]]] = {
             "/v1/cleaning/status": ("GET", self._status),
@@ -95,9 +95,9 @@ class AdminCalls:
         lease = self.leases.of(tp)
         return {
             "data_dir": real_data_dir,
-            "cleaning": self._broker.cleaning.manager.state_name(tp),
-            "lease_expires_ms": self._broker.clock.wall_at(lease.due_ms) if lease else None,
-            "now_ms": self._broker.clock.now_ms(),
+            "cleaning": self._cleaning.manager.state_name(tp),
+            "lease_expires_ms": self._clock.wall_at(lease.due_ms) if lease else None,
+            "now_ms": self._clock.now_ms(),
             "log_start_offset": log.log_start_offset,
             "log_end_offset": log.log_end_offset,
             "segments": segments,
@@ -110,8 +110,8 @@ class AdminCalls:
         )
         return {
             "lease": lease.lease_id,
-            "expires_ms": self._broker.clock.wall_at(lease.due_ms),
-            "now_ms": self._broker.clock.now_ms(),
+            "expires_ms": self._clock.wall_at(lease.due_ms),
+            "now_ms": self._clock.now_ms(),
         }
 
     async def _install(self, fields: Fields) -> Answer:

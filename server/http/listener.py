@@ -3,7 +3,7 @@
 It has no authentication, so it listens on loopback addresses only, and a web page in somebody's browser cannot use it:
 requests with an `Origin`, with a body that does not call itself JSON, or with a `Host` that is no name of this machine (to
 which a page's own name may have been made to lead, "DNS rebinding") are refused. What it can do stands in
-`admin_calls`. h11 parses; what that refuses ends the connection, after an answer that says why, and nothing else.
+`cleaning_calls`. h11 parses; what that refuses ends the connection, after an answer that says why, and nothing else.
 
     requests up to 16 KiB of head, 4 MiB of body; 30 s for one to come; 32 connections
 """
@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
 
 import h11
 import trio
 
 from ...storage.topics.options import ConfigError
-from ..cluster.nodes import Listener
+from ..network.listener import Listener
 from ..runtime.turns import Turn
 from .cleaning_calls import AdminCalls, Answer, CallError, encoded
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
 
 log = logging.getLogger("ottla.admin")
 
@@ -63,10 +60,9 @@ def _is_loopback(host: str) -> bool:
 class AdminHttp:
     """The listener of one broker."""
 
-    def __init__(self, broker: Broker, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int]) -> None:
         host, port = address
         self._listener = Listener("ADMIN", host, port, host, port)
-        self._calls = AdminCalls(broker)
         self._connections = 0
 
     @property
@@ -82,21 +78,21 @@ class AdminHttp:
         """Listen no more."""
         self._listener.close()
 
-    async def run(self) -> None:
+    async def run(self, calls: AdminCalls) -> None:
         """Answer requests until cancelled."""
         assert self._listener.socket is not None
         log.info("admin HTTP listener on %s", self.address)
         listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._calls.leases.run)
-            await trio.serve_listeners(self._serve, [listening])
+            await nursery.start(calls.leases.run)
+            await trio.serve_listeners(partial(self._serve, calls), [listening])
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
+    async def _serve(self, calls: AdminCalls, stream: trio.SocketStream) -> None:
         self._connections += 1
         try:
             async with stream:
                 if self._connections <= CONNECTIONS_MAX:
-                    await _Conversation(stream, self._calls).run()
+                    await _Conversation(stream, calls).run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client has gone
         except Exception:

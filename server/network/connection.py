@@ -10,23 +10,19 @@ from __future__ import annotations
 import errno
 import logging
 import struct
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import trio
 
 from ...protocol.connection import Request, parse_request
 from ...protocol.errors import ProtocolError
-from ..runtime.turns import Turn
 from .answer_places import AnswerPlace
+from .desk import Desk
 from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
+from .listener import Listener
+from .shares import Shares
 from .transport import Part, PeerGoneError, PlainTransport
 from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
-    from ..cluster.nodes import Listener, Node
 
 log = logging.getLogger("ottla.connection")
 
@@ -44,36 +40,24 @@ SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 PEER_CHECK_MS = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a handler may know beside the request itself."""
-
-    broker: Broker
-    node: Node
-    """The node whose listener took the connection; routing facts are seen from here."""
-    listener: Listener
-    client_host: str
-    connection: Connection
-    turn: Turn = field(default_factory=Turn)
-    """Of the task that serves the connection: for handlers that mostly have little to do."""
-
-
 class Connection:
     """The server side of one TCP connection."""
 
-    def __init__(self, broker: Broker, node: Node, listener: Listener, transport: PlainTransport, peer: str) -> None:
+    def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
-        self.node = node
+        self.client_host = peer.rpartition(":")[0]
+        self.listener = listener
+        self.turn = transport.turn
+        """Of the task that serves it: for handlers that mostly have little to do."""
         self.busy = False
         self._moved_s = trio.current_time()
         """When it was last seen that bytes had moved. Trio's time, not the broker's: moving that must not cost clients
         their connections."""
-        self._broker = broker
+        self._shares = shares
+        self._desk = desk
         self._transport = transport
-        self._listener = listener
-        self._client_host = peer.rpartition(":")[0]
         self._frames = FrameReader(
-            transport, broker.config.socket_request_max_bytes, broker.request_memory, self._client_host, self.give_up
+            transport, shares.request_max_bytes, shares.request_memory, self.client_host, self.give_up
         )
         self._place: AnswerPlace | None = None
         """Made with its first request that needs one."""
@@ -124,11 +108,11 @@ class Connection:
                 log.error("closing %s after an error of the broker", self.peer, exc_info=error)
 
     async def _serve(self) -> None:
-        broker, frames = self._broker, self._frames
+        desk, frames = self._desk, self._frames
         # It names this connection, which must not name it: whoever has gone is freed at once, not when cycles are looked for.
-        context = Context(broker, self.node, self._listener, self._client_host, self, self._transport.turn)
-        handlers, answer_places, turn = broker.handlers, broker.answer_places, self._transport.turn
-        while self.node.is_alive and not broker.stopping:
+        context = desk.context_for(self)
+        handlers, answer_places, turn = desk.handlers, self._shares.answer_places, self.turn
+        while desk.is_open:
             frame = await frames.next_frame()
             if frame is None:
                 return
@@ -154,13 +138,13 @@ class Connection:
             handle = handlers.get(key)
             if handle is None:
                 try:
-                    handle = await handlers.loaded(key)
+                    handle = await desk.loaded(key)
                 except KeyError:
                     raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
             places = answer_places.get(key)
             if places is not None:
                 if self._place is None:
-                    self._place = AnswerPlace(context.client_host)
+                    self._place = AnswerPlace(self.client_host)
                 await self._place.take(places)
             body = await handle(context, request)
             parts = None if body is None or self._large is not None else write_now(request, body)
@@ -195,12 +179,12 @@ class Connection:
         if size_bytes < COUNTED_BYTES_MIN:
             await self._transport.send(parts)
             return
-        with self._broker.unsent_answers.lying(self, self._client_host, size_bytes):
+        with self._shares.unsent_answers.lying(self, self.client_host, size_bytes):
             await self._transport.send(parts)
 
     def _at_large(self) -> LargeRequest:
         if self._large is None:
-            self._large = LargeRequest(self._broker.large_requests, self, self._client_host)
+            self._large = LargeRequest(self._shares.large_requests, self, self.client_host)
         return self._large
 
     def check_peer(self) -> None:

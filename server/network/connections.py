@@ -8,18 +8,17 @@ import math
 import socket
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 import trio
 
 from ...storage.disk.descriptors import KEPT_FOR_SEGMENTS, is_scarce
-from ..cluster.nodes import Listener, Node
+from ..config.live_config import LiveConfig
 from ..runtime.turns import Turn
 from .connection import Connection
+from .desk import Desk
+from .listener import Listener
+from .shares import Shares
 from .transport import PlainTransport
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
 
 log = logging.getLogger("ottla.acceptor")
 
@@ -56,8 +55,9 @@ class Connections:
     connection beyond a limit is closed at once with one log line.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, live_config: LiveConfig, shares: Shares) -> None:
+        self._live_config = live_config
+        self._shares = shares
         self._open: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
         self._draining = trio.lowlevel.ParkingLot()
@@ -68,7 +68,7 @@ class Connections:
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._open))
 
-    async def accept_on(self, node: Node, listener: Listener, nursery: trio.Nursery) -> None:
+    async def accept_on(self, listener: Listener, desk: Desk, nursery: trio.Nursery) -> None:
         """Accept on `listener` until it is closed, whatever errors come; connections run in `nursery`."""
         listening = listener.socket
         tell_at_s = -math.inf
@@ -90,17 +90,17 @@ class Connections:
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
             try:
-                self._admit(sock, address, node, listener, nursery)
+                self._admit(sock, address, listener, desk, nursery)
             except Exception:
                 # Some systems refuse options of a socket whose peer has gone.
                 log.exception("cannot serve a connection from %s", address[0])
                 sock.close()
 
     def _admit(
-        self, sock: socket.socket, address: tuple[str, int], node: Node, listener: Listener, nursery: trio.Nursery
+        self, sock: socket.socket, address: tuple[str, int], listener: Listener, desk: Desk, nursery: trio.Nursery
     ) -> None:
         host = address[0]
-        config = self._broker.config
+        config = self._live_config.current
         limit = config.max_connections_by_host.get(host, config.max_connections_per_ip)
         reason = None
         if len(self._open) >= config.max_connections:
@@ -113,7 +113,7 @@ class Connections:
             log.warning("refusing a connection from %s: %s", host, reason)
             sock.close()
             return
-        connection = Connection(self._broker, node, listener, PlainTransport(sock), f"{host}:{address[1]}")
+        connection = Connection(self._shares, listener, desk, PlainTransport(sock), f"{host}:{address[1]}")
         self._open.add(connection)
         self._per_host[host] += 1
         nursery.start_soon(self._serve, connection, host)
@@ -138,11 +138,11 @@ class Connections:
                 log.info("closing %s: idle longer than connections.max.idle.ms (%d)", connection.peer, max_idle_ms)
                 connection.close()
 
-    async def drain(self, deadline_s: float, nodes: Collection[Node]) -> None:
-        """Close connections to `nodes` as their requests end; those still busy after `deadline_s` are closed too."""
+    async def drain(self, deadline_s: float, listeners: Collection[Listener]) -> None:
+        """Close connections to `listeners` as their requests end; those still busy after `deadline_s` are closed too."""
         turn = Turn()
         with trio.move_on_after(deadline_s):
-            while left := [connection for connection in self._open if connection.node in nodes]:
+            while left := self._of(listeners):
                 is_seen_at_once = True
                 for connection in left:
                     if turn.is_over():
@@ -152,8 +152,12 @@ class Connections:
                         connection.close()
                 if is_seen_at_once:  # else some may have ended already, and nobody would tell
                     await self._draining.park()
-        for connection in [connection for connection in self._open if connection.node in nodes]:
+        for connection in self._of(listeners):
             if turn.is_over():
                 await turn.next()
             log.warning("closing %s in the middle of a request: the node stops", connection.peer)
             connection.close()
+
+    def _of(self, listeners: Collection[Listener]) -> list[Connection]:
+        those = {id(listener) for listener in listeners}
+        return [connection for connection in self._open if id(connection.listener) in those]

@@ -12,7 +12,7 @@ of thousands of partitions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -22,9 +22,6 @@ from ..runtime.collector import Collector
 from ..runtime.freeing import free, free_frames, give_back
 from .request_memory import RequestMemory
 from .transport import Part, PeerGoneError
-
-if TYPE_CHECKING:
-    from .connection import Connection
 
 # About two milliseconds each.
 READ_ELEMENTS_AT_ONCE = 1_000
@@ -94,6 +91,16 @@ class Worker:
         return await trio.to_thread.run_sync(work, box, limiter=self._thread)
 
 
+class Asking(Protocol):
+    """Whose request it is: a connection."""
+
+    def check_peer(self) -> None:
+        """Raise PeerGoneError if nobody waits for the answer any more."""
+
+    def give_up(self, reason: str) -> None:
+        """End it, for this reason."""
+
+
 class LargeRequest:
     """A request, or the answer to it, from when it is found to be large until the answer has been sent.
 
@@ -102,7 +109,7 @@ class LargeRequest:
 
     is_receiving = True  # For `RequestMemory`: it may have to go.
 
-    def __init__(self, shared: LargeRequests, connection: Connection, address: str) -> None:
+    def __init__(self, shared: LargeRequests, connection: Asking, address: str) -> None:
         self.address = address
         self.held_bytes = 0  # As `RequestMemory` calls it: these are elements.
         self._shared = shared

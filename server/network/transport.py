@@ -17,7 +17,7 @@ from typing import TypeAlias
 import trio
 
 from ...storage.disk.files import Buffer, FileSlice, WouldWaitError
-from ..partitions.cold_reads import read_ahead
+from ..runtime.cold_reads import read_ahead
 from ..runtime.turns import Turn
 
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice

@@ -120,6 +120,8 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
                 self._drop(session_id)
+            elif epoch == FINAL_EPOCH and len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+                return None, [*items_of(request.topics[0], by_topic_id)]  # as most clients without sessions ask
             items: dict[tuple[TopicKey, int], FetchItem] = {}
             for at, topic in enumerate(request.topics):
                 if at and turn.is_over():

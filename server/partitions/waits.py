@@ -18,6 +18,8 @@ from ...storage.logs.log_reader import LogReader
 from ...storage.segment.log_offset_metadata import LogOffsetMetadata
 from ..runtime.turns import Turn
 from ..runtime.waking import Waking
+from .topics import Partition, Topic
+from .watcher import Watcher
 
 NEVER = 1 << 62
 
@@ -166,7 +168,7 @@ class Parked:
 Table = defaultdict[TopicPartition, Parked]
 
 
-class Waits:
+class Waits(Watcher):
     """All parked fetches, by the partition they watch."""
 
     def __init__(self) -> None:
@@ -198,6 +200,13 @@ class Waits:
         for table in (self._uncommitted, self._committed):
             if parked := table.get(partition):
                 _wake(parked)
+
+    def leader_moved(self, partition: Partition) -> None:
+        self.changed(partition.topic_partition)
+
+    def topic_deleted(self, topic: Topic) -> None:
+        for partition in topic.partitions:
+            self.changed(partition.topic_partition)
 
     def replaced(self, log: LogReader) -> None:
         """Segments of the log were replaced: who goes on reading in one of them looks again.

@@ -25,6 +25,8 @@ from typing import Any, TypeVar
 
 import trio
 
+from ...storage.disk.steps import Steps
+
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
@@ -107,6 +109,22 @@ class Turn:
             if self.is_over():
                 await self.next()
         return runs[0] if len(runs) == 1 else await self.map(lambda thing: thing, merge(*runs))
+
+
+async def in_turns(steps: Steps[Result], turn: Turn | None = None) -> Result:
+    """Do all pieces, letting others in between whenever a turn, that of the caller if given, is over. Raises what a piece does."""
+    turn = turn or Turn()
+    try:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            if turn.is_over():
+                await turn.next()
+    finally:
+        steps.close()  # What it holds meanwhile goes now, not when somebody lets go of a traceback.
 
 
 class _Line:

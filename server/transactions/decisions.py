@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..coordination.store import Producer
+from ..coordination.records import Producer
 from .metadata import MAX_EPOCH, TransactionMetadata, TransactionState, bumps_epoch
 
 _ONGOING = TransactionState.ONGOING

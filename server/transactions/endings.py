@@ -24,7 +24,8 @@ from ...storage.disk.paths import TopicPartition
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.jobs import Job, Jobs, for_each, to_the_end
 from ..coordination.shard import ShardState
-from ..coordination.store import Flushed, WhenFlushed
+from ..coordination.store import WhenFlushed
+from ..partitions.appends import Flushed
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .metadata import TransactionMetadata, TransactionState, bumps_epoch
 from .records import partitions_by_topic

@@ -7,15 +7,14 @@ administrators. All nodes share one process, so a marker is written at once, whi
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
 from ...storage.produce.txn_markers import build_marker
+from ..partitions.appends import Appends
 from ..partitions.internal_topics import OFFSETS_TOPIC, TAKE_NO_TRANSACTIONS
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
+from ..partitions.topics import Topics
 
 log = logging.getLogger("ottla.transactions")
 
@@ -23,71 +22,86 @@ SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_
 """Answers of a partition that has seen more than the marker knows of; they do not pass."""
 
 
-def write_own_marker(
-    broker: Broker,
-    topic_partition: TopicPartition,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    commit: bool,
-    transaction_version: int,
-) -> None:
-    """`write_marker`, for a transaction of ours. What has been superseded in a partition where the producer has no
-    transaction open is not needed there: the transactional id would wait for ever."""
-    try:
-        write_marker(
-            broker,
-            topic_partition,
+class Offsets(Protocol):
+    """Who keeps the offsets that transactions commit: the group coordinator."""
+
+    def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """A transaction's marker was written to a partition of `__consumer_offsets`."""
+
+
+class Markers:
+    """Of one broker."""
+
+    def __init__(self, topics: Topics, appends: Appends, offsets: Offsets) -> None:
+        self._topics = topics
+        self._appends = appends
+        self._offsets = offsets
+
+    def write_own(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> None:
+        """`write`, for a transaction of ours. What has been superseded in a partition where the producer has no
+        transaction open is not needed there: the transactional id would wait for ever."""
+        try:
+            self.write(
+                topic_partition,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                commit=commit,
+                transaction_version=transaction_version,
+            )
+        except KafkaError as error:
+            if error.code not in SUPERSEDED:
+                raise
+            state = self._topics.partition(*topic_partition).log.producers.get(producer_id)
+            if state is None or state.current_txn_first_offset is not None:
+                raise
+            log.warning(
+                "%s has no transaction of producer %d open, and no marker: %s", topic_partition, producer_id, error
+            )
+
+    def write(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> None:
+        """End the producer's transaction in one partition; without one the marker is written all the same.
+
+        Readers of committed records that wait for it are woken. In `__consumer_offsets` the offsets that the transaction
+        commits become the groups' positions, or are dropped.
+
+        Args:
+            producer_epoch: Under transaction version 2 the one after the transaction's own (KIP-890).
+            coordinator_epoch: The leader epoch of the partition of `__transaction_state` whose leader decided.
+
+        Raises:
+            KafkaError: Nothing was written. UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION: a topic of the broker's own
+                that takes no transactions, whose next load would come upon the marker; NOT_LEADER_OR_FOLLOWER (no live node leads it),
+                NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: it may be tried again. INVALID_PRODUCER_EPOCH,
+                TRANSACTION_COORDINATOR_FENCED: another coordinator, or a later epoch of the producer, was faster.
+        """
+        if topic_partition.topic in TAKE_NO_TRANSACTIONS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition} takes no transactions")
+        marker = build_marker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             coordinator_epoch=coordinator_epoch,
             commit=commit,
-            transaction_version=transaction_version,
+            now_ms=self._appends.clock.now_ms(),
         )
-    except KafkaError as error:
-        if error.code not in SUPERSEDED:
-            raise
-        state = broker.topics.partition(*topic_partition).log.producers.get(producer_id)
-        if state is None or state.current_txn_first_offset is not None:
-            raise
-        log.warning("%s has no transaction of producer %d open, and no marker: %s", topic_partition, producer_id, error)
-
-
-def write_marker(
-    broker: Broker,
-    topic_partition: TopicPartition,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    commit: bool,
-    transaction_version: int,
-) -> None:
-    """End the producer's transaction in one partition; without one the marker is written all the same.
-
-    Readers of committed records that wait for it are woken. In `__consumer_offsets` the offsets that the transaction
-    commits become the groups' positions, or are dropped.
-
-    Args:
-        producer_epoch: Under transaction version 2 the one after the transaction's own (KIP-890).
-        coordinator_epoch: The leader epoch of the partition of `__transaction_state` whose leader decided.
-
-    Raises:
-        KafkaError: Nothing was written. UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION: a topic of the broker's own
-            that takes no transactions, whose next load would come upon the marker; NOT_LEADER_OR_FOLLOWER (no live node leads it),
-            NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: it may be tried again. INVALID_PRODUCER_EPOCH,
-            TRANSACTION_COORDINATOR_FENCED: another coordinator, or a later epoch of the producer, was faster.
-    """
-    if topic_partition.topic in TAKE_NO_TRANSACTIONS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition} takes no transactions")
-    marker = build_marker(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        coordinator_epoch=coordinator_epoch,
-        commit=commit,
-        now_ms=broker.clock.now_ms(),
-    )
-    broker.append_internal(topic_partition, marker, transaction_version=transaction_version)
-    if topic_partition.topic == OFFSETS_TOPIC:
-        broker.groups.transaction_ended(topic_partition.partition, producer_id, commit=commit)
+        self._appends.append_own(topic_partition, marker, transaction_version=transaction_version)
+        if topic_partition.topic == OFFSETS_TOPIC:
+            self._offsets.transaction_ended(topic_partition.partition, producer_id, commit=commit)

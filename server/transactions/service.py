@@ -1,29 +1,26 @@
 """Transaction coordination inside Trio; see `coordination.service`.
 
-The only file of this package, with `markers`, that knows the broker. `Broker` owns one `TransactionService` for all
-its nodes.
+The only file of this package, with `markers`, that knows more of the broker than its own topic. There is one
+`TransactionService` for all nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
-from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
+from ..cluster.nodes import Node
+from ..cluster.producer_ids import ProducerIds
+from ..coordination.ground import Ground
+from ..coordination.records import Producer
 from ..coordination.service import CoordinatorService
-from ..coordination.store import Producer
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .coordinator import TransactionCoordinator, check_id
-from .markers import write_own_marker
+from .markers import Markers
 from .metadata import FIRST_VERSION_WITH_EPOCH_BUMP
 from .settings import TransactionSettings
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
-    from ..cluster.nodes import Node
 
 FEATURE = "transaction.version"
 
@@ -31,21 +28,22 @@ FEATURE = "transaction.version"
 class TransactionService(CoordinatorService[TransactionCoordinator]):
     """The transaction coordinator of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: Markers) -> None:
+        config = ground.config
         settings = TransactionSettings(
-            **{one.name: getattr(broker.config, one.name) for one in fields(TransactionSettings)}
+            **{one.name: getattr(config.current, one.name) for one in fields(TransactionSettings)}
         )
-        self.transaction_version = broker.feature_level(FEATURE)
+        self.transaction_version = config.feature_level(FEATURE)
         super().__init__(
-            broker,
+            ground,
             lambda store, on_earlier: TransactionCoordinator(
                 settings,
                 store,
-                write_marker=partial(write_own_marker, broker),
-                when_flushed=broker.when_flushed,
-                take_producer_id=broker.producer_ids.take_now,
+                write_marker=markers.write_own,
+                when_flushed=ground.appends.when_flushed,
+                take_producer_id=producer_ids.take_now,
                 transaction_version=self.transaction_version,
-                elapsed_ms=broker.clock.elapsed_ms,
+                elapsed_ms=ground.clock.elapsed_ms,
                 on_earlier=on_earlier,
             ),
             topic=TRANSACTIONS_TOPIC,
@@ -79,7 +77,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
         producer = Producer(producer_id, producer_epoch)
         try:
             if add:
-                now_ms = self._broker.clock.now_ms()
+                now_ms = self.ground.clock.now_ms()
                 self.coordinator.add_partitions(
                     transactional_id, producer, partitions, FIRST_VERSION_WITH_EPOCH_BUMP, now_ms
                 )

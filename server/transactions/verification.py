@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
-from ..coordination.store import Producer
+from ..coordination.records import Producer
 
 if TYPE_CHECKING:
-    from ..broker.broker import Broker
+    from .service import TransactionService
 
 # Partitions of a request that are added to its transaction in one turn: 2 us each.
 ASKED_AT_ONCE = 1_000
@@ -68,13 +68,14 @@ class Verification:
 
     def __init__(
         self,
-        broker: Broker,
+        transactions: TransactionService,
         transactional_id: str,
         producer: Producer,
         ability: Ability,
         sequences: Mapping[TopicPartition, int],
     ) -> None:
-        self._broker = broker
+        self._transactions = transactions
+        self._ground = transactions.ground
         self._transactional_id = transactional_id
         self._producer = producer
         self._ability = ability
@@ -95,11 +96,10 @@ class Verification:
             self.check_now(topic_partition)
             if self._told_up_to is None:
                 return
-            transactions = self._broker.transactions
-            if transactions.is_flushed(self._transactional_id, self._told_up_to):
+            if self._transactions.is_flushed(self._transactional_id, self._told_up_to):
                 return
             try:
-                await transactions.settle(self._transactional_id)
+                await self._transactions.settle(self._transactional_id)
             except KafkaError as error:
                 raise self._translate(error) from error
 
@@ -114,7 +114,7 @@ class Verification:
         adds = self._ability is Ability.ADDING
         if topic_partition not in self._sequences:
             return
-        if not adds and not self._broker.config.transaction_partition_verification_enable:
+        if not adds and not self._ground.config.current.transaction_partition_verification_enable:
             return
         if not self._begin(topic_partition):
             return
@@ -124,19 +124,19 @@ class Verification:
         except KafkaError as error:
             translated = self._translate(error)
             if translated.code not in NOT_NOW:
-                producers = self._broker.topics.partition(*topic_partition).log.producers
+                producers = self._ground.topics.partition(*topic_partition).log.producers
                 producers.end_verification(self._producer.producer_id)
             raise translated from error
 
     def _begin(self, topic_partition: TopicPartition) -> bool:
         """Whether the coordinator must be asked about the partition."""
-        log = self._broker.topics.partition(*topic_partition).log
+        log = self._ground.topics.partition(*topic_partition).log
         try:
             return log.producers.begin_verification(
                 *self._producer,
                 self._sequences[topic_partition],
                 bumps_epoch=self._ability is Ability.ADDING,
-                elapsed_ms=self._broker.clock.elapsed_ms(),
+                elapsed_ms=self._ground.clock.elapsed_ms(),
             )
         except KafkaError as error:
             raise UnverifiedError(error.code, error.message) from error
@@ -149,7 +149,7 @@ class Verification:
             some = tuple(islice(self._unasked, ASKED_AT_ONCE))
             self._asked.update(some)
             asked += [other for other in some if other != topic_partition and self._is_wanted(other)]
-        transactions, transactional_id = self._broker.transactions, self._transactional_id
+        transactions, transactional_id = self._transactions, self._transactional_id
         before = transactions.end_offset(transactional_id)
         answer = transactions.verify(transactional_id, *self._producer, asked, add=add)
         after = transactions.end_offset(transactional_id)

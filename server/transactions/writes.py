@@ -6,19 +6,22 @@ wait, and which errors its clients understand.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.messages.produce import ProduceRequest
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, HEADER_BYTES, TRANSACTIONAL_BIT, RecordBatch
 from ...storage.disk.paths import TopicPartition
-from ..coordination.store import Producer
+from ..config.broker_config import BrokerConfig
+from ..coordination.records import Producer
+from ..partitions.topics import Topics
+from ..runtime.clock import Clock
 from ..runtime.turns import Turn
 from .verification import NOT_NOW, Ability, UnverifiedError, Verification, ability_of
 
 if TYPE_CHECKING:
-    from ..broker.broker import Broker
+    from .service import TransactionService
 
 # First versions that name topics by id, whose clients understand TRANSACTION_ABORTABLE, and that add partitions.
 _TOPIC_IDS_SINCE = 13
@@ -37,17 +40,19 @@ class TransactionalWrites:
 
     def __init__(
         self,
-        broker: Broker,
+        clock: Clock,
+        config: BrokerConfig,
         verification: Verification | None,
         nowhere: Collection[TopicPartition] = (),
         *,
         waits: bool,
     ) -> None:
-        self._broker = broker
+        self._clock = clock
+        self._retry_ms = config.add_partitions_to_txn_retry_backoff_ms
         self._verification = verification
         self._nowhere = nowhere
         self._waits = waits
-        self._until_ms = broker.clock.elapsed_ms() + broker.config.add_partitions_to_txn_retry_backoff_max_ms
+        self._until_ms = clock.elapsed_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
 
     async def check(self, topic_partition: TopicPartition) -> None:
         """Return in the turn of the event loop in which the batch for this partition may be appended.
@@ -67,9 +72,9 @@ class TransactionalWrites:
                 return await self._verification.check(topic_partition)
             except UnverifiedError as error:
                 is_waiting = self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-                if not is_waiting or self._broker.clock.elapsed_ms() >= self._until_ms:
+                if not is_waiting or self._clock.elapsed_ms() >= self._until_ms:
                     raise self._translated(error) from error
-            await self._broker.clock.sleep(self._broker.config.add_partitions_to_txn_retry_backoff_ms)
+            await self._clock.sleep(self._retry_ms)
 
     def _translated(self, error: UnverifiedError) -> UnverifiedError:
         """What clients of this version try again for, or do not, as they should."""
@@ -84,9 +89,19 @@ class TransactionalWrites:
 
 
 async def transactional_writes(
-    broker: Broker, body: ProduceRequest, version: int, turn: Turn
+    body: ProduceRequest,
+    version: int,
+    turn: Turn,
+    *,
+    topics: Topics,
+    clock: Clock,
+    config: BrokerConfig,
+    transactions: Callable[[], TransactionService],
 ) -> TransactionalWrites | None:
     """What a request writes in a transaction; None if it has no such batch.
+
+    Args:
+        transactions: Gives the coordinator, which is loaded then: most requests need none.
 
     Raises:
         KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED (batches of a transaction, and no transactional id),
@@ -113,7 +128,7 @@ async def transactional_writes(
     for topic, index, batch in found:
         if turn.is_over():
             await turn.next()
-        known = broker.topics.get(topic.name) if version < _TOPIC_IDS_SINCE else broker.topics.by_id(topic.topic_id)
+        known = topics.get(topic.name) if version < _TOPIC_IDS_SINCE else topics.by_id(topic.topic_id)
         # What goes nowhere, or comes from nobody, needs no word of the coordinator.
         if known is None:
             nowhere.add(TopicPartition(topic.name, index))
@@ -121,14 +136,14 @@ async def transactional_writes(
             producers.add(Producer(batch.producer_id, batch.producer_epoch))
             sequences[TopicPartition(known.name, index)] = batch.base_sequence
     if not producers:
-        return TransactionalWrites(broker, None, nowhere, waits=False) if nowhere else None
+        return TransactionalWrites(clock, config, None, nowhere, waits=False) if nowhere else None
     if len(producers) > 1:
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
     ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
-    verification = Verification(broker, body.transactional_id, producers.pop(), ability, sequences)
-    return TransactionalWrites(broker, verification, nowhere, waits=ability is Ability.ADDING)
+    verification = Verification(transactions(), body.transactional_id, producers.pop(), ability, sequences)
+    return TransactionalWrites(clock, config, verification, nowhere, waits=ability is Ability.ADDING)
 
 
 def _transactional_batch(records: object) -> RecordBatch | None:

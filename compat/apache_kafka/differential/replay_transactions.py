@@ -124,7 +124,7 @@ class ComparingPlayer(Player):
         return self.ottla.broker.run(self._aborted)
 
     async def _aborted(self) -> list[list[list[int]]]:
-        log = self.ottla.broker.inner.logs.logs[TopicPartition(self.topic, 0)]
+        log = self.ottla.broker.inner.services.logs.logs[TopicPartition(self.topic, 0)]
         return [
             [
                 [txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset]

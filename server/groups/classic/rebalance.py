@@ -23,9 +23,9 @@ from ....protocol.messages.join_group import JoinGroupResponse, JoinGroupRespons
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, Steps, to_the_end
-from ..records import make_ready
 from ..settings import MEMBERS_A_PIECE, REJOIN_RETRY_MS, GroupSettings
 from .group import ClassicGroup, GroupState, JoinReply, Member, SyncReply
+from .records import make_ready
 
 log = logging.getLogger("ottla.groups")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.deadlines import Deadline
@@ -17,19 +17,11 @@ from ..assigning.assignment import Assignment
 from ..kinds import PartitionCheck
 from ..records import CommittedOffset, write_record
 from ..subscription import CONSUMER_PROTOCOL_TYPE
-from .member import Member
+from .member import Member, ResolvedRegex
 from .records import tombstones
 
 # From this version of OffsetCommit on the generation may be a member epoch (KIP-848).
 _MEMBER_EPOCH_VERSION = 9
-
-
-class ResolvedRegex(NamedTuple):
-    """The topics that matched a regular expression at `resolved_ms`; `version` orders what is known of topics."""
-
-    topics: frozenset[str]
-    version: int
-    resolved_ms: int
 
 
 class ConsumerGroup:

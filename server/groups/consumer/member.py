@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ....protocol.messages.consumer_group_log import ClassicMemberMetadata
 
@@ -16,6 +16,14 @@ STATIC_LEAVE_EPOCH = -2
 
 Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
 """Topic id -> partition -> the member epoch in which it was assigned; commits from before it are stale."""
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that matched a regular expression at `resolved_ms`; `version` orders what is known of topics."""
+
+    topics: frozenset[str]
+    version: int
+    resolved_ms: int
 
 
 class MemberState(IntEnum):

@@ -27,12 +27,14 @@ from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup, GroupState
 from ..classic.group import Member as ClassicMember
 from ..classic.protocol import ClassicProtocol
-from ..records import group_key, group_value, make_ready, write_record
+from ..classic.records import group_value, make_ready
+from ..records import group_key, write_record
 from ..settings import MEMBERS_A_PIECE, GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription, write_assignment
 from .group import ConsumerGroup
 from .member import Member
-from .records import classic_tombstone, tombstones, whole_group
+from .records import classic_tombstone, tombstones
+from .whole_groups import whole_group
 
 if TYPE_CHECKING:
     from ..shard import Shard

@@ -30,8 +30,8 @@ from ..classic.protocol import Caller
 from ..records import write_record
 from ..settings import GroupSettings
 from . import records
-from .group import ConsumerGroup, ResolvedRegex, subscribed_topics
-from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, Owned, away
+from .group import ConsumerGroup, subscribed_topics
+from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, Owned, ResolvedRegex, away
 from .membership import claim_of, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim

@@ -7,7 +7,7 @@ when it is read again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ....protocol.messages.consumer_group_log import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -28,10 +28,7 @@ from ....protocol.messages.consumer_group_log import (
 )
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
 from ..assigning.assignment import Assignment
-from .member import Member, Owned
-
-if TYPE_CHECKING:
-    from .group import ConsumerGroup, ResolvedRegex
+from .member import Member, Owned, ResolvedRegex
 
 Change: TypeAlias = tuple[Any, Any]
 """Key and value, as messages of `protocol.messages.consumer_group_log`; None deletes the key."""
@@ -126,27 +123,6 @@ def member_tombstones(group_id: str, member_id: str) -> list[Change]:
         target_tombstone(group_id, member_id),
         metadata_tombstone(group_id, member_id),
     ]
-
-
-def replacement(group: ConsumerGroup, replaced: Member, member: Member) -> list[Change]:
-    """A static member has come back as `member`, which takes over what it had."""
-    group_id = group.group_id
-    return [
-        *member_tombstones(group_id, replaced.member_id),
-        member_metadata(group_id, member),
-        target(group_id, member.member_id, group.targets.get(replaced.member_id, {})),
-        current_assignment(group_id, member),
-    ]
-
-
-def whole_group(group: ConsumerGroup) -> Iterator[Change]:
-    """All that there is to know of a group, for one that came into being otherwise than by heartbeats."""
-    group_id, members = group.group_id, group.members.values()
-    yield from (member_metadata(group_id, member) for member in members)
-    yield group_epoch(group_id, group.epoch, group.metadata_hash)
-    yield from (target(group_id, member.member_id, group.targets.get(member.member_id, {})) for member in members)
-    yield target_metadata(group_id, group.assignment_epoch, group.assignment_ms)
-    yield from (current_assignment(group_id, member) for member in members)
 
 
 def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str]) -> Iterator[Change]:

@@ -21,8 +21,8 @@ from ....protocol.messages.consumer_group_log import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from .group import ConsumerGroup, ResolvedRegex
-from .member import LEAVE_EPOCH, Member, MemberState
+from .group import ConsumerGroup
+from .member import LEAVE_EPOCH, Member, MemberState, ResolvedRegex
 from .records import owned_of
 
 

@@ -25,6 +25,7 @@ from .group import ConsumerGroup, subscribed_topics
 from .member import Member
 from .reconciliation import Claim, Target, next_step
 from .records import Change
+from .whole_groups import replacement
 
 log = logging.getLogger("ottla.groups")
 
@@ -87,7 +88,7 @@ class Transition:
         self._around = around
         group_id, new = self.group.group_id, self.member
         if self.replaced is not None:
-            self.changes += records.replacement(self.group, self.replaced, self.old)
+            self.changes += replacement(self.group, self.replaced, self.old)
         if new != self.old:
             self.changes.append(records.member_metadata(group_id, new))
         has_new_subscription = self._take_subscription()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...coordination.jobs import Steps
-from ...coordination.store import Producer, RecordStore
+from ...coordination.records import Producer
+from ...coordination.store import RecordStore
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import ClassicProtocol

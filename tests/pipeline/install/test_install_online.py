@@ -45,7 +45,7 @@ class Served:
 
     def _compacted(self) -> CompactionPlan:
         async def flushed() -> None:
-            await self.broker.inner.flush(self.broker.inner.logs.logs.values())
+            await self.broker.inner.services.appends.flusher.flush(self.broker.inner.services.logs.logs.values())
             await self.broker.inner.housekeeping.checkpoint_recovery_points()
 
         self.broker.run(flushed)

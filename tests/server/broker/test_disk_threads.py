@@ -67,7 +67,7 @@ class Watched(TroubledFiles):
 
 
 def log_of(broker: Broker, name: str, partition: int = 0) -> Log:
-    return broker.logs.logs[TopicPartition(name, partition)]
+    return broker.services.logs.logs[TopicPartition(name, partition)]
 
 
 async def one_life(served: Served, files: Watched, data: Path) -> None:
@@ -103,7 +103,7 @@ async def one_life(served: Served, files: Watched, data: Path) -> None:
         await broker.housekeeping.tick()
     with step("produce under new epochs"):
         for name, partition in (("plain", 0), ("plain", 1), ("both", 0)):
-            broker.topics.partition(name, partition).leader_epoch += 1
+            broker.services.topics.partition(name, partition).leader_epoch += 1
             await ask(produce, name, ("k", value), partition=partition)
             assert log_of(broker, name, partition).leader_epochs.latest_epoch == 1
     with step("delete records"):
@@ -112,27 +112,27 @@ async def one_life(served: Served, files: Watched, data: Path) -> None:
     with step("choose what to clean, beside a checkpoint that cannot be right"):
         OffsetCheckpoint(files, str(data / CLEANER_CHECKPOINT)).write({TopicPartition("both", 0): 1})
         files.found.clear()
-        assert filthiest(broker.cleaning.manager, broker.clock.now_ms()) is not None
-        broker.cleaning.manager.leave(TopicPartition("both", 0))
-        await broker.cleaning._write_corrections()
+        assert filthiest(broker.services.cleaning.manager, broker.clock.now_ms()) is not None
+        broker.services.cleaning.manager.leave(TopicPartition("both", 0))
+        await broker.services.cleaning._write_corrections()
     with step("retention"):
         broker.clock.advance(2 * HOUR_MS)
         await broker.housekeeping.retain()
-        await broker.cleaning.delete_from_compacted_logs()
+        await broker.services.cleaning.delete_from_compacted_logs()
         assert [log_of(broker, name).log_start_offset for name in ("plain", "flushed", "both")] == [4, 3, 6]
     with step("checkpoints"):
         await broker.housekeeping.checkpoint_recovery_points()
         await broker.housekeeping.checkpoint_log_starts()
     with step("change options"):
         await set_topic_configs(broker, "plain", {"retention.ms": "1"})
-        await broker.alter_broker_configs("", {"message.max.bytes": "100000"})
+        await broker.services.config_changes.alter_broker("", {"message.max.bytes": "100000"})
     with step("take producer ids"):
-        await broker.new_producer_id()
+        await broker.services.producer_ids.take()
     with step("delete topics"):
         for name in ("plain", "flushed", "both"):
-            topic = broker.topics.get(name)
+            topic = broker.services.topics.get(name)
             assert topic is not None
-            await broker.admin.delete(topic)
+            await broker.services.topic_admin.delete(topic)
     with step("remove files"):
         broker.clock.advance(HOUR_MS)
         await broker.housekeeping.tick()
@@ -227,15 +227,15 @@ async def test_a_disk_that_hangs_keeps_nobody_on_another_disk_waiting(tmp_path: 
         broker = served.broker
         config: dict[str, Any] = {"retention_ms": HOUR_MS, "internal_segment_bytes": 1_000}
         await served.ask(create_topic, "t", 100, flush_messages=1, **config)
-        sick = broker.logs.logs_in(str(tmp_path / "a"))
-        sound = broker.logs.logs_in(str(tmp_path / "b"))
+        sick = broker.services.logs.logs_in(str(tmp_path / "a"))
+        sound = broker.services.logs.logs_in(str(tmp_path / "b"))
         assert len(sick) == len(sound) == 50
         sound = sound[:3]
         files.hang()
         async with trio.open_nursery() as nursery:
             for log in sick:
                 append(broker, log)
-                nursery.start_soon(broker.flush, [log])
+                nursery.start_soon(broker.services.appends.flusher.flush, [log])
             for job in (broker.housekeeping.tick, broker.housekeeping.checkpoint_recovery_points):
                 nursery.start_soon(job)
             await trio.testing.wait_all_tasks_blocked(0.05)
@@ -244,7 +244,7 @@ async def test_a_disk_that_hangs_keeps_nobody_on_another_disk_waiting(tmp_path: 
                 for log in sound:
                     append(broker, log)
                     append(broker, log)
-                await broker.flush(sound)
+                await broker.services.appends.flusher.flush(sound)
                 assert all(log.recovery_point == log.log_end_offset for log in sound)
                 answer = await served.ask(produce, "t", ("k", "v"), partition=sound[0].topic_partition.partition)
                 assert answer.error_code == 0
@@ -286,14 +286,14 @@ async def test_a_request_to_many_logs_that_are_to_be_flushed_waits_for_their_syn
 
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t", 8, flush_messages=1)
-        for log in served.broker.logs.logs.values():
+        for log in served.broker.services.logs.logs.values():
             log.leader_epochs.assign(0, 0)
             log.leader_epochs.write()
         files.trouble = meet
         rows = await served.ask(produce_to_many, "t", 8)
         files.trouble = nothing
         assert [(row.index, row.error_code, row.base_offset) for row in rows] == [(index, 0, 0) for index in range(8)]
-        assert all(log.recovery_point == 1 for log in served.broker.logs.logs.values())
+        assert all(log.recovery_point == 1 for log in served.broker.services.logs.logs.values())
 
 
 async def test_of_a_request_to_many_logs_those_are_refused_that_could_not_be_synced(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_clean_stop_closes_several_logs_at_a_time(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path, files, **QUIET) as served:
             await trio.to_thread.run_sync(partial(create_topic, served.client, "t", partitions=20))
-            for each in served.broker.logs.logs.values():
+            for each in served.broker.services.logs.logs.values():
                 each.append(memoryview(batch(("k", "v"))), now_ms=1_000)
             files.trouble = meet
 

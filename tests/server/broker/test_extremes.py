@@ -103,7 +103,7 @@ async def live(served: Served, *names: str, cleans: bool = True) -> None:
         if cleans:
             await until_cleaned(broker, partitions)
         await broker.housekeeping.retain()
-        await broker.cleaning.delete_from_compacted_logs()
+        await broker.services.cleaning.delete_from_compacted_logs()
         broker.clock.advance(86_400_000)
         for job in ("tick", "checkpoint_recovery_points", "checkpoint_log_starts", "expire_producers"):
             await getattr(broker.housekeeping, job)()
@@ -140,20 +140,22 @@ async def test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_ta
                 answer = await served.ask(produce, names[text], ("k", value), timestamp=now_ms - 10)
                 assert answer.error_code == REFUSALS.get(text, ErrorCode.NONE), (text, answer)
         await live(served, *names.values())
-        assert served.broker.cleaning.manager.uncleanable == {}
+        assert served.broker.services.cleaning.manager.uncleanable == {}
         for text in ("delete.retention.ms=0", f"delete.retention.ms={MAX_LONG}"):
             await ask_around(served, names[text])
         kept = f"delete.retention.ms={MAX_LONG}"
-        (log,) = [each for each in served.broker.logs.logs.values() if each.topic_partition.topic == names[kept]]
+        (log,) = [
+            each for each in served.broker.services.logs.logs.values() if each.topic_partition.topic == names[kept]
+        ]
         horizons = [batch.delete_horizon_ms for segment in log.segments for _, batch in segment.headers()]
         assert MAX_LONG in horizons
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
     async with serving(tmp_path, OsFiles(), **limits) as served:
         await live(served, *names.values())
         for name in names.values():
-            found = served.broker.topics.get(name)
+            found = served.broker.services.topics.get(name)
             assert found is not None
-            await served.broker.admin.delete(found)
+            await served.broker.services.topic_admin.delete(found)
         await served.broker.housekeeping.tick()
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
@@ -186,7 +188,7 @@ async def test_records_of_any_time_can_be_kept_cleaned_and_found(
         assert (code, taken[offset]) == (ErrorCode.NONE, MAX_LONG)
         data = await served.ask(fetch, "t", 0)
         assert data.error_code == ErrorCode.NONE
-        assert served.broker.cleaning.manager.uncleanable == {}
+        assert served.broker.services.cleaning.manager.uncleanable == {}
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

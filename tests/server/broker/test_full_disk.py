@@ -41,7 +41,7 @@ SMALL = {"internal_segment_bytes": 100}
 
 
 def log_of(broker: Broker, name: str) -> Log:
-    return broker.logs.logs[TopicPartition(name, 0)]
+    return broker.services.logs.logs[TopicPartition(name, 0)]
 
 
 def values(data: object) -> list[bytes | None]:
@@ -171,7 +171,7 @@ async def test_a_commit_whose_sync_finds_no_memory_is_refused_until_there_is_som
         assert await commit(served, 8) == ErrorCode.NOT_COORDINATOR
         files.trouble = nothing
         served.broker.clock.advance(10_000)
-        await until(lambda: served.broker.groups.coordinator.shards[0].state is ShardState.ACTIVE)
+        await until(lambda: served.broker.services.coordinators.groups.coordinator.shards[0].state is ShardState.ACTIVE)
         assert await commit(served, 9) == ErrorCode.NONE
 
 
@@ -194,7 +194,7 @@ async def test_a_pass_that_had_no_room_is_made_once_there_is_some(tmp_path: Path
         assert log_of(broker, "t").failure is None and values(await served.ask(fetch, "t", 0)) == [b"v0"]
         files.trouble = nothing
         await until(lambda: broker.cleaner_status()[TopicPartition("t", 0)].passes > 0)
-        assert not broker.cleaning.manager.uncleanable
+        assert not broker.services.cleaning.manager.uncleanable
 
 
 async def test_a_coordinator_that_could_not_read_its_partition_reads_it_once_it_can(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ async def test_a_coordinator_that_could_not_read_its_partition_reads_it_once_it_
     async with serving(tmp_path, files, offsets_topic_num_partitions="1") as served:
         await served.ask(create_topic, "t")
         assert await commit(served, 7) == ErrorCode.NONE
-        service = served.broker.groups
+        service = served.broker.services.coordinators.groups
         files.trouble = trouble(OSError(errno.EMFILE, "Too many open files"), "read", at="/__consumer_offsets-0/")
         service.leadership_changed(0)
         for _ in range(2):
@@ -222,7 +222,7 @@ async def test_a_disk_that_fails_before_the_log_start_is_on_it_has_not_taken_the
         broker = served.broker
         await served.ask(create_topic, "t")
         await served.ask(produce, "t", ("k", "v"))
-        (data_dir,) = {data_dir_of(log) for log in broker.logs.logs.values()}
+        (data_dir,) = {data_dir_of(log) for log in broker.services.logs.logs.values()}
         checkpoints = threads(Work.CHECKPOINT, data_dir)
         codes: list[int] = []
 

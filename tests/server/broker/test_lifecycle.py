@@ -145,7 +145,7 @@ def test_a_cleaner_checkpoint_beyond_its_log_is_gone_before_the_log_can_grow_pas
 def test_without_a_directory_nothing_is_kept() -> None:
     with ottla.Broker() as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
-        (directory,) = (Path(path) for path in broker.inner.logs.data_dirs)
+        (directory,) = (Path(path) for path in broker.inner.services.logs.data_dirs)
         assert (directory / "t-0").is_dir()
     assert not directory.exists()
 
@@ -233,7 +233,7 @@ def test_dynamic_configs_at_odds_with_changed_options_are_left_out_with_a_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ottla.Broker(str(tmp_path)) as broker:
-        broker.run(broker.inner.alter_broker_configs, "", {"log.cleaner.min.compaction.lag.ms": "1000"})
+        broker.run(broker.inner.services.config_changes.alter_broker, "", {"log.cleaner.min.compaction.lag.ms": "1000"})
     overrides = {"log.cleaner.max.compaction.lag.ms": "10"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         assert create_topic(client, "t").error_code == ErrorCode.NONE
@@ -294,7 +294,7 @@ async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) 
     files = GatedFiles()
 
     async def release_once_it_stops(broker: Broker) -> None:
-        while not broker.stopping:
+        while not broker.services.cluster.is_stopping:
             await trio.lowlevel.checkpoint()
         files.let_on()
 
@@ -355,7 +355,7 @@ async def test_a_broker_runs_inside_trio(tmp_path: Path) -> None:
     async with ottla.open_broker(str(tmp_path)) as broker:
         with await trio.to_thread.run_sync(RawClient, *address(broker)) as client:
             answer = await trio.to_thread.run_sync(metadata, client)
-    assert answer.cluster_id == broker.cluster_id
+    assert answer.services.cluster.cluster_id == broker.services.cluster.cluster_id
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
@@ -383,7 +383,7 @@ async def test_an_error_of_the_brokers_own_ends_the_body_and_comes_out(tmp_path:
 
     with pytest.raises(ZeroDivisionError, match="a bug"):
         async with ottla.open_broker(str(tmp_path)) as broker:
-            broker._tasks.start_soon(fail)
+            broker.tasks.start_soon(fail)
             await trio.sleep_forever()
 
 
@@ -471,7 +471,7 @@ def test_a_directory_put_before_the_others_does_not_hide_the_catalog(tmp_path: P
         create_topic(client, "t", retention_ms=12345)
     overrides = {"log.dirs": f"{tmp_path}/new,{tmp_path}/old"}
     with ottla.Broker(overrides=overrides) as broker, RawClient(*address(broker)) as client:
-        assert broker.inner.catalog.topic_configs("t") == {"retention.ms": "12345"}
+        assert broker.inner.services.cluster.catalog.topic_configs("t") == {"retention.ms": "12345"}
         create_topic(client, "u")
     assert (tmp_path / "new" / "u-0").exists() and not (tmp_path / "new" / "ottla.json").exists()
 

@@ -11,7 +11,9 @@ import trio
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.cluster.nodes import Listener
+from ottla.server.handlers.dispatch import ListenerDesk
+from ottla.server.network.desk import Desk
+from ottla.server.network.listener import Listener
 from ottla.storage.disk.files import OsFiles
 from support.broker.conversation import address, create_topic, fetch, produce
 from support.broker.housekeeping import eventually
@@ -128,11 +130,12 @@ class Troubled(socket.socket):
 async def test_a_connection_that_cannot_be_taken_is_nobody_elses_affair(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served, trio.open_nursery() as nursery:
         broker = served.broker
-        listener = Listener.of(broker.config.listener_configs[0])
+        listener = Listener.of(broker.config.current.listener_configs[0])
         listener.bind(10)
         assert listener.socket is not None
         listener.socket = Troubled(listener.socket)
-        nursery.start_soon(broker.connections.accept_on, broker.nodes[0], listener, nursery)
+        desk: Desk = ListenerDesk(broker.handlers, broker.services, broker.nodes[0], listener)
+        nursery.start_soon(broker.connections.accept_on, listener, desk, nursery)
         with await trio.to_thread.run_sync(RawClient, "127.0.0.1", listener.port) as gone:
             assert await trio.to_thread.run_sync(gone.is_closed_by_peer)
         with await trio.to_thread.run_sync(RawClient, "127.0.0.1", listener.port) as client:

@@ -173,7 +173,7 @@ async def test_how_long_the_oldest_record_has_waited_shows(tmp_path: Path) -> No
 def test_the_time_since_the_last_look_follows_the_clock(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides={"log.cleaner.backoff.ms": str(10**12)}) as broker:
         name = "kafka.log:LogCleanerManager:time-since-last-run-ms"
-        assert eventually(broker, lambda: broker.inner.cleaning.looked_at_ms is not None)
+        assert eventually(broker, lambda: broker.inner.services.cleaning.looked_at_ms is not None)
         broker.advance_clock(10**9)
         assert 10**9 <= value(broker, name) < 10**9 + 10**6
 
@@ -183,7 +183,7 @@ def test_a_directory_that_fails_is_offline(broker: ottla.Broker, client: RawClie
     assert value(broker, "kafka.log:LogManager:OfflineLogDirectoryCount") == 0
 
     async def fail() -> None:
-        next(iter(broker.inner.logs.logs.values())).fail(OSError("the disk is gone"))
+        next(iter(broker.inner.services.logs.logs.values())).fail(OSError("the disk is gone"))
 
     broker.run(fail)
     assert value(broker, "kafka.log:LogManager:OfflineLogDirectoryCount") == 1

@@ -12,13 +12,13 @@ import trio
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.broker.broker import Broker
-from ottla.server.cleaning.leases import CleaningLeases
 from ottla.server.partitions.topics import Topic
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.broker.admin import set_topic_configs
 from support.broker.conversation import create_topic, produce
+from support.broker.leases import leases_of
 from support.broker.served import Served, serving
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
 
@@ -48,13 +48,13 @@ async def topics(served: Served, **configs: object) -> None:
 
 
 def topic(broker: Broker, name: str) -> Topic:
-    found = broker.topics.get(name)
+    found = broker.services.topics.get(name)
     assert found is not None
     return found
 
 
 def log_of(broker: Broker, name: str) -> Log:
-    return broker.logs.logs[TopicPartition(name, 0)]
+    return broker.services.logs.logs[TopicPartition(name, 0)]
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -67,9 +67,9 @@ async def check_that_all_are_free(broker: Broker, *deleted: str) -> None:
     """Nobody holds a partition, and each can be deleted."""
     with trio.fail_after(PATIENCE_S):
         for name in deleted:
-            assert broker.cleaning.manager.state_name(TopicPartition(name, 0)) == "not held"
-            await broker.admin.delete(topic(broker, name))
-            assert not broker.admin.lock.locked()
+            assert broker.services.cleaning.manager.state_name(TopicPartition(name, 0)) == "not held"
+            await broker.services.topic_admin.delete(topic(broker, name))
+            assert not broker.services.cluster.change_lock.locked()
 
 
 @EVERY_EXCEPTION
@@ -82,12 +82,12 @@ async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callab
         files.trouble = trouble(error(), "rename", at="/bad-0/")
         for _ in range(2):
             await broker.housekeeping.retain()
-            await broker.cleaning.delete_from_compacted_logs()
+            await broker.services.cleaning.delete_from_compacted_logs()
         assert [len(log_of(broker, name).segments) > 1 for name in TOPICS] == [False, True, False]
         assert [log_of(broker, name).failure for name in TOPICS] == [None] * 3
         files.trouble = nothing
         await broker.housekeeping.retain()
-        await broker.cleaning.delete_from_compacted_logs()
+        await broker.services.cleaning.delete_from_compacted_logs()
         assert len(log_of(broker, "bad").segments) == 1
         await check_that_all_are_free(broker, "z", "bad")
 
@@ -101,7 +101,7 @@ async def test_a_partition_that_was_deleted_half_way_is_held_by_nobody(
         broker = served.broker
         await topics(served)
         files.trouble = trouble(error(), "rename", at="/bad-0")
-        await broker.admin.delete(topic(broker, "bad"))
+        await broker.services.topic_admin.delete(topic(broker, "bad"))
         files.trouble = nothing
         await served.ask(create_topic, "bad", internal_segment_bytes=200)
         await served.ask(produce, "bad", ("k", "v"))
@@ -151,8 +151,8 @@ async def test_a_pass_that_fails_lets_the_others_be_cleaned(
         if isinstance(raised, OSError | MemoryError):  # what was missing is there again, and the log not to blame
             await until(lambda: broker.cleaner_status()[TopicPartition("bad", 0)].passes > 0)
         else:
-            await until(lambda: TopicPartition("bad", 0) in broker.cleaning.manager.uncleanable)
-        await until(lambda: broker.cleaning.manager.state_name(TopicPartition("bad", 0)) == "not held")
+            await until(lambda: TopicPartition("bad", 0) in broker.services.cleaning.manager.uncleanable)
+        await until(lambda: broker.services.cleaning.manager.state_name(TopicPartition("bad", 0)) == "not held")
         await check_that_all_are_free(broker, "z", "bad")
 
 
@@ -167,7 +167,7 @@ async def test_a_removal_that_fails_is_tried_again_later_and_keeps_no_other_one(
         files.trouble = trouble(error(), "remove", at="/bad-0")
         await broker.housekeeping.retain()
         for name in TOPICS:
-            await broker.admin.delete(topic(broker, name))
+            await broker.services.topic_admin.delete(topic(broker, name))
         broker.clock.advance(1_000)
         for _ in range(3):
             await broker.housekeeping.tick()
@@ -219,20 +219,20 @@ async def test_partitions_that_cannot_be_put_aside_keep_nobody_from_deleting_oth
         broker = served.broker
         await served.ask(create_topic, "t", partitions=3)
         files.trouble = trouble(OSError(errno.EBUSY, "busy"), "rename", at="/t-1")
-        await broker.admin.delete(topic(broker, "t"))
-        assert broker.logs.logs == {}
+        await broker.services.topic_admin.delete(topic(broker, "t"))
+        assert broker.services.logs.logs == {}
         assert sorted(path.name[:3] for path in tmp_path.glob("*-delete")) == ["t-0", "t-2"]
-        assert not broker.cleaning.manager.is_held(TopicPartition("t", 1))
+        assert not broker.services.cleaning.manager.is_held(TopicPartition("t", 1))
 
 
 async def test_who_stops_waiting_for_a_partition_does_not_keep_it(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles(), **QUIET) as served:
         broker, partition = served.broker, TopicPartition("a", 0)
         await topics(served, cleanup_policy="compact")
-        manager = broker.cleaning.manager
+        manager = broker.services.cleaning.manager
         manager.begin(partition)  # a pass is at work
         with trio.move_on_after(0.01) as gave_up:
-            await broker.cleaning.pause(partition)
+            await broker.services.cleaning.pause(partition)
         assert gave_up.cancelled_caught
         manager.leave(partition)
         assert manager.state_name(partition) == "not held"
@@ -250,7 +250,7 @@ async def test_an_index_with_room_for_less_than_an_entry_is_one_with_room_for_on
         for number in range(3):
             assert (await served.ask(produce, "t", ("k", f"v{number}"), timestamp=1_000)).base_offset == number
         assert len(log_of(broker, "t").segments) == 3
-        await broker.cleaning.delete_from_compacted_logs()
+        await broker.services.cleaning.delete_from_compacted_logs()
         assert log_of(broker, "t").log_start_offset == 3
         assert (await served.ask(produce, "t", ("k", "v"), timestamp=1_000)).base_offset == 3
     assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -262,12 +262,12 @@ async def test_a_lease_that_nobody_waits_for_any_more_keeps_nothing(tmp_path: Pa
     async with serving(tmp_path, OsFiles(), **QUIET) as served, trio.open_nursery() as nursery:
         broker, partition = served.broker, TopicPartition("a", 0)
         await topics(served, cleanup_policy="compact")
-        leases = CleaningLeases(broker)
+        leases = leases_of(broker)
         await nursery.start(leases.run)
-        broker.cleaning.manager.begin(partition)  # a pass is at work
+        broker.services.cleaning.manager.begin(partition)  # a pass is at work
         with trio.move_on_after(0.01):
             await leases.pause(partition, 60_000)
-        broker.cleaning.manager.leave(partition)
-        assert (leases.of(partition), broker.cleaning.manager.state_name(partition)) == (None, "not held")
+        broker.services.cleaning.manager.leave(partition)
+        assert (leases.of(partition), broker.services.cleaning.manager.state_name(partition)) == (None, "not held")
         assert (await leases.pause(partition, 60_000)) is leases.of(partition)
         nursery.cancel_scope.cancel()

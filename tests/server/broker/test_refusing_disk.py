@@ -101,7 +101,7 @@ async def test_a_topic_that_the_disk_refuses_does_not_exist(
         (row,) = await served.ask(create, wanted("t", 3))
         assert (row.error_code, "No space left" in row.error_message) == (ErrorCode.KAFKA_STORAGE_ERROR, True)
         assert await served.ask(topic_names) == set()
-        assert not served.broker.catalog.topics and not served.broker.logs.logs
+        assert not served.broker.services.cluster.catalog.topics and not served.broker.services.logs.logs
         disk.refuses = nothing
         assert (await served.ask(create_topic, "t", partitions=3)).error_code == ErrorCode.NONE
         assert (await served.ask(produce, "t", ("k", "v"), partition=2)).base_offset == 0
@@ -120,7 +120,7 @@ async def test_a_topic_that_cannot_grow_stays_as_it_was(
         assert len((await served.ask(metadata, "t")).topics[0].partitions) == 1
         disk.refuses = nothing
         await served.ask(grow, growth("t", 3))
-        assert len(served.broker.catalog.topics["t"].partitions) == 3
+        assert len(served.broker.services.cluster.catalog.topics["t"].partitions) == 3
         assert (await served.ask(produce, "t", ("k", "v"), partition=2)).base_offset == 0
         assert (await served.ask(produce, "t", ("k", "v"))).base_offset == 1
 

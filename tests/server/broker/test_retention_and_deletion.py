@@ -235,7 +235,7 @@ def test_a_topic_made_anew_has_nothing_of_the_old_one(tmp_path: Path) -> None:
         produce(client, "t", ("new", "v"))
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         assert records_of(fetch(client, "t", 0)) == [(0, b"new", b"v")]
-        assert broker.inner.logs.logs[("t", 0)].config.is_delete  # type: ignore[index]
+        assert broker.inner.services.logs.logs[("t", 0)].config.is_delete  # type: ignore[index]
 
 
 # Deleted records

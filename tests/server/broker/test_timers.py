@@ -78,8 +78,10 @@ async def test_a_timer_of_the_broker_ends_in_its_time(timer: BrokerTimer, step_m
 class Recorded(Housekeeping):
     """Notes when its jobs would run."""
 
-    def __init__(self, broker: Any) -> None:
-        super().__init__(broker)
+    def __init__(self, clock: Clock, config: Any) -> None:
+        logs: Any = SimpleNamespace(data_dirs=["/d"])
+        nobody: Any = None
+        super().__init__(logs, nobody, nobody, nobody, config, clock)
         self.ran_ms: dict[str, list[int]] = {}
 
     async def _note(self, job: str) -> None:
@@ -124,9 +126,7 @@ async def test_the_jobs_of_housekeeping_keep_their_intervals(
         producer_id_expiration_check_interval_ms=intervals_ms["producers"],
     )
     wall = SteppableWall()
-    jobs = Recorded(
-        SimpleNamespace(clock=Clock(wall, virtual_ms), config=config, logs=SimpleNamespace(data_dirs=["/d"]))
-    )
+    jobs = Recorded(Clock(wall, virtual_ms), SimpleNamespace(current=config))
     start_ms = virtual_ms()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(jobs.run)
@@ -161,10 +161,10 @@ async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays
 # None is forgotten
 
 HANDED_ON = {
-    "broker.py _flush_then": "tests of flushes that are refused for a while",
-    "cleaning.py _choose": "for the metric",
-    "cleaning_leases.py _expire": "as `pause`",
-    "cleaning_leases.py _swap": "as `clean` of clean_pass",
+    "partitions/appends.py _flush_then": "tests of flushes that are refused for a while",
+    "cleaning/cleaning.py _choose": "for the metric",
+    "cleaning/leases.py _expire": "as `pause`",
+    "cleaning/leases.py _swap": "as `clean` of clean_pass",
     "coordination/service.py _keep_time": "tests of GroupService",
     "coordination/service.py _reload": "tests of a disk without room",
     "groups/consumer/protocol.py __init__": "",
@@ -173,12 +173,12 @@ HANDED_ON = {
     "groups/consumer/transition.py _take_target": "as `advance`",
     "groups/consumer/transition.py _take_topics": "as `advance`",
     "groups/service.py __init__": "",
-    "housekeeping.py _repeat": "the jobs' intervals, above",
-    "housekeeping.py expire_producers": "tests of ProducerStates",
-    "housekeeping.py _tick": "segments, topics and flush.ms, above",
-    "metrics.py _cleaner_manager": "",
-    "opening.py _topic": "as `_create_logs`",
-    "opening.py open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
+    "broker/housekeeping.py _repeat": "the jobs' intervals, above",
+    "broker/housekeeping.py expire_producers": "tests of ProducerStates",
+    "broker/housekeeping.py _tick": "segments, topics and flush.ms, above",
+    "broker/metrics.py _cleaner_manager": "",
+    "cluster/opening.py _topic": "as `_create_logs`",
+    "cluster/opening.py open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
     "transactions/endings.py _abort_all": "as `watch`",
     "transactions/endings.py _look_again": "as `watch`",
     "transactions/service.py __init__": "",
@@ -187,7 +187,7 @@ HANDED_ON = {
 }
 """Where elapsed time is asked for besides, and what tests that."""
 
-THE_CLOCK = {"clock.py", "coordination/deadlines.py"}
+THE_CLOCK = {"runtime/clock.py", "coordination/deadlines.py"}
 
 WITH_STORED_TIMES = {
     "server/groups/offsets/commits.py prepare": "expiry of an offset, as old clients ask for it",

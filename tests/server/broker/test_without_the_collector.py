@@ -161,8 +161,8 @@ async def test_what_goes_leaves_nothing_to_the_collector(tmp_path: Path, life: L
     quiet = {"log_cleaner_enable": "false", "group_initial_rebalance_delay_ms": "0"}
     async with serving(tmp_path, OsFiles(), **quiet) as served:
         await served.ask(create_topic, "t", partitions=1)
-        await served.broker.groups.ensure_topic()
-        await served.broker.transactions.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
+        await served.broker.services.coordinators.transactions.ensure_topic()
         await life(served, "first-0")  # what loads with it
         gc.collect()
         gc.disable()

@@ -59,7 +59,9 @@ async def set_topic(broker: Broker, **configs: Any) -> None:
 
 async def set_broker(broker: Broker, **configs: Any) -> None:
     """Replace the dynamic configs of all nodes, whatever they were."""
-    await broker.alter_broker_configs("", {name.replace("_", "."): str(value) for name, value in configs.items()})
+    await broker.services.config_changes.alter_broker(
+        "", {name.replace("_", "."): str(value) for name, value in configs.items()}
+    )
 
 
 def status(broker: Broker, partition: TopicPartition = T_0) -> CleanerStatus:
@@ -97,7 +99,7 @@ async def test_two_threads_clean_two_logs_at_a_time_and_never_one(tmp_path: Path
         await fill(served, "u")
         await until(lambda: is_clean(served.broker, "t") and is_clean(served.broker, "u"))
         assert sorted(files.met) == [str(tmp_path / "t-0"), str(tmp_path / "u-0")]
-        assert [thread.last_stats is not None for thread in served.broker.cleaning.threads] == [True, True]
+        assert [thread.last_stats is not None for thread in served.broker.services.cleaning.threads] == [True, True]
 
 
 async def test_a_second_thread_finds_nothing_while_the_only_log_is_being_cleaned(tmp_path: Path) -> None:
@@ -105,9 +107,9 @@ async def test_a_second_thread_finds_nothing_while_the_only_log_is_being_cleaned
     async with serving(tmp_path, files, log_cleaner_threads="2", log_cleaner_backoff_ms="1") as served:
         await fill(served)
         await files.reached()
-        manager = served.broker.cleaning.manager
+        manager = served.broker.services.cleaning.manager
         assert filthiest(manager, 10**15) is None and not manager.begin_retention(
-            served.broker.logs.logs[T_0], compacted=True
+            served.broker.services.logs.logs[T_0], compacted=True
         )
         assert status(served.broker).eligibility.waits_for == "held"
         files.let_on()
@@ -212,9 +214,9 @@ async def test_counts_go_with_the_partition(tmp_path: Path) -> None:
         await fill(served)
         broker = served.broker
         await until(lambda: is_clean(broker))
-        topic = broker.topics.get("t")
+        topic = broker.services.topics.get("t")
         assert topic is not None
-        await broker.admin.delete(topic)
+        await broker.services.topic_admin.delete(topic)
         assert broker.cleaner_status() == {}
         await served.ask(create_topic, "t")
         assert status(broker).passes == 0
@@ -234,7 +236,7 @@ async def standing_still(tmp_path: Path, clock: trio.testing.MockClock) -> Async
         await files.reached()
         clock.jump(1)  # a period of the throttler is over, so the next bytes count
         files.let_on()
-        woken = served.broker.cleaning.throttler._woken
+        woken = served.broker.services.cleaning.throttler._woken
         await until(lambda: woken.statistics().tasks_waiting == 1)
         clock.jump(10)
         yield served
@@ -249,14 +251,14 @@ def run_with_a_clock_that_jumps(test: Callable[[trio.testing.MockClock], Any]) -
 def test_another_limit_lets_the_pass_go_on_in_its_thread(tmp_path: Path) -> None:
     async def main(clock: trio.testing.MockClock) -> None:
         async with standing_still(tmp_path, clock) as served:
-            broker, threads = served.broker, served.broker.cleaning.threads
+            broker, threads = served.broker, served.broker.services.cleaning.threads
             await set_broker(broker, log_cleaner_io_max_bytes_per_second=50_000_000)
             await until(lambda: is_clean(broker))
             found = status(broker)
             assert found.passes == 1 and found.last_pass is not None
             assert found.last_pass.stats.throttled_seconds >= 10
             assert broker.metrics()[f"{CLEANER}max-clean-time-secs"] >= 11
-            assert broker.cleaning.threads is threads
+            assert broker.services.cleaning.threads is threads
 
     run_with_a_clock_that_jumps(main)
 
@@ -266,17 +268,17 @@ def test_who_wants_the_log_does_not_wait_for_the_throttle(tmp_path: Path, change
     async def main(clock: trio.testing.MockClock) -> None:
         async with standing_still(tmp_path, clock) as served:
             broker = served.broker
-            topic = broker.topics.get("t")
+            topic = broker.services.topics.get("t")
             assert topic is not None
             if change == "another policy":
                 await set_topic(broker, cleanup_policy="delete")
                 await until(lambda: status(broker).eligibility.state == "not held")
             elif change == "a deletion":
-                await broker.admin.delete(topic)
+                await broker.services.topic_admin.delete(topic)
             else:
-                threads = broker.cleaning.threads
+                threads = broker.services.cleaning.threads
                 await set_broker(broker, log_cleaner_threads=2)
-                await until(lambda: broker.cleaning.threads is not threads)
+                await until(lambda: broker.services.cleaning.threads is not threads)
             assert T_0 not in broker.cleaner_status() or status(broker).passes == 0
 
     run_with_a_clock_that_jumps(main)
@@ -303,7 +305,7 @@ async def test_a_pass_is_given_up_for_other_options_and_begun_anew(tmp_path: Pat
         broker, checkpoint = served.broker, OffsetCheckpoint(files, str(tmp_path / "cleaner-offset-checkpoint"))
         await set_broker(broker, log_cleaner_threads=2)
         files.let_on()
-        await until(lambda: len(broker.cleaning.threads) == 2)
+        await until(lambda: len(broker.services.cleaning.threads) == 2)
         assert checkpoint.read() == {T_0: 0}
         await until(lambda: is_clean(broker))
         assert checkpoint.read() == {T_0: BATCHES - 1}
@@ -332,7 +334,7 @@ async def test_threads_that_died_come_back_with_other_options(tmp_path: Path, ca
             log_cleaner_backoff_ms=60,
         )
         await until(lambda: is_clean(broker))
-        assert len(broker.cleaning.threads) == 4
+        assert len(broker.services.cleaning.threads) == 4
         assert broker.metrics()[f"{CLEANER}DeadThreadCount"] == 0
 
 
@@ -352,11 +354,11 @@ async def test_a_default_of_topics_holds_at_once_and_disturbs_no_thread(tmp_path
         await set_broker(broker, log_cleaner_min_cleanable_ratio=1)
         for number in range(BATCHES):
             await served.ask(produce, "t", (f"k{number % 3}", "v" * 600))
-        threads = broker.cleaning.threads
+        threads = broker.services.cleaning.threads
         assert status(broker).eligibility.waits_for == "below_min_ratio"
         await set_broker(broker, log_cleaner_min_cleanable_ratio=0)
         await until(lambda: is_clean(broker))
-        assert broker.cleaning.threads is threads
+        assert broker.services.cleaning.threads is threads
 
 
 async def test_more_than_two_gigabytes_a_thread_are_left_with_a_warning(
@@ -451,10 +453,10 @@ async def test_kafka_19895_damage_below_the_log_start_is_no_hindrance(
 @pytest.mark.scenario(82)
 async def test_a_damaged_log_that_is_deleted_is_forgotten(tmp_path: Path) -> None:
     async with with_damage(tmp_path) as served:
-        topic = served.broker.topics.get("t")
+        topic = served.broker.services.topics.get("t")
         assert topic is not None
-        await served.broker.admin.delete(topic)
-        assert served.broker.cleaning.manager.uncleanable == {}
+        await served.broker.services.topic_admin.delete(topic)
+        assert served.broker.services.cleaning.manager.uncleanable == {}
         assert served.broker.metrics()[f'{MANAGER}uncleanable-partitions-count,logDirectory="{tmp_path}"'] == 0
 
 
@@ -476,6 +478,6 @@ async def test_others_have_their_turns_while_a_log_is_chosen_among_many(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(count)
-            assert await served.broker.cleaning._choose() is None
+            assert await served.broker.services.cleaning._choose() is None
             nursery.cancel_scope.cancel()
         assert passes >= partitions // 2

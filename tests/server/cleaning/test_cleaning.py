@@ -39,7 +39,7 @@ async def set_policy(broker: Broker, policy: str) -> None:
 
 
 async def until_free(broker: Broker) -> None:
-    while broker.cleaning.manager.state_name(T_0) != "not held":
+    while broker.services.cleaning.manager.state_name(T_0) != "not held":
         await trio.lowlevel.checkpoint()
 
 
@@ -75,15 +75,15 @@ async def test_a_topic_that_changed_its_mind_is_compacted_in_the_end(tmp_path: P
 async def test_a_deletion_waits_for_the_pass_and_not_for_other_waiters(tmp_path: Path) -> None:
     async with in_a_pass(tmp_path) as (served, files):
         broker = served.broker
-        topic = broker.topics.get("t")
+        topic = broker.services.topics.get("t")
         assert topic is not None
         await set_policy(broker, "delete")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(broker.admin.delete, topic)
-            while broker.topics.get("t") is not None:
+            nursery.start_soon(broker.services.topic_admin.delete, topic)
+            while broker.services.topics.get("t") is not None:
                 await trio.lowlevel.checkpoint()
             assert (tmp_path / "t-0").exists()
             files.let_on()
         assert not (tmp_path / "t-0").exists()
-        assert broker.cleaning.manager.state_name(T_0) == "not held"
+        assert broker.services.cleaning.manager.state_name(T_0) == "not held"
         assert (await served.ask(create_topic, "t")).error_code == 0

@@ -303,14 +303,14 @@ def test_all_settings_of_the_cleaner_change_together_under_load_and_outlive_a_re
         assert len(offsets(client, "t")) < len(answers)
     for _ in range(2):
         with ottla.Broker(str(tmp_path), overrides=QUICK) as broker:
-            config = broker.inner.config
+            config = broker.inner.config.current
             found = (
                 *(config.log_cleaner_threads, config.log_cleaner_dedupe_buffer_size, config.log_cleaner_backoff_ms),
                 *(config.log_cleaner_io_buffer_load_factor, config.log_cleaner_io_buffer_size),
                 *(config.message_max_bytes, config.log_cleaner_io_max_bytes_per_second),
             )
             assert found == (2, 20_000_000, 8, 0.8, 300_000, 40_000, 50_000_000)
-            assert eventually(broker, lambda: len(broker.inner.cleaning.threads) == 2)
+            assert eventually(broker, lambda: len(broker.inner.services.cleaning.threads) == 2)
 
 
 def change_cleaner(client: RawClient, changed: dict[str, str]) -> None:
@@ -341,7 +341,7 @@ async def test_a_change_that_leaves_the_policy_lets_the_pass_come_to_its_end(tmp
         await gated.reached()
         await served.ask(alter, "t", delete_retention_ms=5)
         await served.ask(alter, "t", cleanup_policy="compact,delete")
-        manager, tp = served.broker.cleaning.manager, TopicPartition("t", 0)
+        manager, tp = served.broker.services.cleaning.manager, TopicPartition("t", 0)
         assert manager.is_busy(tp) and not manager.is_aborting(tp)
         gated.let_on()
         while manager.is_busy(tp):
@@ -357,15 +357,15 @@ async def test_a_changed_default_reaches_a_topic_that_is_being_created(tmp_path:
         broker = served.broker
         await served.ask(create_topic, "before")
         gated.at = "ottla.json.tmp"
-        nursery.start_soon(broker.alter_broker_configs, CLUSTER_DEFAULT, {"log.retention.ms": "12345"})
+        nursery.start_soon(broker.services.config_changes.alter_broker, CLUSTER_DEFAULT, {"log.retention.ms": "12345"})
         await gated.reached()
         nursery.start_soon(_create, served)
-        while broker.admin.lock.statistics().tasks_waiting == 0:
+        while broker.services.cluster.change_lock.statistics().tasks_waiting == 0:
             await trio.lowlevel.checkpoint()
         gated.let_on()
-        while broker.topics.get("t") is None:
+        while broker.services.topics.get("t") is None:
             await trio.lowlevel.checkpoint()
-        logs = broker.logs.logs
+        logs = broker.services.logs.logs
         assert [logs[TopicPartition(name, 0)].config.retention_ms for name in ("before", "t")] == [12345, 12345]
 
 

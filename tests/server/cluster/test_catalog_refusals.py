@@ -25,13 +25,13 @@ DIRS = ("/a", "/b")
 
 
 def grow(broker: StoredBroker) -> None:
-    topic = broker.broker.topics.get("t")
+    topic = broker.broker.services.topics.get("t")
     assert topic is not None
-    trio.run(broker.broker.admin.grow, topic, ((0,), (0,)))
+    trio.run(broker.broker.services.topic_admin.grow, topic, ((0,), (0,)))
 
 
 def producer_id(broker: StoredBroker) -> None:
-    trio.run(broker.broker.new_producer_id)
+    trio.run(broker.broker.services.producer_ids.take)
 
 
 CHANGES: dict[str, Callable[[StoredBroker], None]] = {
@@ -39,7 +39,9 @@ CHANGES: dict[str, Callable[[StoredBroker], None]] = {
     "delete": lambda broker: broker.delete("t"),
     "grow": grow,
     "configs of a topic": lambda broker: trio.run(set_topic_configs, broker.broker, "t", {"retention.ms": "5"}),
-    "configs of the broker": lambda broker: trio.run(broker.broker.alter_broker_configs, "", {"log.retention.ms": "5"}),
+    "configs of the broker": lambda broker: trio.run(
+        broker.broker.services.config_changes.alter_broker, "", {"log.retention.ms": "5"}
+    ),
     "producer ids": producer_id,
 }
 
@@ -74,7 +76,7 @@ def state_after(files: CrashFiles, *changes: Callable[[StoredBroker], None]) -> 
     with StoredBroker(files.copy(), DIRS) as broker:
         for change in changes:
             change(broker)
-        return broker.broker.catalog.state
+        return broker.broker.services.cluster.catalog.state
 
 
 def shape(state: CatalogState) -> Any:
@@ -125,7 +127,7 @@ def trouble(files: CrashFiles, at: int, for_good: bool) -> list[str]:
 
 def append_everywhere(broker: StoredBroker) -> bool:
     went_on = False
-    for topic in list(broker.broker.topics):
+    for topic in list(broker.broker.services.topics):
         for partition in topic.partitions:
             try:
                 broker.append(topic.name, partition.index, b"after")
@@ -142,7 +144,7 @@ def killed(files: CrashFiles) -> CrashFiles:
 
 def catalog_of(files: CrashFiles) -> CatalogState:
     with StoredBroker(files, DIRS) as broker:
-        return broker.broker.catalog.state
+        return broker.broker.services.cluster.catalog.state
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
@@ -154,7 +156,7 @@ def test_a_change_that_is_refused_once_has_not_happened(
     for outcome in outcomes(start, change, for_good=False):
         tried += 1
         with StoredBroker(killed(outcome.files), DIRS) as broker:
-            assert shape(broker.broker.catalog.state) == (before if outcome.answer else after)
+            assert shape(broker.broker.services.cluster.catalog.state) == (before if outcome.answer else after)
             assert broker.values() == outcome.acknowledged
         for disk in outcome.power_lost:
             assert shape(catalog_of(disk)) == (before if outcome.answer else after)
@@ -169,7 +171,9 @@ def test_where_it_cannot_be_taken_back_nothing_is_acknowledged_for_what_may_be_g
     doubtful = 0
     for outcome in outcomes(start, change, for_good=True):
         with StoredBroker(killed(outcome.files), DIRS) as broker:
-            assert shape(broker.broker.catalog.state) in ((before, after) if outcome.answer else (after,))
+            assert shape(broker.broker.services.cluster.catalog.state) in (
+                (before, after) if outcome.answer else (after,)
+            )
             if outcome.went_on:
                 assert all(broker.values()[key] == values for key, values in outcome.acknowledged.items())
             elif outcome.answer:
@@ -205,7 +209,7 @@ def test_the_next_change_carries_nothing_of_a_refused_one(
             other(broker)
         except KafkaError:
             continue  # no log can be made any more
-        assert shape(broker.broker.catalog.state) == both[not failed]
+        assert shape(broker.broker.services.cluster.catalog.state) == both[not failed]
         assert shape(state_after(files)) == both[not failed]
 
 
@@ -240,6 +244,6 @@ def test_a_kill_within_a_change_leaves_the_old_state_or_the_new_one(
     files.before_step = None
     for disk in [*seen, files.copy()]:
         with StoredBroker(disk, DIRS) as restarted:
-            assert shape(restarted.broker.catalog.state) in states
+            assert shape(restarted.broker.services.cluster.catalog.state) in states
             for (topic, _), values in restarted.values().items():
                 assert values == ([b"before"] if topic == "t" and values else [])

@@ -118,7 +118,9 @@ class Clients:
         )
         caller = Caller("c", "/h", 1)
         try:
-            answer = broker.groups.coordinator.consumer_heartbeat(request, caller, broker.clock.now_ms())
+            answer = broker.services.coordinators.groups.coordinator.consumer_heartbeat(
+                request, caller, broker.clock.now_ms()
+            )
         except KafkaError:
             self.epochs[member] = 0  # fenced: it joins anew
         else:
@@ -129,7 +131,7 @@ class Clients:
         for _ in range(6):
             for member in ("a", "b"):
                 self.beat(broker, member)
-        group: Any = broker.groups.coordinator.shard_of("members").groups["members"]
+        group: Any = broker.services.coordinators.groups.coordinator.shard_of("members").groups["members"]
         return sum(len(indexes) for target in group.targets.values() for indexes in target.values())
 
 
@@ -150,19 +152,19 @@ Change = Callable[[Broker], Awaitable[object]]
 
 
 async def delete(broker: Broker) -> None:
-    topic = broker.topics.get("t")
+    topic = broker.services.topics.get("t")
     assert topic is not None
-    await broker.admin.delete(topic)
+    await broker.services.topic_admin.delete(topic)
 
 
 async def create(broker: Broker) -> None:
-    await broker.admin.create(broker.admin.plan("u", num_partitions=1))
+    await broker.services.topic_admin.create(broker.services.topic_admin.planner.plan("u", num_partitions=1))
 
 
 async def grow(broker: Broker) -> None:
-    topic = broker.topics.get("t")
+    topic = broker.services.topics.get("t")
     assert topic is not None
-    await broker.admin.grow(topic, broker.admin.plan_growth(topic, 3, None))
+    await broker.services.topic_admin.grow(topic, broker.services.topic_admin.planner.plan_growth(topic, 3, None))
 
 
 async def alter(broker: Broker) -> None:
@@ -185,16 +187,16 @@ def facts(broker: Broker) -> Facts:
     """What is known of topics, which has to be the same in the catalog, in memory and on disk."""
     known = {
         name: (len(entry.partitions), entry.configs.get("max.message.bytes", ""))
-        for name, entry in broker.catalog.topics.items()
+        for name, entry in broker.services.cluster.catalog.topics.items()
         if not name.startswith("__")
     }
-    assert {one.name: len(one.partitions) for one in broker.topics if not one.is_internal} == {
+    assert {one.name: len(one.partitions) for one in broker.services.topics if not one.is_internal} == {
         name: count for name, (count, _) in known.items()
     }
-    logs = {one for one in broker.logs.logs if not one.topic.startswith("__")}
+    logs = {one for one in broker.services.logs.logs if not one.topic.startswith("__")}
     assert logs == {(name, index) for name, (count, _) in known.items() for index in range(count)}
-    for topic in broker.topics:
-        assert broker.catalog.topics[topic.name].topic_id == topic.id
+    for topic in broker.services.topics:
+        assert broker.services.cluster.catalog.topics[topic.name].topic_id == topic.id
         for partition in topic.partitions:
             assert partition.log.topic_id in (None, topic.id)
     return known
@@ -203,10 +205,10 @@ def facts(broker: Broker) -> Facts:
 async def check(served: Served, clients: Clients, known: Facts) -> None:
     """Everything that was answered holds, for whichever topics there are."""
     broker = served.broker
-    coordinator = broker.transactions.coordinator
+    coordinator = broker.services.coordinators.transactions.coordinator
     states = {name: coordinator.describe(name).transaction_state for name in ("open", "late")}
     assert states == {"open": "CompleteCommit", "late": "CompleteAbort"}
-    for topic in broker.topics:
+    for topic in broker.services.topics:
         for partition in topic.partitions:
             assert partition.log.last_stable_offset == partition.log.high_watermark, "nothing hangs"
     count = known.get("t", (0, ""))[0]
@@ -224,7 +226,7 @@ async def check(served: Served, clients: Clients, known: Facts) -> None:
 
 async def check_anew(served: Served, clients: Clients) -> None:
     """A topic that is made anew inherits nothing."""
-    if served.broker.topics.get("t") is None:
+    if served.broker.services.topics.get("t") is None:
         await served.ask(create_topic, "t", partitions=2)
         assert await served.ask(committed, "plain", "committed in a transaction") == [-1, -1]
         assert clients.settle(served.broker) == 2
@@ -235,7 +237,7 @@ async def in_the_middle(path: Path, files: SteppedFiles) -> AsyncIterator[tuple[
     async with serving(path, files, **SETTINGS) as served:
         clients = Clients()
         await served.ask(create_topic, "t", partitions=2)
-        await served.broker.groups.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
         await served.ask(clients.begin)
         clients.beat(served.broker, "a")
         yield served, clients
@@ -265,9 +267,9 @@ async def live(tmp_path: Path, name: str, at: int, *, refuse: bool) -> bool:
             files.disarm()
             return False
         try:
-            is_gone = broker.topics.get("t") is None
+            is_gone = broker.services.topics.get("t") is None
             fails = refuse and not is_gone
-            assert is_gone == ("t" not in broker.catalog.topics)
+            assert is_gone == ("t" not in broker.services.cluster.catalog.topics)
             await served.ask(clients.act_without_topic if is_gone else clients.act)
             clients.beat(broker, "b")
             shutil.copytree(data, killed)
@@ -302,14 +304,16 @@ async def test_a_topic_deleted_before_its_configs_are_written_is_named_and_the_o
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         for name in ("gone", "again", "stays"):
-            await broker.admin.create(broker.admin.plan(name, num_partitions=1))
-        topics = {name: topic for name in ("gone", "again", "stays") if (topic := broker.topics.get(name))}
-        await broker.admin.delete(topics["gone"])
-        await broker.admin.delete(topics["again"])
-        await broker.admin.create(broker.admin.plan("again", num_partitions=1))
-        refused = await broker.alter_topic_configs({topic: {"retention.ms": "5"} for topic in topics.values()})
+            await broker.services.topic_admin.create(broker.services.topic_admin.planner.plan(name, num_partitions=1))
+        topics = {name: topic for name in ("gone", "again", "stays") if (topic := broker.services.topics.get(name))}
+        await broker.services.topic_admin.delete(topics["gone"])
+        await broker.services.topic_admin.delete(topics["again"])
+        await broker.services.topic_admin.create(broker.services.topic_admin.planner.plan("again", num_partitions=1))
+        refused = await broker.services.config_changes.alter_topics(
+            {topic: {"retention.ms": "5"} for topic in topics.values()}
+        )
         assert refused == {topics["gone"], topics["again"]}
-        assert {name: broker.catalog.topic_configs(name) for name in ("again", "stays")} == {
+        assert {name: broker.services.cluster.catalog.topic_configs(name) for name in ("again", "stays")} == {
             "again": {},
             "stays": {"retention.ms": "5"},
         }

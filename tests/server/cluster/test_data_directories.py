@@ -211,7 +211,7 @@ def test_what_is_whole_is_served_and_stays_served(
     for _ in range(2):
         with life.start(*data_dirs) as broker:
             assert broker.values() == life.values
-            assert broker.broker.catalog.topic_configs("t") == COMPACT
+            assert broker.broker.services.cluster.catalog.topic_configs("t") == COMPACT
             life.append_everywhere(broker)
     kept = [path for path in life.files.snapshot() if "-stray/" in path and path.endswith(".log")]
     for path in kept:
@@ -381,13 +381,13 @@ def catalog_and_identities_lost(life: Life) -> Callable[[], None]:
 def test_no_producer_gets_an_id_that_a_log_knows(life: Life, happens: Callable[[Life], Callable[[], None]]) -> None:
     happen = happens(life)
     with life.start() as broker:
-        given = trio.run(broker.broker.new_producer_id)
+        given = trio.run(broker.broker.services.producer_ids.take)
         log = broker.log("t", 0)
         now_ms = broker.broker.clock.now_ms()
         log.append(memoryview(batch(("k", "old"), producer_id=given, timestamp=now_ms)), now_ms=now_ms)
     happen()
     with life.start() as broker:
-        other = trio.run(broker.broker.new_producer_id)
+        other = trio.run(broker.broker.services.producer_ids.take)
         first_batch = batch(("k", "new"), producer_id=other, timestamp=now_ms)
         assert not broker.log("t", 0).append(memoryview(first_batch), now_ms=now_ms).duplicate
 
@@ -470,7 +470,7 @@ def test_apache_kafkas_directories_are_taken_over_whole() -> None:
     for _ in range(2):
         with life.start() as broker:
             assert broker.values() == life.values
-            assert broker.broker.catalog.topic_configs("t") == COMPACT
+            assert broker.broker.services.cluster.catalog.topic_configs("t") == COMPACT
             life.append_everywhere(broker)
     for path in (A, B):
         text = read(life.files, f"{path}/meta.properties").decode()

@@ -105,7 +105,7 @@ def directory(tmp_path: Path) -> Path:
     with StoredBroker(OsFiles(), [str(tmp_path)]) as stored:
         stored.create("t")
         for name in ("__consumer_offsets", "__transaction_state"):
-            trio.run(stored.broker.admin.create_internal, name)
+            trio.run(stored.broker.services.topic_admin.create_internal, name)
     return tmp_path
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.cluster.leadership import Leadership, elect, first_leadership
 from ottla.server.cluster.nodes import Node
-from ottla.server.cluster.placement import check_assignments, spread
+from ottla.server.cluster.replicas import check_assignments, spread
 from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.topics import NO_LEADER
 

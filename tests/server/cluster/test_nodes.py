@@ -109,8 +109,8 @@ def test_the_brokers_own_topics_take_as_many_replicas_as_there_are_nodes(
         metadata(client, "__consumer_offsets", create=True)
         (topic,) = metadata(client, "__consumer_offsets").topics
         assert {len(row.replica_nodes) for row in topic.partitions} == {replicas}
-        partition = broker.inner.topics.partition("__consumer_offsets", 0)
-        assert broker.inner.min_insync_replicas(partition) == replicas
+        partition = broker.inner.services.topics.partition("__consumer_offsets", 0)
+        assert broker.inner.services.appends.min_insync_replicas(partition) == replicas
         create_topic(client, "t", replicas=count)
         with RawClient(*address(broker, leaders(client)[0])) as leader:
             code = ErrorCode.NONE if count >= 4 else ErrorCode.NOT_ENOUGH_REPLICAS

@@ -186,7 +186,7 @@ def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_i
 
     def look(cluster: Cluster) -> None:
         """What clients see, and what the broker knows while no client can see anything."""
-        for topic in cluster.broker.inner.topics:
+        for topic in cluster.broker.inner.services.topics:
             for partition in topic.partitions:
                 key = topic.name, partition.index
                 assert partition.leader_epoch >= epochs.get(key, 0)
@@ -216,7 +216,7 @@ def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_i
                     row = create_topic(cluster.any, f"t{life}.{number}", 2, replicas)
                     assert row.error_code == ErrorCode.NONE
                 elif step == "produce" and node_id in cluster.live:
-                    for topic in cluster.broker.inner.topics:
+                    for topic in cluster.broker.inner.services.topics:
                         row = produce(cluster[node_id], topic.name, ("k", f"{life}.{number}"))
                         if row.error_code == ErrorCode.NONE:
                             record = row.base_offset, b"k", f"{life}.{number}".encode()
@@ -482,7 +482,7 @@ def test_a_restart_starts_all_nodes_and_no_epoch_is_given_twice(tmp_path: Path) 
     with Cluster(tmp_path, 3) as cluster:
         create_all(cluster)
         cluster.stop(0, 1, 2)
-        partitions = [cluster.broker.inner.topics.partition(name, 0) for name in REPLICAS]
+        partitions = [cluster.broker.inner.services.topics.partition(name, 0) for name in REPLICAS]
         assert [(each.leader, each.leader_epoch) for each in partitions] == [(NOBODY, 3), (NOBODY, 1), (NOBODY, 1)]
     with Cluster(tmp_path, 3) as cluster:
         rows = [led(*cluster.partitions(name)) for name in REPLICAS]

@@ -159,8 +159,8 @@ LOADED_AHEAD = """
 import builtins, sys, trio
 from trio.testing import MockClock
 from ottla.server.handlers import Handlers
-from ottla.server.collector import Collector
-from ottla.server.serve import warm_up
+from ottla.server.runtime.collector import Collector
+from ottla.server.commands.serve import warm_up
 from ottla.protocol.apis import APIS
 from ottla.protocol.wire import codec
 wanted = ["ottla.server.groups.coordinator", "ottla.server.transactions.coordinator"]
@@ -189,7 +189,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
     done = run_python(
-        "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server import serve\n"
+        "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server.commands import serve\n"
         "class NoDescriptors:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name.startswith('ottla.server.groups'): raise OSError(errno.EMFILE, 'Too many open files')\n"
@@ -203,7 +203,7 @@ def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
 
 def test_an_error_after_the_start_is_no_failed_start(tmp_path: Path) -> None:
     done = run_python(
-        "import sys; from ottla.server import serve; from ottla.server.commands.cli import main\n"
+        "import sys; from ottla.server.commands import serve; from ottla.server.commands.cli import main\n"
         "async def fail(collector): raise OSError('no reason at all')\n"
         "serve.warm_up = fail\n"
         f"sys.exit(main(['serve', '--data', {str(tmp_path)!r}, '--listener', '127.0.0.1:0']))"
@@ -244,7 +244,7 @@ with ottla.Broker(sys.argv[1]) as broker, RawClient(*address(broker)) as client,
 
 
 def test_without_descriptors_a_broker_goes_on_with_what_it_has(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", FEW_DESCRIPTORS, tmp_path],
         capture_output=True,

@@ -14,7 +14,9 @@ DAY_MS = 86_400_000
 def test_a_producer_is_remembered_as_long_as_the_dynamic_expiration_says() -> None:
     files = CrashFiles()
     with StoredBroker(files) as stored:
-        trio.run(stored.broker.alter_broker_configs, "", {"producer.id.expiration.ms": str(20 * DAY_MS)})
+        trio.run(
+            stored.broker.services.config_changes.alter_broker, "", {"producer.id.expiration.ms": str(20 * DAY_MS)}
+        )
         stored.create("t")
         now_ms = stored.broker.clock.now_ms()
         sent = bytes(batch(("k", "v"), producer_id=7, timestamp=now_ms - 2 * DAY_MS))
@@ -27,7 +29,7 @@ def test_a_producer_is_remembered_as_long_as_the_dynamic_expiration_says() -> No
 def test_what_a_killed_process_has_not_synced_is_synced_before_anybody_builds_on_it() -> None:
     files = CrashFiles()
     stored = StoredBroker(files)
-    trio.run(stored.broker.alter_broker_configs, "", {"log.flush.interval.messages": "1"})
+    trio.run(stored.broker.services.config_changes.alter_broker, "", {"log.flush.interval.messages": "1"})
     stored.create("t")
     files.sync_all()
     stored.append("t", 0, b"v")

@@ -72,12 +72,12 @@ async def ask(data_dir: Path, lines: str, version: int, later_ms: int = 0) -> An
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     async with run_broker(static, clock=clock, files=OsFiles()) as broker:
         for name in NEWEST:
-            assert broker.feature_level(name) == broker.features[name].level
+            assert broker.services.config.feature_level(name) == broker.services.config.features[name].level
         with RawClient(*address(broker)) as client:
             return await trio.to_thread.run_sync(client.ask, request, version)
 
 
 def test_levels_may_be_given_to_a_broker_inside_a_program(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), features={"transaction.version": 1}) as broker:
-        assert broker.inner.feature_level("transaction.version") == 1
-        assert broker.inner.feature_level("group.version") == 1
+        assert broker.inner.services.config.feature_level("transaction.version") == 1
+        assert broker.inner.services.config.feature_level("group.version") == 1

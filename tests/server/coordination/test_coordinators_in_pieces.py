@@ -20,7 +20,7 @@ from ottla.protocol.wire import ZERO_UUID
 from ottla.server.coordination.jobs import Job, Jobs, Steps, never, to_the_end
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.classic.protocol import Caller
-from ottla.server.groups.records import group_value
+from ottla.server.groups.classic.records import group_value
 from ottla.server.groups.settings import MEMBERS_A_PIECE, PLACES_A_PIECE
 from ottla.server.groups.subscription import write_assignment
 from ottla.server.transactions.listing import Filter

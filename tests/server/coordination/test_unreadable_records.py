@@ -21,8 +21,8 @@ from ottla.protocol.records import RecordBatch
 from ottla.protocol.wire import codec
 from ottla.server.coordination.blobs import write_blob
 from ottla.server.coordination.jobs import to_the_end
+from ottla.server.coordination.records import Pair
 from ottla.server.coordination.shard import ShardState
-from ottla.server.coordination.store import Pair
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
 from ottla.storage.produce.txn_markers import build_marker

@@ -60,10 +60,10 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.server import handlers
 from ottla.server.groups.settings import MEMBERS_A_PIECE
-from ottla.server.network.connection import Context
 from ottla.server.partitions.topics import Topic
 from ottla.server.runtime import turns
 from ottla.storage.disk.files import OsFiles
+from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
 from support.broker.served import Served, serving
 
@@ -215,8 +215,7 @@ async def handled(served: Served, case: Case, between: Callable[[], object] = la
     """The answer, and how many passes of the scheduler others had before it; `between` comes in each."""
     broker = served.broker
     api = next(api for api in APIS.values() if f"{api.name}Request" == type(case.body).__name__)
-    node = broker.nodes[0]
-    context = Context(broker, node, node.listeners[0], "127.0.0.1", None)  # type: ignore[arg-type]
+    context = context_of(broker)
     request = Request(api=api, version=case.version, correlation_id=1, client_id="c", body=case.body)
     passes = 0
 
@@ -240,8 +239,8 @@ async def test_others_have_their_turns_in_the_midst_of_a_large_request(
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", partitions=3)
-        await served.broker.groups.ensure_topic()
-        await served.broker.transactions.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
+        await served.broker.services.coordinators.transactions.ensure_topic()
         monkeypatch.setattr(turns, "TURN_S", -1.0)
         _, passes = await handled(served, CASES[name])
         # Some hundred members that leave are one piece.
@@ -266,8 +265,8 @@ async def test_no_loop_goes_through_all_of_a_large_request_at_once(
 
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", partitions=3)
-        await served.broker.groups.ensure_topic()
-        await served.broker.transactions.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
+        await served.broker.services.coordinators.transactions.ensure_topic()
         monkeypatch.setattr(turns, "TURN_S", -1.0)
         for name in longest:
             await handled(served, CASES[name])  # what is loaded with the first one does not count
@@ -291,8 +290,8 @@ async def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp
     left = {}
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", partitions=3)
-        await served.broker.groups.ensure_topic()
-        await served.broker.transactions.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
+        await served.broker.services.coordinators.transactions.ensure_topic()
         for name, case in CASES.items():
             await handled(served, case)
             gc.collect()
@@ -309,7 +308,7 @@ async def test_of_many_assignments_a_member_is_given_the_last_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:
-        await served.broker.groups.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
         join = JoinGroupRequest(
             group_id="g",
             session_timeout_ms=10_000,
@@ -340,7 +339,7 @@ async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_rea
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         topic = await create(served, "t")
-        await broker.groups.ensure_topic()
+        await broker.services.coordinators.groups.ensure_topic()
         monkeypatch.setattr(turns, "TURN_S", -1.0)
         passes = 0
 
@@ -349,13 +348,13 @@ async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_rea
             passes += 1
             # The places have been looked up, the records are being made.
             if passes == MANY + MANY // 2:
-                broker.topics.remove(topic)
+                broker.services.topics.remove(topic)
 
         answer, _ = await handled(served, Case(commit_of(*[0] * MANY), 8), delete)
         assert passes > MANY + MANY // 2
         codes = {one.error_code for one in answer.topics[0].partitions}
         assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert not broker.groups.coordinator.positions("g", stable=False).committed
+        assert not broker.services.coordinators.groups.coordinator.positions("g", stable=False).committed
 
 
 async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answered_as_committed(
@@ -364,7 +363,7 @@ async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answer
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         topic = await create(served, "t")
-        await broker.groups.ensure_topic()
+        await broker.services.coordinators.groups.ensure_topic()
         monkeypatch.setattr(turns, "TURN_S", -1.0)
         passes = 0
 
@@ -379,7 +378,9 @@ async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answer
         assert passes > MANY + MANY // 2
         codes = [one.error_code for one in answer.topics[0].partitions]
         assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *[ErrorCode.NONE] * MANY]
-        assert list(broker.groups.coordinator.positions("g", stable=False).committed) == [("t", 0)]
+        assert list(broker.services.coordinators.groups.coordinator.positions("g", stable=False).committed) == [
+            ("t", 0)
+        ]
 
 
 async def test_a_commit_that_makes_too_large_a_batch_is_given_up_at_its_size(
@@ -387,7 +388,7 @@ async def test_a_commit_that_makes_too_large_a_batch_is_given_up_at_its_size(
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         await create(served, "t")
-        await served.broker.groups.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
         answer, _ = await handled(served, Case(commit_of(*[0] * 60_000), 8))
         codes = {one.error_code for one in answer.topics[0].partitions}
         assert codes == {ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -399,7 +400,7 @@ async def test_a_fetch_of_offsets_sees_a_commit_in_all_partitions_or_in_none(
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", partitions=MANY)
         broker = served.broker
-        await broker.groups.ensure_topic()
+        await broker.services.coordinators.groups.ensure_topic()
         await handled(served, Case(commit_of(*MANY_INDEXES), 8))
         monkeypatch.setattr(turns, "TURN_S", -1.0)
         passes = 0
@@ -408,7 +409,7 @@ async def test_a_fetch_of_offsets_sees_a_commit_in_all_partitions_or_in_none(
             nonlocal passes
             passes += 1
             if passes == MANY + MANY // 2:
-                offsets = broker.groups.coordinator.shard_of("g").offsets
+                offsets = broker.services.coordinators.groups.coordinator.shard_of("g").offsets
                 committed = offsets.of_group("g").items()
                 offsets.put("g", {place: one._replace(offset=2) for place, one in committed})
 
@@ -419,6 +420,6 @@ async def test_a_fetch_of_offsets_sees_a_commit_in_all_partitions_or_in_none(
 
 async def create(served: Served, name: str) -> Topic:
     await served.ask(create_topic, name, partitions=3)
-    topic = served.broker.topics.get(name)
+    topic = served.broker.services.topics.get(name)
     assert topic is not None
     return topic

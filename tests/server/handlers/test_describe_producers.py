@@ -40,7 +40,7 @@ async def test_producers_are_told_with_their_open_transactions(tmp_path: Path) -
 
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t")
-        append = served.broker.append_internal
+        append = served.broker.services.appends.append_own
         append(TP, of(1, producer_epoch=3, base_sequence=10, timestamp=5_000))
         append(TP, of(2, producer_epoch=4, transactional=True, timestamp=6_000))
         append(TP, of(3, transactional=True))
@@ -101,11 +101,11 @@ async def test_idle_producers_are_forgotten_after_a_time_that_may_be_changed(tmp
         broker = served.broker
         await served.ask(create_topic, "t")
         # The topic made afterwards goes by the changed time too.
-        await broker.alter_broker_configs("", {"producer.id.expiration.ms": "3600000"})
+        await broker.services.config_changes.alter_broker("", {"producer.id.expiration.ms": "3600000"})
         await served.ask(create_topic, "u")
         for topic in ("t", "u"):
             records = batch(("k", "v"), producer_id=1, timestamp=broker.clock.now_ms())
-            broker.append_internal(TopicPartition(topic, 0), records)
+            broker.services.appends.append_own(TopicPartition(topic, 0), records)
 
         broker.clock.advance(3_000_000)
         await broker.housekeeping.expire_producers()

@@ -31,7 +31,7 @@ def test_all_aborted_transactions_are_named_in_turns(at_once: int, monkeypatch: 
     async def work() -> None:
         async with running(CrashFiles()) as (broker, client):
             await Life(broker, client, Ledger()).create("a", 1)
-            log = broker.topics.partition("a", 0).log
+            log = broker.services.topics.partition("a", 0).log
             for producer_id in range(ABORTED):
                 sent = batch((b"k", b"v"), producer_id=producer_id, transactional=True)
                 log.append(memoryview(sent), now_ms=NOW_MS)
@@ -82,7 +82,7 @@ def test_where_aborted_transactions_are_very_many_an_answer_holds_fewer_records(
             life = Life(broker, client, Ledger())
             for name in ("a", "b"):
                 await life.create(name, 1)
-            logs = [broker.topics.partition(name, 0).log for name in ("a", "b")]
+            logs = [broker.services.topics.partition(name, 0).log for name in ("a", "b")]
             for log in logs:
                 abort_one_after_the_other(log)
             offset = 0

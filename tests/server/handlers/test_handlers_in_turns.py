@@ -59,13 +59,13 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.broker.broker import Broker, run_broker
 from ottla.server.cluster.leadership import Leadership
-from ottla.server.cluster.placing import Placement, record
+from ottla.server.cluster.placement import Placement, write_placements
 from ottla.server.config.broker_config import StaticConfig, static_config
-from ottla.server.network.connection import Context
 from ottla.server.partitions.topics import Partition
 from ottla.server.runtime import turns
 from ottla.storage.cleaning import dirtiness
 from ottla.storage.disk.files import OsFiles
+from support.broker.contexts import context_of
 from support.broker.served import serving
 from support.logs.batches import batch
 
@@ -471,21 +471,9 @@ CASES = [
 ]
 
 
-class Staying:
-    """The connection of a client that does not leave."""
-
-    def check_peer(self) -> None:
-        pass
-
-
-def context(broker: Broker) -> Context:
-    node = broker.nodes[0]
-    return Context(broker, node, node.listeners[0], "127.0.0.1", Staying())  # type: ignore[arg-type]
-
-
 async def ask(broker: Broker, name: str, version: int, body: Any) -> Any:
     api = next(api for api in APIS.values() if api.name == name)
-    return await broker.handlers[api.key](context(broker), Request(api, version, 1, "client", body))
+    return await broker.handlers[api.key](context_of(broker), Request(api, version, 1, "client", body))
 
 
 async def looks_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> tuple[Looks, Any]:
@@ -508,7 +496,9 @@ async def looks_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> 
 
 
 async def create(broker: Broker, name: str, partitions: int) -> None:
-    await broker.admin.create(broker.admin.plan(name, num_partitions=partitions, replication_factor=1))
+    await broker.services.topic_admin.create(
+        broker.services.topic_admin.planner.plan(name, num_partitions=partitions, replication_factor=1)
+    )
 
 
 def of_nodes(count: int, data_dir: Path) -> StaticConfig:
@@ -523,7 +513,7 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             broker = served.broker
             await create(broker, "t", MANY)
-            await broker.ensure_internal_topic("__consumer_offsets")
+            await broker.services.topic_admin.ensure_internal("__consumer_offsets")
             wrong = []
             for case in CASES:
                 await ask(broker, case.name, case.version, case.body(1))  # what loads at the first time
@@ -556,7 +546,7 @@ def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             broker = served.broker
             await create(broker, "t", MANY)
-            await broker.ensure_internal_topic("__consumer_offsets")
+            await broker.services.topic_admin.ensure_internal("__consumer_offsets")
             left = {}
             for case in CASES:
                 few = await left_by(broker, case, FEW)
@@ -643,8 +633,10 @@ def test_the_longest_stretch_of_describing_log_dirs_does_not_grow_with_the_segme
         async with serving(tmp_path / str(count), OsFiles()) as served:
             broker = served.broker
             configs = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(10**9)}
-            await broker.admin.create(broker.admin.plan("t", num_partitions=1, configs=configs))
-            partition = broker.topics.partition("t", 0)
+            await broker.services.topic_admin.create(
+                broker.services.topic_admin.planner.plan("t", num_partitions=1, configs=configs)
+            )
+            partition = broker.services.topics.partition("t", 0)
             now_ms = broker.clock.now_ms()
             for number in range(count):
                 partition.log.append(memoryview(batch(("k", "v"), timestamp=now_ms + number)), now_ms=now_ms)
@@ -670,10 +662,12 @@ def test_leaders_of_many_topics_are_written_down_in_turns(tmp_path: Path, monkey
         async with run_broker(of_nodes(2, tmp_path / str(count))) as broker:
             placed = {}
             for number in range(count):
-                topic = await broker.admin.create(broker.admin.plan(f"t{number}", assignments={0: (0, 1)}))
+                topic = await broker.services.topic_admin.create(
+                    broker.services.topic_admin.planner.plan(f"t{number}", assignments={0: (0, 1)})
+                )
                 placed[topic.partitions[0]] = Placement((0, 1), Leadership(1, (0, 1)))
-            looks, _ = await looks_of(monkeypatch, lambda: record(broker, placed))
-            assert {entry.partitions[0].leader for entry in broker.catalog.topics.values()} == {1}
+            looks, _ = await looks_of(monkeypatch, lambda: write_placements(broker.services.cluster, placed))
+            assert {entry.partitions[0].leader for entry in broker.services.cluster.catalog.topics.values()} == {1}
             return looks.most_calls
 
     few, many = (trio.run(most_calls, count) for count in (5, 60))
@@ -754,7 +748,7 @@ def test_the_logs_of_a_deleted_topic_go_in_a_thread_and_need_no_collector(tmp_pa
     async def main() -> None:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             await create(served.broker, "t", FEW)
-            for partition in served.broker.topics._by_name["t"].partitions:
+            for partition in served.broker.services.topics._by_name["t"].partitions:
                 weakref.finalize(partition.log, lambda: gone.append(threading.get_ident()))
             del partition
             gc.disable()
@@ -839,7 +833,7 @@ def test_what_is_too_much_for_apache_kafkas_controller_is_refused_whole(
             await create(served.broker, "t", 1)
             answer = await ask(served.broker, name, version, body)
             assert set(codes(answer)) == {ErrorCode.POLICY_VIOLATION}
-            assert [topic.name for topic in served.broker.topics] == ["t"]
+            assert [topic.name for topic in served.broker.services.topics] == ["t"]
 
     trio.run(main)
 
@@ -974,12 +968,12 @@ def test_a_topic_that_goes_between_two_turns_is_gone_for_the_rest_of_the_answer(
             broker = served.broker
             for each in ABC:
                 await create(broker, each, 1)
-            going = broker.topics.get("c")
+            going = broker.services.topics.get("c")
             assert going is not None
 
             async def go() -> None:
                 monkeypatch.undo()
-                await broker.admin.delete(going)
+                await broker.services.topic_admin.delete(going)
                 between_turns(monkeypatch, trio.lowlevel.checkpoint)
 
             between_turns(monkeypatch, go)
@@ -988,7 +982,7 @@ def test_a_topic_that_goes_between_two_turns_is_gone_for_the_rest_of_the_answer(
             finally:
                 monkeypatch.undo()
             if name == "IncrementalAlterConfigs":
-                assert {topic.partitions[0].log.config.retention_ms for topic in broker.topics} == {77}
+                assert {topic.partitions[0].log.config.retention_ms for topic in broker.services.topics} == {77}
 
     trio.run(main)
 
@@ -1002,7 +996,7 @@ def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
             broker = served.broker
             for each in ABC:
                 await create(broker, each, 1)
-            topic = broker.topics.get("a")
+            topic = broker.services.topics.get("a")
             assert topic is not None
             partition = topic.partitions[0]
             locate, looked = partition.log.locate, []
@@ -1010,7 +1004,7 @@ def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
             async def happen() -> None:
                 monkeypatch.undo()
                 if change == "deleted":
-                    await broker.admin.delete(topic)
+                    await broker.services.topic_admin.delete(topic)
                 else:
                     partition.log.append(memoryview(batch(("k", "v"))), now_ms=1_000)
                     broker.waits.moved(partition.log)
@@ -1055,8 +1049,8 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
     async def main() -> None:
         async with serving(tmp_path, OsFiles()) as served:
             broker = served.broker
-            await broker.ensure_internal_topic("__transaction_state")
-            await broker.transactions.ensure_topic()
+            await broker.services.topic_admin.ensure_internal("__transaction_state")
+            await broker.services.coordinators.transactions.ensure_topic()
             records = memoryview(batch(("k", "v"), producer_id=7, transactional=True))
             body = ProduceRequest(
                 transactional_id="nobody's",
@@ -1068,7 +1062,7 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
                 ),
             )
             looked_up: list[str] = []
-            get = broker.topics.get
+            get = broker.services.topics.get
 
             def spied(name: str) -> Any:
                 looked_up.append(name)
@@ -1084,7 +1078,7 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
                     monkeypatch.undo()
                     await create(broker, "late", 1)
 
-            monkeypatch.setattr(broker.topics, "get", spied)
+            monkeypatch.setattr(broker.services.topics, "get", spied)
             monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
             monkeypatch.setattr(turns.Turn, "next", come)
             try:
@@ -1092,7 +1086,7 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
             finally:
                 monkeypatch.undo()
 
-            topic = broker.topics.get("late")
+            topic = broker.services.topics.get("late")
             assert topic is not None
             assert answer.responses[1].partition_responses[0].error_code != ErrorCode.NONE
             assert topic.partitions[0].log.log_end_offset == 0
@@ -1107,11 +1101,13 @@ def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node
     async def main() -> None:
         async with run_broker(of_nodes(2, tmp_path)) as broker:
             for name in ABC:
-                await broker.admin.create(broker.admin.plan(name, assignments={0: (1,)}))
+                await broker.services.topic_admin.create(
+                    broker.services.topic_admin.planner.plan(name, assignments={0: (1,)})
+                )
             if verb == "start":
                 await broker.stop_node(1)
             told: list[str] = []
-            leader_moved = broker.leader_moved
+            leader_moved = broker.services.coordinators.leader_moved
 
             with trio.CancelScope() as scope:
 
@@ -1120,7 +1116,7 @@ def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node
                     told.append(partition.topic_partition.topic)
                     scope.cancel()
 
-                monkeypatch.setattr(broker, "leader_moved", moved)
+                monkeypatch.setattr(broker.services.coordinators, "leader_moved", moved)
                 monkeypatch.setattr(turns.Turn, "is_over", lambda self: True)
                 try:
                     await (broker.stop_node(1) if verb == "stop" else broker.start_node(1))

@@ -101,7 +101,7 @@ def test_a_consumer_comes_to_the_end_where_the_last_batch_is_an_empty_one(
 
 async def _roll(broker: ottla.Broker) -> None:
     inner = broker.inner
-    inner.logs.logs[TopicPartition("t", 0)].roll(inner.clock.now_ms())
+    inner.services.logs.logs[TopicPartition("t", 0)].roll(inner.clock.now_ms())
 
 
 def commit(client: RawClient, topic: str, offset: int) -> None:
@@ -238,7 +238,7 @@ def test_readers_of_committed_records_see_the_same_before_and_after(broker: ottl
     async def append(made: bytearray) -> None:
         """What the coordinator lets in."""
         inner = broker.inner
-        log = inner.logs.logs[TopicPartition("t", 0)]
+        log = inner.services.logs.logs[TopicPartition("t", 0)]
         log.append(memoryview(made), now_ms=inner.clock.now_ms(), origin=AppendOrigin.COORDINATOR)
 
     sequences = {1: 0, 2: 0}

@@ -325,7 +325,7 @@ def let_clean_others(served: Served) -> None:
     create_compacted(served.client, "other")
     for _ in range(3):
         produce(served.client, "other", ("k", VALUE))
-    manager = served.broker.inner.cleaning.manager
+    manager = served.broker.inner.services.cleaning.manager
 
     async def once() -> None:
         found = filthiest(manager, served.broker.inner.clock.now_ms())
@@ -354,9 +354,9 @@ def test_a_lease_expires_by_the_brokers_clock(served: Served) -> None:
 
 def test_a_partition_under_a_lease_can_be_deleted(served: Served) -> None:
     lease = served.pause()
-    topic = served.broker.inner.topics.get("t")
+    topic = served.broker.inner.services.topics.get("t")
     assert topic is not None
-    served.broker.run(served.broker.inner.admin.delete, topic)
+    served.broker.run(served.broker.inner.services.topic_admin.delete, topic)
     assert served.post("resume", lease=lease, clean_up_to=0)[0] == 404
     assert served.post("resume", lease=lease)[0] == 200
 
@@ -487,9 +487,9 @@ def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None
     """Its segments may begin at the same offsets and have the same sizes."""
     staged, lease = StagedHere(served), served.pause()
     before = served.status()["segments"]
-    topic = served.broker.inner.topics.get("t")
+    topic = served.broker.inner.services.topics.get("t")
     assert topic is not None
-    served.broker.run(served.broker.inner.admin.delete, topic)
+    served.broker.run(served.broker.inner.services.topic_admin.delete, topic)
     create_compacted(served.client, "t", min_cleanable_dirty_ratio=1)
     for number in range(BATCHES):
         produce(served.client, "t", (f"k{number % 2}", VALUE.upper()))
@@ -529,7 +529,7 @@ def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
 def test_what_is_about_to_be_deleted_is_not_installed_into(served: Served) -> None:
     """Whoever deletes a partition pauses it first."""
     lease = served.pause()
-    cleaning = served.broker.inner.cleaning
+    cleaning = served.broker.inner.services.cleaning
     served.broker.run(cleaning.pause, T_0)
     staged = StagedHere(served)
     status, answer = served.post("install", lease=lease, **staged.fields)
@@ -564,7 +564,7 @@ async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_pat
         staged = await trio.to_thread.run_sync(begin)
         lease = await trio.to_thread.run_sync(calls.pause)
         found: list[int] = []
-        topic = broker.topics.get("t")
+        topic = broker.services.topics.get("t")
         assert topic is not None
 
         async def install() -> None:
@@ -575,14 +575,14 @@ async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_pat
             nursery.start_soon(install)
             await files.reached()
             broker.clock.advance(LEASE_MS_MAX)
-            nursery.start_soon(broker.admin.delete, topic)
-            while broker.cleaning.manager.state_name(T_0) != "being aborted":
+            nursery.start_soon(broker.services.topic_admin.delete, topic)
+            while broker.services.cleaning.manager.state_name(T_0) != "being aborted":
                 await trio.lowlevel.checkpoint()
             assert (tmp_path / "data" / "t-0").exists()
             files.let_on()
         assert found == [200]
         assert not (tmp_path / "data" / "t-0").exists()
-        while broker.cleaning.manager.state_name(T_0) != "not held":
+        while broker.services.cleaning.manager.state_name(T_0) != "not held":
             await trio.lowlevel.checkpoint()
 
 

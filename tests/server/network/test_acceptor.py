@@ -15,10 +15,11 @@ import trio.testing
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.broker.broker import Broker
-from ottla.server.cluster.nodes import Node
+from ottla.server.config.live_config import LiveConfig
 from ottla.server.network.connection import Connection
 from ottla.server.network.connections import Connections
+from ottla.server.network.listener import Listener
+from ottla.server.network.shares import Shares
 from ottla.server.runtime import turns
 from ottla.storage.disk.files import OsFiles
 from support.broker.conversation import address
@@ -92,7 +93,8 @@ async def test_any_other_error_is_told_once_and_tried_again(
 class IdleConnection:
     """A connection on which nothing moves."""
 
-    peer, node, busy = "10.0.0.1:1", "the node", False
+    peer, busy = "10.0.0.1:1", False
+    listener = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
 
     def __init__(self, connections: Connections, closed: list[int], passes: list[None]) -> None:
         self._connections, self._closed, self._passes = connections, closed, passes
@@ -108,7 +110,7 @@ class IdleConnection:
 @pytest.mark.parametrize("why", ["idle", "the node stops"])
 async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     monkeypatch.setattr(turns, "TURN_S", 0)
-    connections = Connections(cast(Broker, None))
+    connections = Connections(cast(LiveConfig, None), cast(Shares, None))
     closed: list[int] = []
     passes: list[None] = []
     connections._open |= {cast(Connection, IdleConnection(connections, closed, passes)) for _ in range(100)}
@@ -117,7 +119,7 @@ async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.Monk
         if why == "idle":
             await connections.close_idle(1000)
         else:
-            await connections.drain(60, [cast(Node, IdleConnection.node)])
+            await connections.drain(60, [IdleConnection.listener])
         nursery.cancel_scope.cancel()
     assert len(closed) == 100 and len(connections) == 0
     assert max(Counter(closed).values()) <= 2

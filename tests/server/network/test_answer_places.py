@@ -103,7 +103,7 @@ def test_so_many_handlers_are_at_work_for_the_connections_of_an_address(tmp_path
 
         async def wait_for(count: int) -> None:
             with trio.fail_after(60):
-                while at_work + broker.inner.answer_places[METADATA].waiting < count:
+                while at_work + broker.inner.shares.answer_places[METADATA].waiting < count:
                     await trio.sleep(0.001)
             go_on.set()
 
@@ -122,7 +122,7 @@ def test_so_many_handlers_are_at_work_for_the_connections_of_an_address(tmp_path
 
         async def all_left() -> None:
             with trio.fail_after(60):
-                while broker.inner.answer_places[METADATA].used_bytes:
+                while broker.inner.shares.answer_places[METADATA].used_bytes:
                     await trio.lowlevel.checkpoint()
 
         broker.run(all_left)

@@ -77,7 +77,7 @@ def test_who_has_gone_is_freed_at_once_and_not_when_cycles_are_looked_for(tmp_pa
 def test_hundreds_that_announce_much_and_stand_still_stop_nobody(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
-        memory = broker.inner.request_memory
+        memory = broker.inner.shares.request_memory
         announcing = [socket.create_connection(address(broker)) for _ in range(100)]
         for number, each in enumerate(announcing):
             each.sendall(struct.pack(">i", 100 * MIB) + bytes(number % 3 * 20_000))
@@ -102,7 +102,7 @@ def test_a_request_that_is_parked_keeps_no_memory_from_others(tmp_path: Path) ->
             each.sendall(struct.pack(">i", 800_000) + body[4:] + bytes(800_000 - len(body) + 4) + b"\0")
             assert produce_elsewhere(broker) == ErrorCode.NONE
             settle(broker)
-        assert eventually(broker, lambda: broker.inner.request_memory.used_bytes <= 2_000_000)
+        assert eventually(broker, lambda: broker.inner.shares.request_memory.used_bytes <= 2_000_000)
         for each in parked:
             each.close()
 
@@ -125,7 +125,7 @@ def test_a_large_buffer_does_not_outlive_its_frame_in_a_waiting_connection(tmp_p
             client.send(MetadataRequest(topics=()), 12)
             client.receive()
         settle(broker)
-        assert broker.inner.request_memory.used_bytes == 0
+        assert broker.inner.shares.request_memory.used_bytes == 0
         assert resident_bytes() - before_bytes < 64 * MIB
         for client in clients:
             client.close()

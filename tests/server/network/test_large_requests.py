@@ -114,7 +114,7 @@ def test_an_answer_is_written_at_once_if_it_is_small(topics: int, length: int, i
 
 async def test_a_worker_reads_what_is_large_and_its_elements_count_until_the_end() -> None:
     shared = LargeRequests()
-    large = LargeRequest(shared, Client(), "a")  # type: ignore[arg-type]
+    large = LargeRequest(shared, Client(), "a")
     frame = frame_of(names(5_000))
     box = [frame]
 
@@ -130,7 +130,7 @@ async def test_a_worker_reads_what_is_large_and_its_elements_count_until_the_end
 async def test_a_request_of_few_but_long_texts_counts_by_its_bytes() -> None:
     shared = LargeRequests()
     for body, counted in ((names(200, 30_000), 200 * 30_000 // BYTES_AN_ELEMENT), (produced(200, 30_000), 200)):
-        large = LargeRequest(shared, Client(), "a")  # type: ignore[arg-type]
+        large = LargeRequest(shared, Client(), "a")
         await large.read([frame_of(body)])
         assert counted <= shared.living.used_bytes <= counted * 1.01 + 1
         await large.end([])
@@ -143,7 +143,7 @@ async def test_a_large_frame_that_is_malformed_gets_the_same_error(cut: int) -> 
     with pytest.raises(ProtocolError) as expected:
         parse_request(frame)
     shared = LargeRequests()
-    large = LargeRequest(shared, Client(), "a")  # type: ignore[arg-type]
+    large = LargeRequest(shared, Client(), "a")
     assert read_now(frame) is None
 
     with pytest.raises(ProtocolError) as raised:
@@ -167,8 +167,8 @@ def _leaves(client: Client, large: LargeRequest) -> None:
 async def test_a_closed_connection_leaves_the_line(
     goes: Callable[[Client, LargeRequest], None], is_without_room: bool
 ) -> None:
-    shared, client, other = LargeRequests(), Client(), LargeRequest(LargeRequests(), Client(), "b")  # type: ignore[arg-type]
-    large = LargeRequest(shared, client, "a")  # type: ignore[arg-type]
+    shared, client, other = LargeRequests(), Client(), LargeRequest(LargeRequests(), Client(), "b")
+    large = LargeRequest(shared, client, "a")
     ended: list[str] = []
     if is_without_room:
         for _ in range(2):  # one at the limit, one beyond it
@@ -206,7 +206,7 @@ class Piece:
 
 async def test_what_is_large_is_freed_by_a_worker() -> None:
     Piece.freed_in.clear()
-    large = LargeRequest(LargeRequests(), Client(), "a")  # type: ignore[arg-type]
+    large = LargeRequest(LargeRequests(), Client(), "a")
 
     await large.end([Piece()])
     await large.write([Request(METADATA, 9, 1, None, Piece()), None])
@@ -219,14 +219,14 @@ async def test_a_request_that_lasts_too_long_gives_up_its_place_when_others_wait
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     shared, client = LargeRequests(), Client()
-    parked = LargeRequest(shared, client, "a")  # type: ignore[arg-type]
+    parked = LargeRequest(shared, client, "a")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(shared.living.run)
         await shared.living.take(parked, LIVING_ELEMENTS)
         await trio.sleep(2 * LASTS_S)
         assert not client.reasons
 
-        waiting = LargeRequest(shared, Client(), "c")  # type: ignore[arg-type]
+        waiting = LargeRequest(shared, Client(), "c")
         nursery.start_soon(waiting.read, [frame_of(names(5_000))])
         await trio.sleep(2)
         assert [f"{LIVING_ELEMENTS} elements has lasted more than 60 s" in reason for reason in client.reasons[:1]] == [
@@ -250,7 +250,7 @@ def test_small_and_large_requests_get_the_same_answers(broker: ottla.Broker, cli
     answer = client.ask(names(count), 9)
     assert [topic.name for topic in answer.topics] == [topic.name for topic in names(count).topics or ()]
     assert sum(topic.error_code == 0 for topic in answer.topics) == 1
-    broker.run(_given_back, broker.inner.large_requests)
+    broker.run(_given_back, broker.inner.shares.large_requests)
 
 
 def test_a_large_request_that_is_malformed_closes_its_connection_only(broker: ottla.Broker, client: RawClient) -> None:
@@ -259,15 +259,15 @@ def test_a_large_request_that_is_malformed_closes_its_connection_only(broker: ot
         other.send_bytes(len(frame).to_bytes(4, "big") + bytes(frame))
         assert other.is_closed_by_peer()
     assert client.ask(names(3), 9).topics
-    broker.run(_given_back, broker.inner.large_requests)
+    broker.run(_given_back, broker.inner.shares.large_requests)
 
 
 async def test_old_objects_are_left_alone_while_large_requests_live(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     garbage, shared = OldGarbage(), LargeRequests()
-    first = LargeRequest(shared, Client(), "a")  # type: ignore[arg-type]
-    second = LargeRequest(shared, Client(), "b")  # type: ignore[arg-type]
+    first = LargeRequest(shared, Client(), "a")
+    second = LargeRequest(shared, Client(), "b")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(shared.collector.run)
         await first.end([])

@@ -151,4 +151,4 @@ def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, monkeypa
 
 
 async def used_bytes(broker: ottla.Broker) -> int:
-    return broker.inner.unsent_answers.used_bytes
+    return broker.inner.shares.unsent_answers.used_bytes

@@ -109,10 +109,12 @@ def test_a_flush_that_is_refused_for_a_while_is_made_up_for() -> None:
         async with running(files, **FLUSHED) as (broker, client):
             life = Life(broker, client, Ledger())
             await life.create("a", 1)
-            broker.topics.partition("a", 0).log.leader_epochs.assign(0, 0)  # so that what is refused is the flush
+            broker.services.topics.partition("a", 0).log.leader_epochs.assign(
+                0, 0
+            )  # so that what is refused is the flush
             files.is_short = True
             assert not await life.produce("a", 1, "v")
-            log = broker.topics.partition("a", 0).log
+            log = broker.services.topics.partition("a", 0).log
             assert (log.log_end_offset, log.high_watermark, log.failure) == (1, 0, None)
             files.is_short = False
             await pass_time(broker, 2_000)
@@ -130,7 +132,7 @@ def test_a_decision_whose_sync_fails_leaves_no_marker_and_the_restart_decides() 
             await life.create("a", 1)
             producer = Transactions(life, "x")
             await producer.begin()
-            seen = broker.topics.partition("a", 0).log
+            seen = broker.services.topics.partition("a", 0).log
 
             def refuse(operation: str, path: str, _: int) -> None:
                 # The second sync of that log is the decision's: the record of the partition comes first.
@@ -153,7 +155,7 @@ def test_a_marker_of_an_administrator_is_answered_when_it_is_on_disk() -> None:
         async with running(files, **FLUSHED) as (broker, client):
             life = Life(broker, client, Ledger())
             await life.create("a", 1)
-            log = broker.topics.partition("a", 0).log
+            log = broker.services.topics.partition("a", 0).log
 
             async def mark() -> int:
                 marker = WritableTxnMarker(
@@ -184,7 +186,7 @@ def test_a_reader_gets_records_once_they_are_on_disk() -> None:
 
             def look(operation: str, path: str, _: int) -> None:
                 if (operation, path) == ("sync", "/data/a-0/00000000000000000000.log"):
-                    early.append(len(answers) + broker.topics.partition("a", 0).log.high_watermark)
+                    early.append(len(answers) + broker.services.topics.partition("a", 0).log.high_watermark)
 
             async def read() -> None:
                 answers.append(await client.ask(fetch_request("a", 0, max_wait_ms=600_000), 12))

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.broker.broker import HEAVY_CHECKS_MAX
+from ottla.server.partitions.appends import HEAVY_CHECKS_MAX
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.produce.record_checks import AT_ONCE_RECORDS
 from support.broker.conversation import address, create_topic, fetch, produce, produce_request, records_of
@@ -29,7 +29,7 @@ def pipelined(client: RawClient, *requests: Any) -> list[Any]:
 async def test_a_heavy_batch_waits_for_its_thread_and_holds_up_its_own_connection_alone(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served, trio.open_nursery() as nursery:
         await served.ask(create_topic, "t")
-        threads = served.broker.heavy_checks
+        threads = served.broker.services.appends.heavy_checks
         for taken in range(HEAVY_CHECKS_MAX):
             await threads.acquire_on_behalf_of(taken)
         answers: list[Any] = []

@@ -53,7 +53,7 @@ class HangingWrites:
 
 
 def log_of(served: Served, topic: str = "t") -> Log:
-    return served.broker.logs.logs[TopicPartition(topic, 0)]
+    return served.broker.services.logs.logs[TopicPartition(topic, 0)]
 
 
 async def keys(served: Served, count: int) -> list[bytes | None]:
@@ -94,7 +94,7 @@ async def test_while_it_is_written_others_go_on_and_producers_of_its_partition_w
                 await trio.lowlevel.checkpoint()
         assert ("large", 0) in answers and hanging.writes == 1
         assert sorted(offset for _, offset in answers) == [0, 1, 2, 3]
-        assert not served.broker.large_appends
+        assert not served.broker.services.appends.large
         assert len(set(await keys(served, 4))) == 4
 
 
@@ -107,7 +107,7 @@ async def test_a_marker_does_not_wait_and_the_batch_is_written_anew(tmp_path: Pa
         with trio.fail_after(PATIENCE_S):
             nursery.start_soon(produce_beside, served, answers, "t", LARGE)
             await hanging.wait_until_reached()
-            served.broker.append_internal(TopicPartition("t", 0), batch(("marker", "v")))
+            served.broker.services.appends.append_own(TopicPartition("t", 0), batch(("marker", "v")))
             hanging.let_on()
             while not answers:
                 await trio.lowlevel.checkpoint()
@@ -133,7 +133,7 @@ async def test_a_full_disk_refuses_it_and_takes_the_next_one_when_there_is_room(
         refused = await served.ask(produce, "t", LARGE)
         assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         files.trouble = nothing
-        assert log_of(served).failure is None and not served.broker.large_appends
+        assert log_of(served).failure is None and not served.broker.services.appends.large
         path = log_of(served).segments.active.file_paths()[0]
         assert Path(path).stat().st_size == log_of(served).size_bytes
         assert (await served.ask(produce, "t", LARGE)).base_offset == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
@@ -11,13 +11,13 @@ import trio
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.broker.broker import Broker
-from ottla.server.network.connection import Connection, Context
 from ottla.server.network.transport import PeerGoneError
 from ottla.server.partitions import searches
 from ottla.server.partitions.searches import Search, Searches
 from ottla.storage.logs import log_reader
 from ottla.storage.logs.log import Log
 from ottla.storage.segment import segment
+from support.broker.contexts import context_of
 from support.broker.in_process_broker import NOW_MS, InProcessClient, run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.lives.server_life import Ledger, Life
@@ -95,11 +95,13 @@ def _leaves(broker: Broker) -> None:
 
 
 def _stops(broker: Broker) -> None:
-    broker.stopping = True
+    broker.services.cluster.is_stopping = True
 
 
 class Leaving:
     """The connection of a client that asks for a long search; after some pieces of it something happens."""
+
+    client_host = "127.0.0.1"
 
     def __init__(self, broker: Broker, what: Any) -> None:
         self.pieces, self.broker, self.what = 0, broker, what
@@ -119,14 +121,13 @@ def test_a_search_ends_when(what: Any, timestamp: int, monkeypatch: pytest.Monke
     async def work() -> None:
         async with running(CrashFiles()) as (broker, client):
             await Life(broker, client, Ledger()).create("a", 1)
-            log = broker.topics.partition("a", 0).log
+            log = broker.services.topics.partition("a", 0).log
             for at in range(20):
                 log.append(memoryview(batch((b"k", b"v"), timestamp=NOW_MS + at * 2)), now_ms=NOW_MS)
                 log.roll(NOW_MS)
-            node = broker.nodes[0]
             leaving = Leaving(broker, what)
             asking = InProcessClient(broker)
-            asking._context = Context(broker, node, node.listeners[0], "127.0.0.1", cast(Connection, leaving))
+            asking._context = context_of(broker, leaving)
             asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
             request = ListOffsetsRequest(topics=(ListOffsetsTopic(name="a", partitions=(asked,)),))
             try:
@@ -136,7 +137,7 @@ def test_a_search_ends_when(what: Any, timestamp: int, monkeypatch: pytest.Monke
             else:
                 assert what is _stops
                 assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                broker.stopping = False
+                broker.services.cluster.is_stopping = False
             assert leaving.pieces == 3
 
     run_in_order(work)

@@ -12,10 +12,10 @@ from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.server.coordination.service import Parked
-from ottla.server.network.connection import Context
 from ottla.server.network.transport import PeerGoneError
 from ottla.server.runtime.waking import Waking
 from ottla.storage.disk.files import OsFiles
+from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
 from support.broker.served import serving
 from support.logs.batches import batch
@@ -137,13 +137,11 @@ async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", partitions=1)
         broker = served.broker
-        log = broker.topics.partition("t", 0).log
+        log = broker.services.topics.partition("t", 0).log
         fetch = broker.handlers[1]
 
         async def wait() -> None:
-            node = broker.nodes[0]
-            context = Context(broker, node, node.listeners[0], "127.0.0.1", Patient())  # type: ignore[arg-type]
-            answer = await fetch(context, Request(APIS[1], 12, 1, "c", body))
+            answer = await fetch(context_of(broker), Request(APIS[1], 12, 1, "c", body))
             looks.append(passes)
             assert answer.responses[0].partitions[0].high_watermark == 1
 

@@ -95,10 +95,10 @@ async def test_one_request_writes_to_many_partitions_with_one_record_of_the_coor
 
     async with broker_with_topic(tmp_path) as served:
         assert await served.ask(conversation) == [ErrorCode.NONE] * 3
-        coordinator = served.broker.transactions.coordinator
+        coordinator = served.broker.services.coordinators.transactions.coordinator
         shard = coordinator.shard_of("x")
         assert shard.transactions["x"].partitions == {TopicPartition("t", index) for index in range(3)}
-        state = served.broker.topics.partition("__transaction_state", shard.partition)
+        state = served.broker.services.topics.partition("__transaction_state", shard.partition)
         # InitProducerId's record, and those of the partitions.
         assert state.log.log_end_offset == 1 + records
 
@@ -288,7 +288,7 @@ async def answering(
 ) -> AsyncIterator[tuple[Served, Coordinator]]:
     coordinator = Coordinator(*codes)
     async with broker_with_topic(tmp_path, **overrides) as served:
-        monkeypatch.setattr(served.broker.transactions, "verify", coordinator.verify)
+        monkeypatch.setattr(served.broker.services.coordinators.transactions, "verify", coordinator.verify)
         yield served, coordinator
 
 
@@ -407,7 +407,7 @@ async def test_a_batch_checked_in_a_worker_thread_asks_again(tmp_path: Path, mon
 
     coordinator = Changing(*codes)
     async with broker_with_topic(tmp_path) as served:
-        monkeypatch.setattr(served.broker.transactions, "verify", coordinator.verify)
+        monkeypatch.setattr(served.broker.services.coordinators.transactions, "verify", coordinator.verify)
         assert await served.ask(heavy) == ErrorCode.TRANSACTION_ABORTABLE
         assert len(coordinator.asked) == 2
         assert await served.ask(list_offset, "t", LATEST) == (ErrorCode.NONE, 0)
@@ -451,6 +451,6 @@ async def test_a_partition_of_an_internal_topic_does_not_get_into_the_transactio
         producer.end(commit=True)
 
     async with broker_with_topic(tmp_path, transaction_state_log_num_partitions="1") as served:
-        await served.broker.groups.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
         await served.ask(conversation)
         assert all(not one.is_control for one in read_batches((await served.ask(fetch, topic, 0)).records))

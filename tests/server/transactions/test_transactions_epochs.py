@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.coordination.store import Producer
+from ottla.server.coordination.records import Producer
 from ottla.server.transactions.metadata import MAX_EPOCH, TransactionState
 from support.transactions.transactions import A0, A1, Marker, Transactions, code_of
 

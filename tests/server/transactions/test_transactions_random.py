@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.coordination.store import Producer
+from ottla.server.coordination.records import Producer
 from ottla.server.transactions import endings
 from ottla.server.transactions.settings import TransactionSettings
 from ottla.storage.disk.paths import TopicPartition

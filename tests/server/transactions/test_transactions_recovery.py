@@ -9,8 +9,8 @@ import pytest
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import ErrorCode
 from ottla.server.coordination.jobs import to_the_end
+from ottla.server.coordination.records import Producer
 from ottla.server.coordination.shard import ShardState
-from ottla.server.coordination.store import Producer
 from ottla.server.transactions.listing import Filter
 from ottla.server.transactions.metadata import TransactionState
 from ottla.server.transactions.records import transaction_key

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.coordination.store import Producer
+from ottla.server.coordination.records import Producer
 from ottla.server.transactions.metadata import FOLLOWS, PREPARED, TransactionState
 from support.transactions.transactions import A0, A1, B0, Transactions, code_of
 

@@ -9,7 +9,7 @@ import trio
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.coordination.log_store import LogStore
-from ottla.server.coordination.store import Producer
+from ottla.server.coordination.records import Producer
 from ottla.server.partitions.internal_topics import TRANSACTIONS_TOPIC
 from ottla.server.transactions.metadata import MAX_EPOCH, TransactionMetadata, TransactionState
 from ottla.server.transactions.records import transaction_key, transaction_value
@@ -167,7 +167,7 @@ async def test_a_transaction_at_its_last_epoch_is_aborted_after_a_restart(tmp_pa
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         await served.ask(create_topic, "t")
-        await broker.transactions.ensure_topic()
+        await broker.services.coordinators.transactions.ensure_topic()
         now_ms = broker.clock.now_ms()
         open_one = TransactionMetadata(
             transactional_id=ID,
@@ -179,29 +179,29 @@ async def test_a_transaction_at_its_last_epoch_is_aborted_after_a_restart(tmp_pa
             start_ms=now_ms,
             updated_ms=now_ms,
         )
-        store = LogStore(broker, TRANSACTIONS_TOPIC, base_sequence=-1)
-        partition = broker.transactions.coordinator.partition_for(ID)
+        store = LogStore(broker.services.topics, broker.services.appends, TRANSACTIONS_TOPIC, base_sequence=-1)
+        partition = broker.services.coordinators.transactions.coordinator.partition_for(ID)
         store.append(partition, [(transaction_key(ID), transaction_value(open_one, 2))], now_ms)
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         fetched = trio.Event()
-        take = broker.catalog.take_producer_ids
+        take = broker.services.cluster.catalog.take_producer_ids
 
         def watched() -> range:
             taken = take()
             trio.from_thread.run_sync(fetched.set)
             return taken
 
-        broker.catalog.take_producer_ids = watched  # type: ignore[method-assign]
-        log = broker.topics.partition("t", 0).log
+        broker.services.cluster.catalog.take_producer_ids = watched  # type: ignore[method-assign]
+        log = broker.services.topics.partition("t", 0).log
         with trio.fail_after(20):
             broker.clock.advance(60_000)
             await fetched.wait()
-            await broker.producer_ids.have_some()
+            await broker.services.producer_ids.have_some()
             broker.clock.advance(60_000)
             while not log.log_end_offset:
                 await trio.lowlevel.checkpoint()
-        assert broker.transactions.coordinator.describe(ID).transaction_state == "CompleteAbort"
+        assert broker.services.coordinators.transactions.coordinator.describe(ID).transaction_state == "CompleteAbort"
 
 
 @pytest.mark.parametrize("refused", ["store", "markers"])

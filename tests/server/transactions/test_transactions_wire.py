@@ -25,7 +25,7 @@ from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
-from ottla.server.coordination.store import Producer
+from ottla.server.coordination.records import Producer
 from support.broker.conversation import address, create_topic, fetch
 from support.broker.raw_client import RawClient
 from support.logs.batches import read_batches
@@ -294,7 +294,7 @@ def test_listing_by_state_producer_age_and_pattern(broker: ottla.Broker, client:
 def test_looking_does_not_create_the_topic(broker: ottla.Broker, client: RawClient) -> None:
     listed(client)
     describe(client)
-    assert broker.inner.topics.get("__transaction_state") is None
+    assert broker.inner.services.topics.get("__transaction_state") is None
 
 
 # Topic
@@ -316,7 +316,7 @@ def test_the_topic_has_the_options_meant_for_it(tmp_path: Path) -> None:
         )
         (found,) = client.ask(DescribeConfigsRequest(resources=(resource,))).results
         configs = {one.name: one.value for one in found.configs}
-        topic = broker.inner.topics.get("__transaction_state")
+        topic = broker.inner.services.topics.get("__transaction_state")
         assert topic is not None
         assert len(topic.partitions) == 3
     wanted = {
@@ -367,7 +367,9 @@ def test_many_transactional_ids_are_loaded_while_the_broker_serves(tmp_path: Pat
                 assert code is E.NONE
                 assert producer.producer_epoch == turn
                 assert given.setdefault(name, producer.producer_id) == producer.producer_id
-            assert broker.inner.topics.partition("__transaction_state", 0).log.log_end_offset == 300 * (turn + 1)
+            assert broker.inner.services.topics.partition("__transaction_state", 0).log.log_end_offset == 300 * (
+                turn + 1
+            )
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(tmp_path: Path) -> None:
@@ -472,7 +474,7 @@ def test_markers_wait_for_a_partition_whose_node_is_stopped(nodes: tuple[ottla.B
     names = ("a", "b", "c", "d", "e", "f")
     for name in names:
         create_topic(clients[node], name)
-    leaders = {name: broker.inner.topics.partition(name, 0).leader for name in names}
+    leaders = {name: broker.inner.services.topics.partition(name, 0).leader for name in names}
     lost = next(name for name, leader in leaders.items() if leader == away)
     kept = next(name for name, leader in leaders.items() if leader == node)
     client = clients[node]
@@ -505,7 +507,7 @@ def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None
         clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(2)]
         node = coordinator_of(clients[0])
         create_topic(clients[node], "t", 2)
-        (lost,) = [index for index in range(2) if broker.inner.topics.partition("t", index).leader != node]
+        (lost,) = [index for index in range(2) if broker.inner.services.topics.partition("t", index).leader != node]
         _, producer = init(clients[node])
         add(clients[node], producer, ("t", 0), ("t", 1))
         broker.stop_node(1 - node)
@@ -515,7 +517,7 @@ def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None
         broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=2, overrides=overrides))
         clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(2)]
         assert describe(clients[coordinator_of(clients[0])]).transaction_state == "CompleteCommit"
-        leader = broker.inner.topics.partition("t", lost).leader
+        leader = broker.inner.services.topics.partition("t", lost).leader
         assert markers(clients[leader], lost) == [(producer.producer_id, 1)]
 
 

@@ -41,7 +41,7 @@ async def broker_with_topic(tmp_path: Path) -> AsyncIterator[Served]:
 def open_transaction(broker: Broker, *, producer_id: int = 7, epoch: int = 3, partition: int = 0) -> None:
     """Have a producer write one record in a transaction, as if the coordinator had allowed it."""
     records = batch(("k", "v"), producer_id=producer_id, producer_epoch=epoch, transactional=True)
-    broker.append_internal(TopicPartition("t", partition), records)
+    broker.services.appends.append_own(TopicPartition("t", partition), records)
 
 
 def marker(
@@ -111,7 +111,7 @@ async def test_whoever_waits_for_committed_records_is_woken(tmp_path: Path) -> N
     """A megabyte is awaited, the marker alone brings 78 bytes, and what it uncovers is a megabyte."""
     async with broker_with_topic(tmp_path) as served:
         records = batch(("k", "v" * 1_000_000), producer_id=7, producer_epoch=3, transactional=True)
-        served.broker.append_internal(TP, records)
+        served.broker.services.appends.append_own(TP, records)
         waiting: list[object] = []
 
         async def wait() -> None:
@@ -200,8 +200,8 @@ async def test_no_partitions_no_answers(tmp_path: Path) -> None:
 
 async def test_no_marker_gets_among_the_transactional_ids(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
-        await served.broker.transactions.ensure_topic()
-        state = served.broker.topics.partition("__transaction_state", 0)
+        await served.broker.services.coordinators.transactions.ensure_topic()
+        state = served.broker.services.topics.partition("__transaction_state", 0)
         answer = await served.ask(write, marker(0, topic="__transaction_state"))
         assert codes(answer) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
         assert state.log.log_end_offset == 0
@@ -209,7 +209,7 @@ async def test_no_marker_gets_among_the_transactional_ids(tmp_path: Path) -> Non
 
 async def test_a_transaction_that_hangs_among_the_offsets_is_ended(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
-        await served.broker.groups.ensure_topic()
+        await served.broker.services.coordinators.groups.ensure_topic()
         answer = await served.ask(write, marker(0, topic="__consumer_offsets"))
         assert codes(answer) == [ErrorCode.NONE]
 
@@ -228,7 +228,10 @@ async def test_a_partition_that_has_seen_more_does_not_hold_the_transactional_id
         await served.ask(lambda _: producer.send("t", ("k", "v"), partition=1))
         assert codes(await served.ask(write, supersedes)) == [ErrorCode.NONE]
         await served.ask(lambda _: producer.end(commit=True))
-        assert served.broker.transactions.coordinator.describe("x").transaction_state == "CompleteCommit"
+        assert (
+            served.broker.services.coordinators.transactions.coordinator.describe("x").transaction_state
+            == "CompleteCommit"
+        )
         await served.ask(lambda _: producer.begin())
-        log = served.broker.topics.partition("t", 1).log
+        log = served.broker.services.topics.partition("t", 1).log
         assert log.last_stable_offset == log.log_end_offset == 2

@@ -319,7 +319,7 @@ def test_a_second_lock_in_this_process_is_refused_under_any_name_of_the_file(tmp
 
 LOCK_ELSEWHERE = """
 import sys
-from ottla.storage.files import DirectoryLockedError, OsFiles
+from ottla.storage.disk.files import DirectoryLockedError, OsFiles
 try:
     lock = OsFiles().lock(sys.argv[1])
 except DirectoryLockedError as error:

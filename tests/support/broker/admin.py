@@ -108,6 +108,6 @@ def delete_records(client: Client, topic: str, offset: int, partition: int = 0, 
 
 async def set_topic_configs(broker: Broker, name: str, configs: Mapping[str, str]) -> None:
     """Replace the overrides of a topic that there is."""
-    topic = broker.topics.get(name)
+    topic = broker.services.topics.get(name)
     assert topic is not None, name
-    assert not await broker.alter_topic_configs({topic: configs}), name
+    assert not await broker.services.config_changes.alter_topics({topic: configs}), name

@@ -18,12 +18,12 @@ import trio.testing
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.broker import Broker
-from ottla.server.cleaning.leases import CleaningLeases
 from ottla.server.partitions.fetch_sessions import EVICTION_AGE_MS
 from ottla.server.transactions.verification import UnverifiedError
 from ottla.server.transactions.writes import TransactionalWrites
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic, fetch_request, produce
+from support.broker.leases import leases_of
 from support.broker.served import Served
 from support.broker.steppable_wall import START_MS
 
@@ -84,46 +84,46 @@ async def compacted_segments(served: Served, data: Path, nursery: trio.Nursery) 
     await fill(served, file_delete_delay_ms=MINUTE_MS, **dirty)
     served.broker.clock.advance(MINUTE_MS)
     with trio.fail_after(10):
-        while not list(data.glob("t-0/*.deleted")) or served.broker.cleaning.manager.is_busy(T_0):
+        while not list(data.glob("t-0/*.deleted")) or served.broker.services.cleaning.manager.is_busy(T_0):
             await trio.sleep(0.001)
     return after_a_tick(served.broker, has_no(data, "t-0/*.deleted"))
 
 
 async def deleted_topic(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
     await fill(served, file_delete_delay_ms=MINUTE_MS)
-    topic = served.broker.topics.get("t")
+    topic = served.broker.services.topics.get("t")
     assert topic is not None
-    await served.broker.admin.delete(topic)
+    await served.broker.services.topic_admin.delete(topic)
     assert list(data.glob("t-0.*-delete"))
     return after_a_tick(served.broker, has_no(data, "t-0.*-delete"))
 
 
 async def flush_ms(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
     await fill(served, flush_ms=MINUTE_MS)
-    log = served.broker.logs.logs[T_0]
+    log = served.broker.services.logs.logs[T_0]
     assert log.unflushed_records == 3
     return after_a_tick(served.broker, lambda: log.unflushed_records == 0)
 
 
 async def flush_ms_again(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
     await fill(served, flush_ms=MINUTE_MS)
-    log = served.broker.logs.logs[T_0]
+    log = served.broker.services.logs.logs[T_0]
     served.broker.clock.advance(MINUTE_MS // 2)
-    await served.broker.flush([log])
+    await served.broker.services.appends.flusher.flush([log])
     await served.ask(produce, "t", ("k", VALUE), timestamp=START_MS)
     return after_a_tick(served.broker, lambda: log.unflushed_records == 0)
 
 
 async def lease(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
     await fill(served, cleanup_policy="compact")
-    leases = CleaningLeases(served.broker)
+    leases = leases_of(served.broker)
     await nursery.start(leases.run)
     await leases.pause(T_0, MINUTE_MS)
     return at_rest(lambda: leases.of(T_0) is None)
 
 
 async def cleaner_back_off(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
-    cleaning = served.broker.cleaning
+    cleaning = served.broker.services.cleaning
     with trio.fail_after(10):
         while cleaning.looked_at_ms is None:
             await trio.sleep(0.001)
@@ -150,7 +150,12 @@ async def next_transaction(served: Served, data: Path, nursery: trio.Nursery) ->
     def check(_: TopicPartition) -> None:
         raise UnverifiedError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")
 
-    writes = TransactionalWrites(served.broker, SimpleNamespace(check=check), waits=True)  # type: ignore[arg-type]
+    writes = TransactionalWrites(
+        served.broker.clock,
+        served.broker.config.current,
+        SimpleNamespace(check=check),  # type: ignore[arg-type]
+        waits=True,
+    )
     refused = trio.Event()
 
     async def wait() -> None:
@@ -168,13 +173,13 @@ PATIENCE = dict.fromkeys(
 )
 
 BROKER_TIMERS = {
-    "segments after retention": BrokerTimer("cleaning.py _delete_some", MINUTE_MS, retained_segments),
-    "segments after a clean pass": BrokerTimer("clean_pass.py clean", MINUTE_MS, compacted_segments, BACK_OFF),
-    "deleted topic": BrokerTimer("topic_admin.py _delete_logs", MINUTE_MS, deleted_topic),
-    "flush.ms of a new log": BrokerTimer("topic_admin.py _create_logs", MINUTE_MS, flush_ms),
-    "flush.ms after a flush": BrokerTimer("flusher.py _sync", MINUTE_MS, flush_ms_again),
-    "lease": BrokerTimer("cleaning_leases.py pause", MINUTE_MS, lease),
-    "back-off of the cleaner": BrokerTimer("cleaning.py _work", MINUTE_MS, cleaner_back_off, BACK_OFF),
+    "segments after retention": BrokerTimer("cleaning/cleaning.py _delete_some", MINUTE_MS, retained_segments),
+    "segments after a clean pass": BrokerTimer("cleaning/clean_pass.py clean", MINUTE_MS, compacted_segments, BACK_OFF),
+    "deleted topic": BrokerTimer("cluster/partition_logs.py delete", MINUTE_MS, deleted_topic),
+    "flush.ms of a new log": BrokerTimer("cluster/partition_logs.py create", MINUTE_MS, flush_ms),
+    "flush.ms after a flush": BrokerTimer("partitions/flusher.py _sync", MINUTE_MS, flush_ms_again),
+    "lease": BrokerTimer("cleaning/leases.py pause", MINUTE_MS, lease),
+    "back-off of the cleaner": BrokerTimer("cleaning/cleaning.py _work", MINUTE_MS, cleaner_back_off, BACK_OFF),
     "fetch session": BrokerTimer(
         "handlers/fetch.py handle",
         EVICTION_AGE_MS + 1,

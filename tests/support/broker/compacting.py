@@ -53,9 +53,9 @@ def let_clean(broker: ottla.Broker) -> None:
 
 
 async def _came_to_rest(broker: Broker) -> bool:
-    clock, manager = broker.clock, broker.cleaning.manager
+    clock, manager = broker.clock, broker.services.cleaning.manager
     for _ in range(TRIES):
-        found = manager.eligibility(list(broker.logs.logs.values()), clock.now_ms())
+        found = manager.eligibility(list(broker.services.logs.logs.values()), clock.now_ms())
         if not any(each.eligible or each.waits_for is Waits.HELD for each in found):
             return True
         await clock.sleep(1)

@@ -17,11 +17,11 @@ def retain(broker: ottla.Broker) -> None:
 
     async def once() -> None:
         await broker.inner.housekeeping.retain()
-        await broker.inner.cleaning.delete_from_compacted_logs()
+        await broker.inner.services.cleaning.delete_from_compacted_logs()
         # Those that the broker's own jobs had in hand.
-        manager = broker.inner.cleaning.manager
+        manager = broker.inner.services.cleaning.manager
         for _ in range(TRIES):
-            if not any(manager.is_busy(each) for each in broker.inner.logs.logs):
+            if not any(manager.is_busy(each) for each in broker.inner.services.logs.logs):
                 break
             await trio.to_thread.run_sync(bool)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -24,8 +24,8 @@ from ottla.protocol.connection import encode_request, encode_response, parse_req
 from ottla.server.broker.broker import Broker, run_broker
 from ottla.server.commands.client import api_of
 from ottla.server.config.broker_config import static_config
-from ottla.server.network.connection import Connection, Context
 from ottla.server.runtime.clock import Clock
+from support.broker.contexts import context_of
 from support.disk.crash_files import CrashFiles
 
 Result = TypeVar("Result")
@@ -62,19 +62,12 @@ def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
         return trio.run(body, clock=trio.testing.MockClock())
 
 
-class _Present:
-    """The connection of a client that stays."""
-
-    def check_peer(self) -> None: ...
-
-
 class InProcessClient:
     """Requests through the codec, to the handlers of the first node."""
 
     def __init__(self, broker: Broker) -> None:
-        node = broker.nodes[0]
-        connection = cast(Connection, _Present())
-        self._context = Context(broker, node, node.listeners[0], "127.0.0.1", connection)
+        self._broker = broker
+        self._context = context_of(broker)
 
     async def ask(self, message: Any, version: int) -> Any:
         """The answer, for which time passes if nothing else happens. AssertionError if there never is one."""
@@ -83,7 +76,7 @@ class InProcessClient:
         request = parse_request(memoryview(frame)[4:])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._lose_patience, api.name)
-            answer = await self._context.broker.handlers[api.key](self._context, request)
+            answer = await self._broker.handlers[api.key](self._context, request)
             nursery.cancel_scope.cancel()
         encode_response(request, answer)
         return answer
@@ -91,7 +84,7 @@ class InProcessClient:
     async def _lose_patience(self, name: str) -> None:
         for _ in range(PATIENCE_S):
             await trio.testing.wait_all_tasks_blocked()
-            self._context.broker.clock.advance(1_000)
+            self._broker.clock.advance(1_000)
         raise AssertionError(f"{name} is not answered")
 
 

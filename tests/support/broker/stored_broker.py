@@ -41,14 +41,16 @@ class StoredBroker:
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         """CreateTopics; `_` in the names of configs stands for the point."""
         texts = {key.replace("_", "."): text for key, text in configs.items()}
-        plan = self.broker.admin.plan(name, num_partitions=partitions, replication_factor=1, configs=texts)
-        trio.run(self.broker.admin.create, plan)
+        plan = self.broker.services.topic_admin.planner.plan(
+            name, num_partitions=partitions, replication_factor=1, configs=texts
+        )
+        trio.run(self.broker.services.topic_admin.create, plan)
 
     def delete(self, name: str) -> None:
         """DeleteTopics."""
-        topic = self.broker.topics.get(name)
+        topic = self.broker.services.topics.get(name)
         assert topic is not None
-        trio.run(self.broker.admin.delete, topic)
+        trio.run(self.broker.services.topic_admin.delete, topic)
 
     def append(self, name: str, partition: int, value: bytes) -> None:
         """One record, as a producer's. Raises KafkaError where it is refused."""
@@ -56,13 +58,13 @@ class StoredBroker:
         self.log(name, partition).append(memoryview(records), now_ms=self.broker.clock.now_ms())
 
     def log(self, name: str, partition: int) -> Log:
-        return self.broker.topics.partition(name, partition).log
+        return self.broker.services.topics.partition(name, partition).log
 
     def values(self) -> Values:
         """What consumers would get of each partition."""
         return {
             (topic.name, partition.index): values_of(partition.log)
-            for topic in self.broker.topics
+            for topic in self.broker.services.topics
             for partition in topic.partitions
         }
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.groups.assigning.targets import ASSIGNED_AT_ONCE
 from ottla.server.groups.classic.group import ClassicGroup
+from ottla.server.groups.consumer.targets import ASSIGNED_AT_ONCE
 from ottla.server.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from ottla.server.transactions.metadata import TransactionState
 from ottla.server.transactions.settings import MARKER_RETRY_MS
@@ -247,7 +247,7 @@ def _ids_look() -> Begun:
     return transactions, lambda: (transactions.coordinator.next_deadline_ms() or 0) > first_due_ms
 
 
-CLASSIC, REBALANCE = "groups/classic.py", "groups/rebalance.py"
+CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
 TIMERS, PROTOCOL = "groups/consumer/timers.py", "groups/consumer/protocol.py"
 ENDINGS = "transactions/endings.py"
 

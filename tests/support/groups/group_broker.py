@@ -25,7 +25,7 @@ CONSUMED_TOPIC_ID = b"\1" * 16
 
 
 class GroupBroker:
-    """Stands in for `Broker`. Its one node leads every partition; its clock follows Trio's.
+    """Stands in for `coordination.ground.Ground`. Its one node leads every partition; its clock follows Trio's.
 
     Attributes:
         wall: May be stepped.
@@ -36,17 +36,20 @@ class GroupBroker:
     def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2, **settings: Any) -> None:
         self.files = files or CrashFiles()
         self.wall = SteppableWall()
+        self.node = SimpleNamespace(node_id=0, rack=None)
         self.clock = Clock(self.wall, virtual_ms)
-        self.config: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
+        self.settings: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
+        self.config = SimpleNamespace(current=self.settings, watchers=[])
+        self.appends = SimpleNamespace(append_own=self._append)
+        self.nodes = [self.node]
         self.topics = Topics()
         self.logs = SimpleNamespace(logs=dict[TopicPartition, Log](), data_dir_of=lambda _: "/data")
         self.topics.add(Topic("t", CONSUMED_TOPIC_ID))
-        self.node = SimpleNamespace(node_id=0)
         self.partition_count = partition_count
         self.creation_failure: ErrorCode | None = None
         self.append_failure: ErrorCode | Exception | None = None
 
-    async def ensure_internal_topic(self, name: str) -> Topic:
+    async def ensure_topic(self, name: str) -> Topic:
         if self.creation_failure is not None:
             raise KafkaError(self.creation_failure, "told to fail")
         await trio.lowlevel.checkpoint()
@@ -64,7 +67,7 @@ class GroupBroker:
     def log(self, partition: int) -> Log:
         return self.topics.partition(OFFSETS_TOPIC, partition).log
 
-    def append_internal(self, topic_partition: TopicPartition, records: bytearray) -> AppendInfo:
+    def _append(self, topic_partition: TopicPartition, records: bytearray) -> AppendInfo:
         if isinstance(self.append_failure, Exception):
             raise self.append_failure
         if self.append_failure is not None:

@@ -23,8 +23,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.server.coordination.jobs import IsOver, never, to_the_end
-from ottla.server.coordination.records import Records
-from ottla.server.coordination.store import Pair, Producer
+from ottla.server.coordination.records import Pair, Producer, Records
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.coordinator import GroupCoordinator
 from ottla.server.groups.offsets.commits import Fetched, TopicCommit

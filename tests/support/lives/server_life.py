@@ -407,8 +407,8 @@ async def second_day(life: Life) -> None:
     if await life.delete("b", gone):
         await life.create("b", 2)
         await life.produce("b", 2, "plain-2")
-    await life.broker.node_life.stop(0)
-    await life.broker.node_life.start(0)
+    await life.broker.stop_node(0)
+    await life.broker.start_node(0)
     await pass_time(life.broker, 6_000)
     await life.commit("simple", "a", 1, 3)
     fresh = Transactions(life, "new")
@@ -453,11 +453,11 @@ GROUPS = ("simple", "classic", "consumer", "transactional")
 async def look(broker: Broker, client: InProcessClient) -> Found:
     """Look at everything, after what was under way has come to its end."""
     await trio.testing.wait_all_tasks_blocked()
-    topics = {name: int(entry.configs["max.message.bytes"]) for name, entry in broker.catalog.topics.items()
+    topics = {name: int(entry.configs["max.message.bytes"]) for name, entry in broker.services.cluster.catalog.topics.items()
               if not name.startswith("__")}  # fmt: skip
     classic, epochs = {}, {}
-    if broker.loaded_groups is not None:
-        for shard in broker.loaded_groups.coordinator.shards:
+    if broker.services.coordinators._groups is not None:
+        for shard in broker.services.coordinators._groups.coordinator.shards:
             for group_id, group in shard.groups.items():
                 if isinstance(group, ClassicGroup) and any(one.assignment == b"mine" for one in group.members.values()):
                     classic[group_id] = group.generation
@@ -477,8 +477,8 @@ async def look(broker: Broker, client: InProcessClient) -> Found:
                 offsets[group_id, row.name] = row.partitions[0].committed_offset
     fresh = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
     assert not fresh.error_code
-    cluster = broker.catalog.broker_configs("")
-    logs = {name: broker.topics.partition(name, 0).log for name in topics}
+    cluster = broker.services.cluster.catalog.broker_configs("")
+    logs = {name: broker.services.topics.partition(name, 0).log for name in topics}
     return Found(
         topics=topics,
         records={name: committed_values(each) for name, each in logs.items()},
@@ -488,7 +488,7 @@ async def look(broker: Broker, client: InProcessClient) -> Found:
         message_max_bytes=int(cluster["message.max.bytes"]) if "message.max.bytes" in cluster else None,
         producer_id=fresh.producer_id,
         hanging=tuple(
-            str(tp) for tp, each in broker.logs.logs.items() if each.last_stable_offset != each.log_end_offset
+            str(tp) for tp, each in broker.services.logs.logs.items() if each.last_stable_offset != each.log_end_offset
         ),
     )
 

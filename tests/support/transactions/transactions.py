@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.jobs import IsOver, never
-from ottla.server.coordination.records import Records
-from ottla.server.coordination.store import Flushed, Pair, Producer
+from ottla.server.coordination.records import Pair, Producer, Records
+from ottla.server.partitions.appends import Flushed
 from ottla.server.transactions.coordinator import TransactionCoordinator
 from ottla.server.transactions.metadata import TransactionMetadata, TransactionState
 from ottla.server.transactions.records import TransactionRecord, read_record

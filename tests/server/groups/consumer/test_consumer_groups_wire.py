@@ -170,4 +170,4 @@ def test_topics_come_and_go_without_a_group_coordinator(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "orders")
         client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="orders"),), timeout_ms=5_000))
-        assert broker.inner.loaded_groups is None
+        assert broker.inner.services.coordinators._groups is None

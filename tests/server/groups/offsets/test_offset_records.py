@@ -16,12 +16,12 @@ from ottla.protocol.messages.consumer_offsets import (
 )
 from ottla.server.coordination.partitions import java_hash, partition_of
 from ottla.server.groups.classic.group import ClassicGroup
+from ottla.server.groups.classic.records import group_value
 from ottla.server.groups.records import (
     CommittedOffset,
     GroupRecord,
     OffsetRecord,
     group_key,
-    group_value,
     offset_key,
     offset_value,
     read_record,

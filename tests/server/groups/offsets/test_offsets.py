@@ -13,8 +13,7 @@ from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, Tx
 from ottla.protocol.records import RecordBatch
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.coordination.jobs import to_the_end
-from ottla.server.coordination.records import Records
-from ottla.server.coordination.store import Pair, Producer
+from ottla.server.coordination.records import Pair, Producer, Records
 from ottla.server.groups.offsets.commits import TopicCommit
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
 from support.calls import calls_of

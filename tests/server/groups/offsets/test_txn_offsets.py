@@ -364,10 +364,10 @@ async def test_a_group_that_was_not_added_to_the_transaction(tmp_path: Path, ver
 
     async with serving(tmp_path, OsFiles()) as served:
         assert await served.ask(conversation) == [expected]
-        partition = served.broker.groups.coordinator.partition_for("g")
-        log = served.broker.topics.partition("__consumer_offsets", partition).log
+        partition = served.broker.services.coordinators.groups.coordinator.partition_for("g")
+        log = served.broker.services.topics.partition("__consumer_offsets", partition).log
         assert log.log_end_offset == (1 if expected == ErrorCode.NONE else 0)
-        transaction = served.broker.transactions.coordinator.shard_of("x0").transactions["x0"]
+        transaction = served.broker.services.coordinators.transactions.coordinator.shard_of("x0").transactions["x0"]
         is_added = TopicPartition("__consumer_offsets", partition) in transaction.partitions
         assert is_added == (expected == ErrorCode.NONE)
 

@@ -44,7 +44,7 @@ async def started_anew(tmp_path: Path, size_bytes: int, **configs: Any) -> Async
             row = await served.ask(produce, "t", ("k", value))
             assert row.error_code == ErrorCode.NONE
     async with serving(tmp_path, files, **QUIET) as served:
-        assert len(served.broker.logs.logs[next(iter(served.broker.logs.logs))].segments) == SEGMENTS
+        assert len(served.broker.services.logs.logs[next(iter(served.broker.services.logs.logs))].segments) == SEGMENTS
         yield served, files
 
 
@@ -90,11 +90,11 @@ async def test_nobody_else_waits(tmp_path: Path, asked: str, size_bytes: int) ->
 async def retain(broker: Broker) -> int:
     broker.clock.advance(8 * DAY_MS)
     await broker.housekeeping.retain()
-    return broker.logs.logs[TopicPartition("t", 0)].log_start_offset
+    return broker.services.logs.logs[TopicPartition("t", 0)].log_start_offset
 
 
 async def choose(broker: Broker) -> int:
-    chosen = await broker.cleaning._choose()
+    chosen = await broker.services.cleaning._choose()
     assert chosen is not None
     return len(chosen.segments)
 

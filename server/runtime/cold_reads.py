@@ -14,7 +14,7 @@ from ...protocol.errors import KafkaError
 from ...storage.disk.files import FileSlice, WouldWaitError
 from ...storage.logs.log_reader import LogReader
 from ...storage.segment.index import CorruptIndexError
-from ..runtime.disk import Work, threads
+from .disk import Work, threads
 
 TRIES_MAX = 16
 """How often something is brought for one look at a log before it is done whatever comes. An index, and the headers at both

@@ -13,14 +13,14 @@ from typing import NamedTuple
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import Steps
 from ...coordination.records import Records
-from ..consumer import records
-from ..consumer.group import ConsumerGroup, ResolvedRegex
-from ..consumer.member import Member
-from ..consumer.records import Change
+from ..assigning.assignment import Assignment, Assignor, GroupSpec, MemberSubscription
+from ..assigning.topics import TopicView
 from ..records import write_record
 from ..settings import MEMBERS_A_PIECE
-from .assignment import Assignment, Assignor, GroupSpec, MemberSubscription
-from .topics import TopicView
+from . import records
+from .group import ConsumerGroup
+from .member import Member, ResolvedRegex
+from .records import Change
 
 ASSIGNED_AT_ONCE = 4_000
 """Partitions, and members times topics: some milliseconds."""

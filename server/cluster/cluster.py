@@ -1,0 +1,59 @@
+"""The nodes of this process, the topics over which they stand, and the catalog in which that is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from ...storage.topics.catalog import Catalog
+from ..partitions.topics import Topics, unknown_topic
+from ..partitions.watcher import Watcher
+from ..runtime.disk import Arguments, Result, Work, on_disk
+from .nodes import Node
+
+
+class Cluster:
+    """Who holds what. The set of nodes stays; which of them live, topics and leaders change under `change_lock`."""
+
+    def __init__(self, nodes: list[Node], topics: Topics, catalog: Catalog) -> None:
+        self.nodes = nodes
+        self.topics = topics
+        self.change_lock = trio.Lock()
+        """Held by whoever changes the catalog, from reading what there is to writing what shall be."""
+        self.watchers: list[Watcher] = []
+        self.is_stopping = False
+        """The broker stops: no more requests are taken, and those that wait are answered."""
+        self.catalog = catalog
+        self._node_by_id = {node.node_id: node for node in nodes}
+
+    @property
+    def cluster_id(self) -> str:
+        return self.catalog.cluster_id
+
+    def node(self, node_id: int) -> Node | None:
+        """The node with this id, if there is one."""
+        return self._node_by_id.get(node_id)
+
+    def live_node_ids(self) -> list[int]:
+        """Ids of the nodes that serve, ascending."""
+        return [node.node_id for node in self.nodes if node.is_alive]
+
+    def controller_id(self) -> int:
+        """The node that clients are told to send admin requests to, the first live one; −1 if none lives."""
+        return next(iter(self.live_node_ids()), -1)
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The overrides of a topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION, also in the moment in which it goes."""
+        entry = self.catalog.topics.get(name)
+        if entry is None or self.topics.get(name) is None:
+            raise unknown_topic(name)
+        return entry.configs
+
+    async def write(self, change: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Do what changes the catalog, in a thread of its directory. For the holder of `change_lock`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        return await on_disk(Work.CATALOG, self.catalog.data_dir, change, *arguments)

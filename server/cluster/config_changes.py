@@ -1,0 +1,64 @@
+"""Other options for topics and brokers: into the catalog, and on to whoever runs with them.
+
+What is wished has been checked (`config.changes`), under `Cluster.change_lock`, which the caller of these holds from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..cleaning.cleaning import Cleaning
+from ..config.live_config import LiveConfig
+from ..partitions.topics import Topic
+from ..runtime.turns import Turn
+from .cluster import Cluster
+
+
+class ConfigChanges:
+    """Those of one broker."""
+
+    def __init__(self, cluster: Cluster, live_config: LiveConfig, cleaning: Cleaning) -> None:
+        self._cluster = cluster
+        self._live_config = live_config
+        self._cleaning = cleaning
+
+    async def alter_topics(self, wished: Mapping[Topic, Mapping[str, str]]) -> set[Topic]:
+        """Replace the overrides of topics; they hold from the next append, retention run or clean pass on.
+
+        Returns those of the topics that were deleted meanwhile, and perhaps made anew.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
+        """
+        cluster = self._cluster
+        present = {topic: configs for topic, configs in wished.items() if cluster.topics.get(topic.name) is topic}
+        texts = {topic.name: configs for topic, configs in present.items()}
+        if texts:
+            await cluster.write(cluster.catalog.set_topic_configs, texts)
+        await self._reconfigure_logs(present)
+        return wished.keys() - present.keys()
+
+    async def alter_broker(self, node: str, configs: Mapping[str, str]) -> None:
+        """Replace the dynamic configs of node id `node` or of the cluster default (""); holds at once.
+
+        Raises:
+            KafkaError: as `alter_topics`.
+        """
+        await self._cluster.write(self._cluster.catalog.set_broker_configs, node, configs)
+        self._live_config.read_anew()
+        self._cleaning.reconfigure()
+        await self._reconfigure_logs(list(self._cluster.topics))
+
+    async def _reconfigure_logs(self, topics: Iterable[Topic]) -> None:
+        """Give the logs what they run with by now; topics that are made meanwhile have it already."""
+        turn = Turn()
+        for topic in topics:
+            if turn.is_over():
+                await turn.next()
+            config = self._live_config.topic(topic.name)
+            for partition in topic.partitions:
+                if turn.is_over():
+                    await turn.next()
+                if self._cluster.topics.get(topic.name) is not topic:
+                    break  # deleted meanwhile
+                self._cleaning.log_reconfigured(partition.log, config)

@@ -1,0 +1,171 @@
+"""What may become of topics: everything that can be wrong with a wish is looked at here, and nothing is changed."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.disk.paths import CLUSTER_METADATA_TOPIC
+from ..config.changes import check_topic_configs
+from ..config.live_config import LiveConfig
+from ..partitions.topics import Topic, Topics
+from .nodes import Node
+from .replicas import Replicas, check_assignments, spread
+
+MAX_NAME_CHARACTERS = 249
+# Kafka's controller refuses more in one request (KAFKA-14735); creating directories takes time.
+PARTITIONS_MAX = 10_000
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(name: str) -> None:
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
+    problem = None
+    if not name:
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = f"'{name}' is not allowed"
+    elif len(name) > MAX_NAME_CHARACTERS:
+        problem = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_CHARACTERS}"
+    elif not _NAME.fullmatch(name):
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that may be created: `replicas[p]` are the node ids of partition p, the leader first."""
+
+    name: str
+    replicas: tuple[Replicas, ...]
+    configs: Mapping[str, str]
+
+
+class Planner:
+    """Plans for the topics of one broker."""
+
+    def __init__(self, nodes: Sequence[Node], topics: Topics, live_config: LiveConfig, rng: random.Random) -> None:
+        self._nodes = nodes
+        self._topics = topics
+        self._live_config = live_config
+        self._rng = rng
+
+    def plan(
+        self,
+        name: str,
+        *,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        assignments: Mapping[int, Replicas] | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> TopicPlan:
+        """Check everything that can be wrong with a new topic.
+
+        Args:
+            num_partitions, replication_factor: −1 takes the broker's default; both must be −1 with
+                `assignments` (partition → node ids, the preferred leader first).
+
+        Raises:
+            KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG.
+        """
+        if name == CLUSTER_METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        check_name(name)
+        self.check_free(name)
+        check_topic_configs(self._live_config.current, configs or {})
+        replicas = (
+            self._assigned(assignments, num_partitions, replication_factor)
+            if assignments
+            else self._spread(num_partitions, replication_factor)
+        )
+        return TopicPlan(name, replicas, dict(configs or {}))
+
+    def plan_growth(self, topic: Topic, count: int, assignments: Sequence[Replicas] | None) -> tuple[Replicas, ...]:
+        """The replicas of the partitions that bring `topic` to `count` partitions.
+
+        Raises:
+            KafkaError: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+        """
+        present = len(topic.partitions)
+        if count == present:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        if count < present:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {present} partition(s); {count} would not be an increase.",
+            )
+        new = count - present
+        self._check_count(new)
+        if assignments is None:
+            return spread(self._nodes, new, len(topic.partitions[0].replicas), present)
+        if len(assignments) != new:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{new} additional partition(s) were asked for, but {len(assignments)} assignment(s) given.",
+            )
+        factor = len(topic.partitions[0].replicas)
+        check_assignments(self._nodes, dict(enumerate(assignments, present)), factor)
+        return tuple(assignments)
+
+    def check_free(self, name: str) -> None:
+        """Raise KafkaError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION unless a topic may be called so."""
+        if self._topics.get(name) is not None:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        colliding = self._topics.colliding(name)
+        if colliding is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding.name}"
+            )
+
+    def _spread(self, num_partitions: int, replication_factor: int) -> tuple[Replicas, ...]:
+        config = self._live_config.current
+        count = config.num_partitions if num_partitions == -1 else num_partitions
+        factor = config.default_replication_factor if replication_factor == -1 else replication_factor
+        if factor <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Replication factor must be larger than 0, or -1 to use the default value; it is {factor}.",
+            )
+        if count <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"Number of partitions was set to an invalid non-positive value: {count}."
+            )
+        self._check_count(count)
+        nodes = self._nodes
+        return spread(nodes, count, factor, self._rng.randrange(len(nodes)))
+
+    def _assigned(
+        self, assignments: Mapping[int, Replicas], num_partitions: int, replication_factor: int
+    ) -> tuple[Replicas, ...]:
+        if replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            )
+        if num_partitions != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        self._check_count(len(assignments))
+        if sorted(assignments) != list(range(len(assignments))):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "partitions should be a consecutive 0-based integer sequence",
+            )
+        check_assignments(self._nodes, assignments, len(assignments[0]))
+        return tuple(assignments[index] for index in range(len(assignments)))
+
+    @staticmethod
+    def _check_count(count: int) -> None:
+        if count > PARTITIONS_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{count} partitions in one request; at most {PARTITIONS_MAX} are allowed.",
+            )

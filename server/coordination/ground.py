@@ -1,0 +1,27 @@
+"""What every coordinator stands on: topics, logs and appends, the options, the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ...storage.logs.manager import LogManager
+from ..cluster.nodes import Node
+from ..config.live_config import LiveConfig
+from ..partitions.appends import Appends
+from ..partitions.topics import Topic, Topics
+from ..runtime.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Of one broker."""
+
+    clock: Clock
+    config: LiveConfig
+    nodes: Sequence[Node]
+    topics: Topics
+    logs: LogManager
+    appends: Appends
+    ensure_topic: Callable[[str], Awaitable[Topic]]
+    """The broker's own topic of this name, created if it is not there. Raises KafkaError."""

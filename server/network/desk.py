@@ -1,0 +1,39 @@
+"""Where a listener's connections hand in what they have read: the network knows no APIs, nodes or topics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from ...protocol.connection import Request
+
+Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
+"""Called with what `Desk.context_for` has made, and a request; returns the answer's body, None where none is sent."""
+
+
+class Client(Protocol):
+    """Who sends requests, as handlers see it: a connection."""
+
+    @property
+    def client_host(self) -> str: ...
+
+    def check_peer(self) -> None:
+        """Raise if nobody waits any more."""
+
+
+class Desk(Protocol):
+    """Who answers the requests of one listener."""
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """By API key; those that have been asked for so far. One that is missing may be `loaded`."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are taken; a connection ends when they are not."""
+
+    async def loaded(self, key: int) -> Handler:
+        """The handler of an API. Raises KeyError if it is not served."""
+
+    def context_for(self, client: Any) -> Any:
+        """What handlers are to know of a connection."""

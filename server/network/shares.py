@@ -1,0 +1,35 @@
+"""What all connections share: memory for requests and answers, workers for large ones, places for answers."""
+
+from __future__ import annotations
+
+import trio
+
+from ..config.broker_config import BrokerConfig
+from ..runtime.collector import Collector
+from .answer_places import AnswerPlaces
+from .large_requests import LargeRequests
+from .request_memory import RequestMemory
+from .unsent_answers import UnsentAnswers
+
+# What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see the README's differences.
+DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
+
+
+class Shares:
+    """Each address, and each connection, has its share of every part."""
+
+    def __init__(self, config: BrokerConfig, collector: Collector) -> None:
+        limit_bytes = config.queued_max_request_bytes
+        if limit_bytes <= 0:
+            limit_bytes = DEFAULT_REQUEST_MEMORY_BYTES
+        self.request_max_bytes = config.socket_request_max_bytes
+        self.request_memory = RequestMemory(limit_bytes)
+        self.unsent_answers = UnsentAnswers(limit_bytes)
+        self.large_requests = LargeRequests(collector)
+        self.answer_places = AnswerPlaces()
+
+    async def run(self) -> None:
+        """See to it, until cancelled, that nobody keeps a share that others wait for."""
+        async with trio.open_nursery() as nursery:
+            for each in (self.request_memory, self.unsent_answers, self.large_requests.living, self.answer_places):
+                nursery.start_soon(each.run)

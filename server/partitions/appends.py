@@ -1,0 +1,138 @@
+"""Appends as everybody needs them: those of the broker itself, and what clients' appends share.
+
+min ISR      `min.insync.replicas`, with which a partition takes what is to be on all replicas
+flush        `flush.messages`: who builds on an append waits until it is on disk
+large ones   see `large_appends`
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import trio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.log import AppendInfo, Log
+from ...storage.produce.validation import AppendOrigin
+from ..runtime.clock import Clock
+from ..runtime.meters import Meter
+from ..runtime.nursery import Tasks
+from .flusher import Flusher
+from .topics import NO_LEADER, Partition, Topics
+from .waits import Waits
+from .watcher import Watcher
+
+logger = logging.getLogger("ottla.appends")
+
+# When to try again to flush a log whose flush was refused for a reason that passes.
+FLUSH_RETRY_MS = 1_000
+# Produced batches that worker threads unpack at one time; each may take what a batch may unpack to.
+HEAVY_CHECKS_MAX = 2
+
+Flushed: TypeAlias = Callable[[Collection[TopicPartition], int], None]
+"""What is to be done once partitions are on disk: called with those that cannot be brought there, and `now_ms`."""
+
+
+class Appends:
+    """Those to all partitions of a broker."""
+
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, Log],
+        topics: Topics,
+        waits: Waits,
+        clock: Clock,
+        tasks: Tasks,
+        watchers: Sequence[Watcher],
+    ) -> None:
+        self.flusher = Flusher(clock, waits.moved)
+        self.heavy_checks = trio.CapacityLimiter(HEAVY_CHECKS_MAX)
+        self.large: dict[Log, trio.Event] = {}
+        """Logs to which a large batch is being written, and when that is over: the other producers of a partition wait, or none
+        would ever come to an end."""
+        self.keyless_refused = Meter()
+        """Records without a key that compacted topics did not take."""
+        self.clock = clock
+        self._logs = logs
+        self._topics = topics
+        self._waits = waits
+        self._tasks = tasks
+        self._watchers = watchers
+
+    def min_insync_replicas(self, partition: Partition) -> int:
+        """`min.insync.replicas` of the topic; for the broker's own topics at most their replication factor."""
+        wanted = partition.log.config.min_insync_replicas
+        return min(wanted, len(partition.replicas)) if partition.is_internal else wanted
+
+    def check_insync(self, partition: Partition) -> None:
+        """Raise KafkaError NOT_ENOUGH_REPLICAS if too few replicas are in sync for what is to be on all of them."""
+        wanted = self.min_insync_replicas(partition)
+        if len(partition.isr) < wanted:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, "
+                f"min.insync.replicas is {wanted}",
+            )
+
+    def append_own(
+        self, topic_partition: TopicPartition, records: bytearray, *, transaction_version: int = 0
+    ) -> AppendInfo:
+        """Append batches that the broker wrote itself, and wake whoever fetches them.
+
+        Where `flush.messages` asks for it, the sync begins now and nobody waits for it here: who builds on the append does
+        (`when_flushed`). If it fails, the partition's coordinator gives up its tables.
+
+        Raises:
+            KafkaError: as Log.append; NOT_LEADER_OR_FOLLOWER (no live node leads it), NOT_ENOUGH_REPLICAS.
+        """
+        partition = self._topics.partition(*topic_partition)
+        if partition.leader == NO_LEADER:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no node leads {topic_partition}")
+        self.check_insync(partition)
+        done = partition.log.append(
+            memoryview(records),
+            now_ms=self.clock.now_ms(),
+            leader_epoch=partition.leader_epoch,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
+        )
+        if partition.log.needs_flush:
+            self.when_flushed([topic_partition], partial(self._flushed, partition), self.clock.now_ms())
+        else:
+            self._waits.moved(partition.log)
+        return done
+
+    def _flushed(self, partition: Partition, failed: Collection[TopicPartition], now_ms: int) -> None:
+        if failed:
+            self._waits.changed(partition.topic_partition)
+            for watcher in self._watchers:
+                watcher.lost(partition, now_ms)
+
+    def when_flushed(self, partitions: Iterable[TopicPartition], then: Flushed, now_ms: int) -> None:
+        """Call `then` once as much of these partitions is on disk as `flush.messages` asks for.
+
+        At once if nothing is missing, else from a task of its own. Partitions that do not exist miss nothing.
+        """
+        wanted = {log: one for one in partitions if (log := self._logs.get(one)) is not None and log.needs_flush}
+        if wanted:
+            self._tasks.start_soon(self._flush_then, wanted, then)
+        else:
+            then((), now_ms)
+
+    async def _flush_then(self, wanted: Mapping[Log, TopicPartition], then: Flushed) -> None:
+        failed: set[TopicPartition] = set()
+        left = list(wanted)
+        while left:
+            refused = await self.flusher.flush_each(left)
+            failed.update(wanted[log] for log in refused if log.failure is not None)
+            left = [log for log in refused if log.failure is None]
+            if left:  # nothing is wrong with the disk: descriptors or memory were short
+                await self.clock.sleep(FLUSH_RETRY_MS)
+        try:
+            then(failed, self.clock.now_ms())
+        except Exception:
+            logger.exception("what was to follow the flush of %s failed", ", ".join(map(str, wanted.values())))

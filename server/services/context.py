@@ -1,0 +1,59 @@
+"""What handlers see: the services of the broker, where a request came in, and from whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...storage.disk.files import Files
+from ...storage.logs.manager import LogManager
+from ..cleaning.cleaning import Cleaning
+from ..cluster.cluster import Cluster
+from ..cluster.config_changes import ConfigChanges
+from ..cluster.nodes import Node
+from ..cluster.producer_ids import ProducerIds
+from ..cluster.topic_admin import TopicAdmin
+from ..config.live_config import LiveConfig
+from ..network.desk import Client
+from ..network.listener import Listener
+from ..partitions.appends import Appends
+from ..partitions.searches import Searches
+from ..partitions.topics import Topics
+from ..partitions.waits import Waits
+from ..runtime.clock import Clock
+from ..runtime.turns import Turn
+from .coordinators import Coordinators
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Of one broker."""
+
+    clock: Clock
+    files: Files
+    config: LiveConfig
+    topics: Topics
+    logs: LogManager
+    appends: Appends
+    waits: Waits
+    searches: Searches
+    cleaning: Cleaning
+    cluster: Cluster
+    topic_admin: TopicAdmin
+    config_changes: ConfigChanges
+    producer_ids: ProducerIds
+    coordinators: Coordinators
+    features_epoch: int
+    """Higher after each start, which may have changed levels: clients believe the highest that they have seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a handler may know beside the request itself."""
+
+    services: Services
+    node: Node
+    """The node whose listener took the connection; routing facts are seen from here."""
+    listener: Listener
+    client: Client
+    turn: Turn = field(default_factory=Turn)
+    """Of the task that serves the connection: for handlers that mostly have little to do."""

@@ -1,0 +1,113 @@
+"""The coordinators of a broker, loaded when they are first asked for: many short-lived brokers never see a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..cluster.producer_ids import ProducerIds
+from ..coordination.ground import Ground
+from ..partitions.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ..partitions.topics import Partition, Topic
+from ..partitions.watcher import Watcher
+from ..runtime.nursery import Tasks
+from ..transactions.markers import Markers
+
+if TYPE_CHECKING:
+    from ..groups.service import GroupService
+    from ..transactions.service import TransactionService
+
+
+class Coordinators(Watcher):
+    """One of each kind for all nodes."""
+
+    def __init__(self, ground: Ground, producer_ids: ProducerIds, tasks: Tasks) -> None:
+        self.markers = Markers(ground.topics, ground.appends, self)
+        self._ground = ground
+        self._producer_ids = producer_ids
+        self._tasks = tasks
+        self._is_closed = False
+        self._groups: GroupService | None = None
+        self._transactions: TransactionService | None = None
+
+    @property
+    def groups(self) -> GroupService:
+        """The group coordinator."""
+        if self._groups is None:
+            made = self._make_groups()
+            self._tasks.start_soon(made.run)
+            if self._is_closed:
+                made.close()
+            return made
+        return self._groups
+
+    @property
+    def transactions(self) -> TransactionService:
+        """The transaction coordinator."""
+        if self._transactions is None:
+            made = self._make_transactions()
+            self._tasks.start_soon(made.run)
+            if self._is_closed:
+                made.close()
+            return made
+        return self._transactions
+
+    async def load_existing(self) -> None:
+        """Have those at work, before the first request, that have something to look after.
+
+        Small groups are loaded then, so that no client is told to wait, and transactions decided before the last stop are
+        finished.
+        """
+        if self._ground.topics.get(OFFSETS_TOPIC) is not None:
+            await self._tasks.nursery.start(self._make_groups().run)
+        if self._ground.topics.get(TRANSACTIONS_TOPIC) is not None:
+            await self._tasks.nursery.start(self._make_transactions().run)
+
+    def close(self) -> None:
+        """Answer all parked requests, and take no more."""
+        self._is_closed = True
+        for each in (self._groups, self._transactions):
+            if each is not None:
+                each.close()
+
+    def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """A transaction's marker was written to a partition of `__consumer_offsets`."""
+        self.groups.transaction_ended(partition, producer_id, commit=commit)
+
+    # As a watcher
+
+    def leader_moved(self, partition: Partition) -> None:
+        if (keeper := self._keeper(partition)) is not None:
+            keeper.leadership_changed(partition.index)
+
+    def lost(self, partition: Partition, now_ms: int) -> None:
+        if (keeper := self._keeper(partition)) is not None:
+            keeper.coordinator.lose(partition.index, now_ms)
+
+    def topic_created(self, topic: Topic) -> None:
+        if self._groups is not None:
+            self._groups.topic_created(topic.name)
+
+    def topic_grew(self, topic: Topic) -> None:
+        if self._groups is not None:
+            self._groups.topic_grew(topic.name)
+
+    def topic_deleted(self, topic: Topic) -> None:
+        if self._groups is not None:
+            self._groups.topic_deleted(topic.name, topic.id)
+
+    def _keeper(self, partition: Partition) -> GroupService | TransactionService | None:
+        """The one that keeps its state in this partition, if it is at work."""
+        topic = partition.topic_partition.topic
+        return {OFFSETS_TOPIC: self._groups, TRANSACTIONS_TOPIC: self._transactions}.get(topic)
+
+    def _make_groups(self) -> GroupService:
+        from ..groups.service import GroupService
+
+        self._groups = GroupService(self._ground)
+        return self._groups
+
+    def _make_transactions(self) -> TransactionService:
+        from ..transactions.service import TransactionService
+
+        self._transactions = TransactionService(self._ground, self._producer_ids, self.markers)
+        return self._transactions

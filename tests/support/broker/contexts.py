@@ -1,0 +1,22 @@
+"""What handlers are given, for tests that call them without a connection."""
+
+from __future__ import annotations
+
+from ottla.server.broker.broker import Broker
+from ottla.server.network.desk import Client
+from ottla.server.services.context import Context
+
+
+class Staying:
+    """A client that stays."""
+
+    client_host = "127.0.0.1"
+
+    def check_peer(self) -> None:
+        pass
+
+
+def context_of(broker: Broker, client: Client | None = None) -> Context:
+    """The context of a request to the first node, at its first listener."""
+    node = broker.nodes[0]
+    return Context(broker.services, node, node.listeners[0], client or Staying())
