@@ -70,7 +70,7 @@ class Broker:
         self.config = LiveConfig(static)
         self.clock = clock
         self.files = files
-        self.nodes = [_node(static.node(node_id), rng) for node_id in static.node_ids]
+        self.nodes = [_node(static.node(node_id)) for node_id in static.node_ids]
         self.tasks = Tasks()
         self.waits = Waits()
         self.collector = Collector()
@@ -107,6 +107,7 @@ class Broker:
             logs=logs,
             appends=appends,
             waits=waits,
+            fetch_sessions=_fetch_sessions(config, rng),
             searches=Searches(),
             cleaning=cleaning,
             cluster=cluster,
@@ -117,7 +118,7 @@ class Broker:
             features_epoch=self._features_epoch,
         )
         cluster.watchers += [waits, self.services.coordinators]
-        self._node_life = NodeLife(cluster, config, self.connections, self.accept_on)
+        self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
         self.housekeeping = Housekeeping(logs, cleaning, appends.flusher, self.connections, config, clock)
         self._is_open = True
         config.watchers.append(self._take_options)
@@ -203,13 +204,13 @@ def _some_at_a_time(close: Callable[[Log], bool], logs: Sequence[Log]) -> Iterab
     return map(close, logs)
 
 
-def _node(config: BrokerConfig, rng: random.Random) -> Node:
-    return Node(
-        config.node_id,
-        [Listener.of(listener) for listener in config.listener_configs],
-        FetchSessions(config.max_incremental_fetch_session_cache_slots, rng),
-        config.broker_rack,
-    )
+def _node(config: BrokerConfig) -> Node:
+    return Node(config.node_id, [Listener.of(listener) for listener in config.listener_configs], config.broker_rack)
+
+
+def _fetch_sessions(config: LiveConfig, rng: random.Random) -> dict[int, FetchSessions]:
+    slots = config.current.max_incremental_fetch_session_cache_slots
+    return {node_id: FetchSessions(slots, rng) for node_id in config.static.node_ids}
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ which starts all nodes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -18,6 +18,7 @@ from ..cluster.leadership import Leadership, elect
 from ..cluster.placement import Placement, publish_placements, write_placements
 from ..config.live_config import LiveConfig
 from ..network.connections import Connections
+from ..partitions.fetch_sessions import FetchSessions
 from ..runtime.turns import Turn
 
 if TYPE_CHECKING:
@@ -38,11 +39,17 @@ class NodeLife:
     """Stops and starts the nodes of a broker, one at a time."""
 
     def __init__(
-        self, cluster: Cluster, live_config: LiveConfig, connections: Connections, accept_on: Callable[[Node], None]
+        self,
+        cluster: Cluster,
+        live_config: LiveConfig,
+        connections: Connections,
+        fetch_sessions: Mapping[int, FetchSessions],
+        accept_on: Callable[[Node], None],
     ) -> None:
         self._cluster = cluster
         self._live_config = live_config
         self._connections = connections
+        self._fetch_sessions = fetch_sessions
         self._accept_on = accept_on
         self._one_at_a_time = trio.Lock()
 
@@ -55,7 +62,7 @@ class NodeLife:
             await self._become(node, is_alive=False)
             node.pause()
             await self._connections.drain(STOP_DEADLINE_S, node.listeners)
-            node.fetch_sessions.clear()
+            self._fetch_sessions[node_id].clear()
             log.info("node %d: stopped", node_id)
 
     async def start(self, node_id: int) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..network.listener import Listener
-from ..partitions.fetch_sessions import FetchSessions
 
 
 @dataclass(slots=True, eq=False)
@@ -20,7 +19,6 @@ class Node:
 
     node_id: int
     listeners: list[Listener]
-    fetch_sessions: FetchSessions
     rack: str | None = None
     is_alive: bool = True
     """Whether it serves: false from the moment on that it leads nothing any more until it may lead again."""

@@ -13,6 +13,7 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -42,6 +43,7 @@ from .consumer.protocol import ConsumerProtocol
 from .consumer.records import tombstones
 from .consumer.requests import check_request
 from .descriptions import describe_classic, describe_consumer, list_groups
+from .kinds import Kind
 from .offsets.commits import Commits, Fetched, Positions, Prepared, TopicCommit, chunks, is_current
 from .offsets.offsets import Place, TopicId
 from .offsets.txn_commits import TxnCommits
@@ -91,6 +93,16 @@ class GroupCoordinator(Coordinator[Shard]):
         self._classic_members = ClassicMembers(settings, self._consumer, migration, new_id)
         self._commits = Commits(settings, store, topics, self._classic)
         self._txn_commits = TxnCommits(settings, store, topics, self._classic)
+        self._kinds: dict[type[Any], Kind] = {
+            ClassicGroup: Kind(
+                take_up=lambda _, group, now_ms: self._classic.loaded(group, now_ms),
+                close=self._classic.close,
+            ),
+            ConsumerGroup: Kind(
+                take_up=self._consumer.loaded,
+                close=lambda group, _error, _now_ms: self._consumer.close(group),
+            ),
+        }
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, self._classic, self._expire)
@@ -106,9 +118,7 @@ class GroupCoordinator(Coordinator[Shard]):
         """Let the time of all loaded groups run; clients may have come to some of them before."""
 
         def take_up(group: ClassicGroup | ConsumerGroup) -> Job:
-            if isinstance(group, ClassicGroup):
-                return self._classic.loaded(group, now_ms)
-            return self._consumer.loaded(shard, group, now_ms)
+            return self._kinds[type(group)].take_up(shard, group, now_ms)
 
         failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session time-out until they are heard of"
         yield from for_each(tuple(shard.groups.values()), take_up, failing)
@@ -488,9 +498,7 @@ class GroupCoordinator(Coordinator[Shard]):
         to_the_end(self._closing(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms))
 
     def _closing(self, group: ClassicGroup | ConsumerGroup, error: ErrorCode, now_ms: int) -> Job:
-        if isinstance(group, ClassicGroup):
-            return self._classic.close(group, error, now_ms)
-        return self._consumer.close(group)
+        return self._kinds[type(group)].close(group, error, now_ms)
 
     def _expire(self, shard: Shard, now_ms: int) -> None:
         """Remove offsets that have passed their time, and groups that are left without members and offsets."""

@@ -7,8 +7,10 @@ this of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from ...protocol.errors import ErrorCode
+from ..coordination.jobs import Job
 from .records import CommittedOffset
 
 PartitionCheck: TypeAlias = Callable[[bytes, int], None]
@@ -67,3 +69,13 @@ class Group(Protocol):
 
     def tombstone_keys(self) -> Sequence[bytes]:
         """Keys of all records of the group but its offsets', in the order in which they are to be deleted."""
+
+
+class Kind(NamedTuple):
+    """What the coordinator does with the groups of one kind where it does otherwise with others. One row for each kind in
+    `GroupCoordinator`, and one for its records in `shard.REPLAY`."""
+
+    take_up: Callable[[Any, Any, int], Job]
+    """(shard, group, now_ms): the group has been loaded; its time runs from now on."""
+    close: Callable[[Any, ErrorCode, int], Job]
+    """(group, error, now_ms): the group goes; whoever waits in it is told `error`."""

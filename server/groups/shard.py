@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any
 
 from ...protocol.errors import ProtocolError
-from ...protocol.messages.consumer_group_log import ConsumerGroupMetadataKey
+from ...protocol.messages.consumer_group_log import RECORD_TYPES, ConsumerGroupMetadataKey
 from ...protocol.messages.consumer_offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ...protocol.records import Record, RecordBatch
 from ..coordination import shard as coordination
@@ -115,12 +115,15 @@ class Shard(coordination.Shard):
 
     def apply(self, key: Any, value: Any) -> None:
         """Change a group as a record of it says, one just written or one that is loaded; None deletes."""
-        if isinstance(key, GroupMetadataKey):
-            if value is not None:
-                self.groups[key.group] = self._loaded_group(key.group, value)
-            else:
-                self.groups.pop(key.group, None)
-            return
+        REPLAY[type(key)](self, key, value)
+
+    def _apply_to_classic_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+        if value is not None:
+            self.groups[key.group] = self._loaded_group(key.group, value)
+        else:
+            self.groups.pop(key.group, None)
+
+    def _apply_to_consumer_group(self, key: Any, value: Any) -> None:
         group = self.groups.get(key.group_id)
         if not isinstance(group, ConsumerGroup):
             if value is None:
@@ -166,6 +169,12 @@ class Shard(coordination.Shard):
             group.state = GroupState.STABLE
         to_the_end(group.read_subscriptions())
         return group
+
+
+REPLAY: dict[type, Callable[[Shard, Any, Any], None]] = {
+    GroupMetadataKey: Shard._apply_to_classic_group
+} | dict.fromkeys((key for key, _ in RECORD_TYPES.values()), Shard._apply_to_consumer_group)
+"""By the key of a record that is no offset: who reads what it says."""
 
 
 def _loaded_member(metadata: MemberMetadata, value: GroupMetadataValue) -> Member:

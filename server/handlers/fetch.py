@@ -100,7 +100,7 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
     body: FetchRequest = request.body
     waits, turn = ctx.services.waits, ctx.turn
     try:
-        session, items = await ctx.node.fetch_sessions.begin(
+        session, items = await ctx.services.fetch_sessions[ctx.node.node_id].begin(
             body, request.version >= TOPIC_IDS, ctx.services.clock.elapsed_ms(), turn
         )
     except KafkaError as error:

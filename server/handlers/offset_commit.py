@@ -16,13 +16,10 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from ..groups.coordinator import GroupCoordinator
-from ..groups.offsets.commits import Prepared, TopicCommit
+from ..groups.offsets.commits import TopicCommit
 from ..groups.offsets.offsets import Place
-from ..partitions.topics import Topic
-from ..runtime.turns import in_turns
 from ..services.context import Context
+from .committing import found_of, prepared_in_turns
 
 _FIRST_VERSION_WITH_IDS = 10
 
@@ -31,35 +28,13 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
     by_id = request.version >= _FIRST_VERSION_WITH_IDS
     known, turn = ctx.services.topics, ctx.turn
-    topics: list[tuple[Topic | None, int]] = []
-    commits = []
-    for asked in body.topics:
-        if topics and turn.is_over():
-            await turn.next()
-        topic = known.by_id(asked.topic_id) if by_id else known.get(asked.name)
-        # It may get more before the answer, which were not committed.
-        partition_count = 0 if topic is None else len(topic.partitions)
-        topics.append((topic, partition_count))
-        if topic is not None:
-            partitions = []
-            for at, one in enumerate(asked.partitions):
-                if at and turn.is_over():
-                    await turn.next()
-                if 0 <= one.partition_index < partition_count:
-                    partitions.append(one)
-            if partitions:
-                commits.append(TopicCommit(topic.name, topic.id, partitions))
+    found, commits = await found_of(
+        body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), turn
+    )
     group_error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
 
-    def error_of(topic: Topic | None, partition_count: int, index: int) -> ErrorCode:
-        if topic is None and by_id:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        if topic is None or not 0 <= index < partition_count:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return group_error or refused.get((topic.name, index), ErrorCode.NONE)
-
     answers: list[OffsetCommitResponseTopic] = []
-    for known_as, asked in zip(topics, body.topics, strict=True):
+    for known_as, asked in zip(found, body.topics, strict=True):
         if answers and turn.is_over():
             await turn.next()
         answers.append(
@@ -70,7 +45,9 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
                     await turn.map(
                         lambda one, known_as=known_as: OffsetCommitResponsePartition(  # type: ignore[misc]
                             partition_index=one.partition_index,
-                            error_code=error_of(known_as[0], known_as[1], one.partition_index),
+                            error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                            if by_id and known_as.topic is None
+                            else known_as.error_of(one.partition_index, group_error, refused),
                         ),
                         asked.partitions,
                     )
@@ -92,16 +69,3 @@ async def _commit(
         return ErrorCode.NONE, refused
     except KafkaError as error:
         return error.code, {}
-
-
-async def prepared_in_turns(
-    ctx: Context,
-    coordinator: GroupCoordinator,
-    body: OffsetCommitRequest | TxnOffsetCommitRequest,
-    commits: list[TopicCommit],
-) -> Prepared:
-    """The commit, ready to be written in the turn in which this returns: each topic is there then."""
-    while True:
-        prepared = await in_turns(coordinator.prepare(body, commits, ctx.services.clock.now_ms()), ctx.turn)
-        if coordinator.is_current(prepared):
-            return prepared

@@ -15,6 +15,7 @@ Behaviour
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from ...protocol.connection import Request
@@ -40,6 +41,7 @@ _FIRST_BATCHED_VERSION = 8
 _FIRST_VERSION_WITH_IDS = 10
 
 Told = TypeVar("Told", OffsetFetchResponseTopic, OffsetFetchResponseTopics)
+Row = TypeVar("Row", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 class TopicOffsets(NamedTuple):
@@ -150,28 +152,20 @@ async def _once(topics: Iterable[OffsetFetchRequestTopics], turn: Turn) -> dict[
 
 
 async def _topic(topic: TopicOffsets, turn: Turn) -> OffsetFetchResponseTopic:
-    partitions = await turn.map(
-        lambda one: OffsetFetchResponsePartition(
-            partition_index=one.partition,
-            committed_offset=-1 if one.committed is None else one.committed.offset,
-            committed_leader_epoch=-1 if one.committed is None else one.committed.leader_epoch,
-            metadata="" if one.committed is None else one.committed.metadata,
-            error_code=one.error,
-        ),
-        topic.partitions,
-    )
-    return OffsetFetchResponseTopic(name=topic.name, partitions=tuple(partitions))
+    rows = await turn.map(partial(_row, OffsetFetchResponsePartition), topic.partitions)
+    return OffsetFetchResponseTopic(name=topic.name, partitions=tuple(rows))
 
 
 async def _batched_topic(topic: TopicOffsets, turn: Turn) -> OffsetFetchResponseTopics:
-    partitions = await turn.map(
-        lambda one: OffsetFetchResponsePartitions(
-            partition_index=one.partition,
-            committed_offset=-1 if one.committed is None else one.committed.offset,
-            committed_leader_epoch=-1 if one.committed is None else one.committed.leader_epoch,
-            metadata="" if one.committed is None else one.committed.metadata,
-            error_code=one.error,
-        ),
-        topic.partitions,
+    rows = await turn.map(partial(_row, OffsetFetchResponsePartitions), topic.partitions)
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=tuple(rows))
+
+
+def _row(shape: type[Row], one: Fetched) -> Row:
+    return shape(
+        partition_index=one.partition,
+        committed_offset=-1 if one.committed is None else one.committed.offset,
+        committed_leader_epoch=-1 if one.committed is None else one.committed.leader_epoch,
+        metadata="" if one.committed is None else one.committed.metadata,
+        error_code=one.error,
     )
-    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))

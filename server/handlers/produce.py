@@ -36,10 +36,11 @@ from ...protocol.messages.produce import (
 from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER_BYTES
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
-from ...storage.logs.log import LargeWriteError, Log
+from ...storage.logs.log import AppendInfo, LargeWriteError, Log
 from ...storage.produce.record_checks import NO_KEY, HeavyBatchError, InvalidRecordError
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
+from ..partitions.topics import Partition
 from ..runtime.turns import Turn
 from ..services.context import Context
 from ..transactions.verification import UnverifiedError
@@ -63,14 +64,13 @@ LOG_START_UNTOLD = (
 async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     by_id = request.version >= TOPIC_IDS
-    leaders: set[int] = set()
-    reasons, turn = Reasons(), ctx.turn
+    turn = ctx.turn
     refused: tuple[str, PartitionProduceResponse] | None = None
-    unflushed: list[tuple[PartitionProduceResponse, Log]] = []
     try:
         writes = await _transactional_writes(ctx, body, request.version)
     except KafkaError as error:
         return await _refused(body, error, turn)
+    appending = Appending(ctx, request.version, body.acks, writes)
     responses: list[TopicProduceResponse] = []
     for topic in body.topic_data:
         if responses and turn.is_over():
@@ -80,16 +80,14 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
         for data in topic.partition_data:
             if partitions and turn.is_over():
                 await turn.next()
-            partitions.append(
-                await _append(ctx, request.version, body.acks, asked, data, leaders, reasons, writes, unflushed)
-            )
+            partitions.append(await appending.append(asked, data))
             if body.acks == 0 and partitions[-1].error_code:
                 refused = refused or (topic.name, partitions[-1])
         responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
         )
-    if unflushed:
-        responses, late = await _flushed(ctx, responses, unflushed, reasons, turn)
+    if appending.unflushed:
+        responses, late = await _flushed(ctx, responses, appending.unflushed, appending.reasons, turn)
         refused = refused or late
     if body.acks == 0:
         if refused is not None:
@@ -101,10 +99,14 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
         return None
     return ProduceResponse(
         responses=as_array(responses),
-        node_endpoints=tuple(
-            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in endpoints(ctx, leaders)
-        ),
+        node_endpoints=_endpoints(ctx, appending.leaders) if appending.leaders else (),
+    )
+
+
+def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
+    return tuple(
+        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        for node_id, host, port, rack in endpoints(ctx, leaders)
     )
 
 
@@ -180,91 +182,91 @@ def _check_attributes(records: memoryview, version: int) -> None:
         )
 
 
-async def _append(
-    ctx: Context,
-    version: int,
-    acks: int,
-    topic: str | bytes,
-    data: PartitionProduceData,
-    leaders: set[int],
-    reasons: Reasons,
-    writes: TransactionalWrites | None,
-    unflushed: list[tuple[PartitionProduceResponse, Log]],
-) -> PartitionProduceResponse:
-    """Append one partition's records; every refusal becomes that partition's error.
+class Appending:
+    """The appends of one request, and what its answer needs beside their responses."""
 
-    Where the topic wants them on disk before they are acknowledged, the response is one of `unflushed`, too.
-    """
-    services = ctx.services
-    log: Log | None = None
-    try:
-        if acks not in (-1, 0, 1):
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; allowed are -1, 0 and 1")
-        partition = led_partition(ctx, topic, data.index)
+    __slots__ = ("_acks", "_ctx", "_version", "_writes", "leaders", "reasons", "unflushed")
+
+    def __init__(self, ctx: Context, version: int, acks: int, writes: TransactionalWrites | None) -> None:
+        self._ctx = ctx
+        self._version = version
+        self._acks = acks
+        self._writes = writes
+        self.leaders: set[int] = set()
+        """Of the partitions that other nodes lead."""
+        self.reasons = Reasons()
+        self.unflushed: list[tuple[PartitionProduceResponse, Log]] = []
+        """Responses that must not be given before what they tell of is on disk."""
+
+    async def append(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse:
+        """Append one partition's records; every refusal becomes that partition's error."""
+        log: Log | None = None
+        try:
+            partition, records = self._checked(topic, data)
+            log = partition.log
+            done = await self._into_log(partition, records)
+        except InvalidRecordError as error:
+            return await self._with_record_errors(data.index, log, error)
+        except NotLeaderError as error:
+            self.leaders.add(error.partition.leader)
+            led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+            return replace(_refusal(data.index, None, error, self.reasons), current_leader=led)
+        except KafkaError as error:
+            return _refusal(data.index, log, error, self.reasons)
+        response = PartitionProduceResponse(
+            index=data.index,
+            error_code=ErrorCode.NONE,
+            base_offset=done.base_offset,
+            log_append_time_ms=done.log_append_time_ms,
+            log_start_offset=done.log_start_offset,
+        )
+        if log.needs_flush:
+            self.unflushed.append((response, log))
+        elif not done.duplicate:
+            self._ctx.services.waits.moved(log)
+        return response
+
+    def _checked(self, topic: str | bytes, data: PartitionProduceData) -> tuple[Partition, memoryview]:
+        """The partition and its records, if a client may write them there. Raises KafkaError."""
+        if self._acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self._acks}; allowed are -1, 0 and 1")
+        partition = led_partition(self._ctx, topic, data.index)
         records = data.records
         if not isinstance(records, memoryview) or not records:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
-        _check_attributes(records, version)
+        _check_attributes(records, self._version)
         if partition.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition.topic} is written by the broker alone"
             )
-        log = partition.log
-        if acks == -1:
+        return partition, records
+
+    async def _into_log(self, partition: Partition, records: memoryview) -> AppendInfo:
+        """At once, or by `append_later`. Raises KafkaError."""
+        services, log, writes = self._ctx.services, partition.log, self._writes
+        if self._acks == -1:
             services.appends.check_insync(partition)
         if writes is not None:
             await writes.check(partition.topic_partition)
-        done = None
         if log not in services.appends.large:
             try:
-                done = log.append(
+                return log.append(
                     records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
                 )
             except (HeavyBatchError, LargeWriteError, WouldWaitError):
-                done = None
-        if done is None:
-            done = await append_later(services.appends, partition, records, None if writes is None else writes.check)
-        needs_flush = log.needs_flush
-        if not (needs_flush or done.duplicate):
-            services.waits.moved(log)
-    except InvalidRecordError as error:
-        rows = await ctx.turn.map(
+                pass  # by somebody else, while this connection waits
+        return await append_later(services.appends, partition, records, None if writes is None else writes.check)
+
+    async def _with_record_errors(
+        self, index: int, log: Log | None, error: InvalidRecordError
+    ) -> PartitionProduceResponse:
+        rows = await self._ctx.turn.map(
             lambda one: BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message),
-            reasons.records_of(error),
+            self.reasons.records_of(error),
         )
         keyless = sum(message.startswith(NO_KEY) for _, message in error.record_errors)
-        services.appends.keyless_refused.mark(keyless, trio.current_time())
-        return PartitionProduceResponse(
-            index=data.index,
-            error_code=error.code,
-            base_offset=-1,
-            log_start_offset=_log_start(log, error),
-            record_errors=tuple(rows),
-            error_message=reasons.of(error),
-        )
-    except NotLeaderError as error:
-        leaders.add(error.partition.leader)
-        return PartitionProduceResponse(
-            index=data.index,
-            error_code=error.code,
-            base_offset=-1,
-            error_message=reasons.of(error),
-            current_leader=LeaderIdAndEpoch(
-                leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch
-            ),
-        )
-    except KafkaError as error:
-        return _refusal(data.index, log, error, reasons)
-    response = PartitionProduceResponse(
-        index=data.index,
-        error_code=ErrorCode.NONE,
-        base_offset=done.base_offset,
-        log_append_time_ms=done.log_append_time_ms,
-        log_start_offset=done.log_start_offset,
-    )
-    if needs_flush:
-        unflushed.append((response, log))
-    return response
+        self._ctx.services.appends.keyless_refused.mark(keyless, trio.current_time())
+        return replace(_refusal(index, log, error, self.reasons), record_errors=tuple(rows))
 
 
 def _refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) -> PartitionProduceResponse:

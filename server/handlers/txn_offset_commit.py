@@ -27,7 +27,7 @@ from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..runtime.turns import Turn
 from ..services.context import Context
 from ..transactions.verification import Verification, ability_of
-from .offset_commit import prepared_in_turns
+from .committing import found_of, prepared_in_turns
 
 # First versions whose clients stand COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the
 # partition to the transaction.
@@ -41,34 +41,14 @@ _NO_SEQUENCE = -1
 async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
     body: TxnOffsetCommitRequest = request.body
     known, turn = ctx.services.topics, Turn()
-    commits = []
-    existing = set()
-    for asked in body.topics:
-        if turn.is_over():
-            await turn.next()
-        topic = known.get(asked.name)
-        if topic is not None:
-            partitions = []
-            for one in asked.partitions:
-                if turn.is_over():
-                    await turn.next()
-                if 0 <= one.partition_index < len(topic.partitions):
-                    partitions.append(one)
-                    existing.add((topic.name, one.partition_index))
-            if partitions:
-                commits.append(TopicCommit(topic.name, topic.id, partitions))
+    found, commits = await found_of(body.topics, lambda asked: known.get(asked.name), turn)
     error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    def error_of(place: Place) -> ErrorCode:
-        if place not in existing:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return error or refused.get(place, ErrorCode.NONE)
-
     turn.begin()
     answers = []
-    for asked in body.topics:
+    for known_as, asked in zip(found, body.topics, strict=True):
         if turn.is_over():
             await turn.next()
         answers.append(
@@ -76,8 +56,9 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
                 name=asked.name,
                 partitions=tuple(
                     await turn.map(
-                        lambda one, name=asked.name: TxnOffsetCommitResponsePartition(  # type: ignore[misc]
-                            partition_index=one.partition_index, error_code=error_of((name, one.partition_index))
+                        lambda one, known_as=known_as: TxnOffsetCommitResponsePartition(  # type: ignore[misc]
+                            partition_index=one.partition_index,
+                            error_code=known_as.error_of(one.partition_index, error, refused),
                         ),
                         asked.partitions,
                     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...storage.disk.files import Files
@@ -16,6 +17,7 @@ from ..config.live_config import LiveConfig
 from ..network.desk import Client
 from ..network.listener import Listener
 from ..partitions.appends import Appends
+from ..partitions.fetch_sessions import FetchSessions
 from ..partitions.searches import Searches
 from ..partitions.topics import Topics
 from ..partitions.waits import Waits
@@ -35,6 +37,8 @@ class Services:
     logs: LogManager
     appends: Appends
     waits: Waits
+    fetch_sessions: Mapping[int, FetchSessions]
+    """By node id."""
     searches: Searches
     cleaning: Cleaning
     cluster: Cluster

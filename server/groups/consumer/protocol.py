@@ -20,7 +20,7 @@ from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, to_the_end
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
-from ..assigning import targets
+from . import targets
 from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes, describe
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, resolve

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,7 +13,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.cluster.leadership import Leadership, elect, first_leadership
 from ottla.server.cluster.nodes import Node
 from ottla.server.cluster.replicas import check_assignments, spread
-from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.topics import NO_LEADER
 
 # What a leadership (leader, ISR) of replicas 0, 1, 2 becomes when these nodes live.
@@ -69,11 +67,7 @@ def test_a_leader_is_alive_and_in_step_and_the_isr_is_never_empty(
 
 def nodes(*racks: str | None, stopped: Sequence[int] = ()) -> list[Node]:
     """Nodes 0, 1, …, each in a rack, without listeners."""
-    rng = random.Random(1)
-    return [
-        Node(number, [], FetchSessions(0, rng), rack, is_alive=number not in stopped)
-        for number, rack in enumerate(racks)
-    ]
+    return [Node(number, [], rack, is_alive=number not in stopped) for number, rack in enumerate(racks)]
 
 
 PLACEMENTS = {

@@ -774,7 +774,7 @@ def test_what_a_fetch_changes_of_its_session_is_done_in_turns(tmp_path: Path, mo
                 forgotten_topics_data=(ForgottenTopic(topic="t", partitions=tuple(range(1, count))),),
             )
             looks, _ = await looks_of(monkeypatch, lambda: ask(broker, "Fetch", 12, again))
-            (session,) = broker.nodes[0].fetch_sessions._sessions.values()
+            (session,) = broker.services.fetch_sessions[0]._sessions.values()
             assert [*session.items] == [("t", 0)]
             return looks.most_calls
 

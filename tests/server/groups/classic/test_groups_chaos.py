@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.groups.assigning import targets
+from ottla.server.groups.consumer import targets
 from ottla.server.groups.classic import rebalance
 from ottla.server.groups.classic.group import ClassicGroup
 from support.broker.steppable_wall import WALL_STEPS_MS

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.batch_builder import build_batch
-from ottla.server.groups.assigning import targets
+from ottla.server.groups.consumer import targets
 from ottla.server.groups.consumer.group import ConsumerGroup
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups, ConsumerMember

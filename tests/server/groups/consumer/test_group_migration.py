@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.groups.assigning import targets
+from ottla.server.groups.consumer import targets
 from ottla.server.groups.classic import rebalance
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.consumer import migration

@@ -1,0 +1,69 @@
+"""What OffsetCommit and TxnOffsetCommit have in common: which of the partitions are there, and the commit made ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
+from ..groups.coordinator import GroupCoordinator
+from ..groups.offsets.commits import Prepared, TopicCommit
+from ..groups.offsets.offsets import Place
+from ..partitions.topics import Topic
+from ..runtime.turns import Turn, in_turns
+from ..services.context import Context
+
+Asked = TypeVar("Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
+
+
+class Found(NamedTuple):
+    """One topic of a request, as it was when the request came."""
+
+    topic: Topic | None
+    partition_count: int
+    """It may get more before the answer, which were not committed."""
+
+    def error_of(self, index: int, group_error: ErrorCode, refused: dict[Place, ErrorCode]) -> ErrorCode:
+        """What to answer for one partition: that it is not there, what the group says, or what is refused of it alone."""
+        if self.topic is None or not 0 <= index < self.partition_count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return group_error or refused.get((self.topic.name, index), ErrorCode.NONE)
+
+
+async def found_of(
+    asked: Iterable[Asked], topic_of: Callable[[Asked], Topic | None], turn: Turn
+) -> tuple[list[Found], list[TopicCommit]]:
+    """Each topic that a request names, and what is to be committed: the partitions that are there."""
+    found: list[Found] = []
+    commits: list[TopicCommit] = []
+    for one in asked:
+        if found and turn.is_over():
+            await turn.next()
+        topic = topic_of(one)
+        found.append(Found(topic, 0 if topic is None else len(topic.partitions)))
+        if topic is None:
+            continue
+        partitions = []
+        for at, partition in enumerate(one.partitions):
+            if at and turn.is_over():
+                await turn.next()
+            if 0 <= partition.partition_index < found[-1].partition_count:
+                partitions.append(partition)
+        if partitions:
+            commits.append(TopicCommit(topic.name, topic.id, partitions))
+    return found, commits
+
+
+async def prepared_in_turns(
+    ctx: Context,
+    coordinator: GroupCoordinator,
+    body: OffsetCommitRequest | TxnOffsetCommitRequest,
+    commits: list[TopicCommit],
+) -> Prepared:
+    """The commit, ready to be written in the turn in which this returns: each topic is there then."""
+    while True:
+        prepared = await in_turns(coordinator.prepare(body, commits, ctx.services.clock.now_ms()), ctx.turn)
+        if coordinator.is_current(prepared):
+            return prepared
