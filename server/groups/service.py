@@ -6,7 +6,6 @@ The only file of this package that knows more of the broker than its own topic. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from functools import cached_property
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -23,10 +22,7 @@ class GroupService(CoordinatorService[GroupCoordinator]):
     """The group coordinator of a broker."""
 
     def __init__(self, ground: Ground) -> None:
-        config = ground.config.current
-        self._settings = settings = GroupSettings(
-            **{one.name: getattr(config, one.name) for one in fields(GroupSettings)}
-        )
+        self._settings = settings = GroupSettings.of(ground.config.current)
         super().__init__(
             ground,
             lambda store, on_earlier: GroupCoordinator(

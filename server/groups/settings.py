@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from ..config.broker_config import BrokerConfig
 
 # A new member has no id yet and cannot send heartbeats; its parked join is given up after this time (KIP-394).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -35,24 +38,44 @@ MEMBERS_A_PIECE = 200
 
 @dataclass(slots=True)
 class GroupSettings:
-    """Defaults are Kafka's. `group_consumer_assignment_interval_ms` may change while the broker runs."""
+    """`group_consumer_assignment_interval_ms` may change while the broker runs."""
 
-    group_initial_rebalance_delay_ms: int = 3_000
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_max_size: int = 2**31 - 1
-    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    group_consumer_assignment_interval_ms: int = 1_000
-    group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_max_size: int = 2**31 - 1
-    group_consumer_migration_policy: str = "bidirectional"
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_assignment_interval_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_migration_policy: str
     """No matter the case."""
-    group_consumer_regex_refresh_interval_ms: int = 600_000
-    group_consumer_session_timeout_ms: int = 45_000
-    offset_metadata_max_bytes: int = 4_096
+    group_consumer_regex_refresh_interval_ms: int
+    group_consumer_session_timeout_ms: int
+    offset_metadata_max_bytes: int
     """In fact characters, as Kafka counts them."""
-    offsets_retention_minutes: int = 10_080
-    offsets_retention_check_interval_ms: int = 600_000
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Self:
+        """What a broker with these options has its groups coordinated by."""
+        return cls(
+            group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+            group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+            group_max_size=config.group_max_size,
+            group_consumer_assignors=config.group_consumer_assignors,
+            group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+            group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            group_consumer_max_size=config.group_consumer_max_size,
+            group_consumer_migration_policy=config.group_consumer_migration_policy,
+            group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+            group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_minutes=config.offsets_retention_minutes,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        )
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -7,7 +7,6 @@ The only file of this package, with `markers`, that knows more of the broker tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
@@ -30,9 +29,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator]):
 
     def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: Markers) -> None:
         config = ground.config
-        settings = TransactionSettings(
-            **{one.name: getattr(config.current, one.name) for one in fields(TransactionSettings)}
-        )
+        settings = TransactionSettings.of(config.current)
         self.transaction_version = config.feature_level(FEATURE)
         super().__init__(
             ground,

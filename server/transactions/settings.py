@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from ..config.broker_config import BrokerConfig
 
 # How soon markers are tried again that a partition did not take, because it has no leader or its disk refuses.
 MARKER_RETRY_MS = 500
@@ -16,9 +19,19 @@ TOMBSTONE_BATCH_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Defaults are Kafka's."""
+    """As they are when the broker starts."""
 
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
-    transaction_max_timeout_ms: int = 900_000
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
-    transactional_id_expiration_ms: int = 604_800_000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_max_timeout_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transactional_id_expiration_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Self:
+        """What a broker with these options has its transactions coordinated by."""
+        return cls(
+            transaction_abort_timed_out_transaction_cleanup_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+            transaction_remove_expired_transaction_cleanup_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        )

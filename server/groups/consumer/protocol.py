@@ -20,7 +20,6 @@ from ...coordination.deadlines import Deadlines
 from ...coordination.jobs import Job, to_the_end
 from ...coordination.records import Records
 from ...coordination.store import RecordStore
-from . import targets
 from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes, describe
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, resolve
@@ -29,7 +28,7 @@ from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
 from ..records import write_record
 from ..settings import GroupSettings
-from . import records
+from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, Owned, ResolvedRegex, away
 from .membership import claim_of, consumer_group, identified, member_for, with_news

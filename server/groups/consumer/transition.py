@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import to_the_end
-from ..assigning import targets
 from ..assigning.assignors import ASSIGNORS
 from ..assigning.metadata_hash import MetadataHashes
 from ..assigning.regexes import REFRESH_AT_MOST_EVERY_MS, check_regex
 from ..assigning.topics import TopicView
 from ..settings import GROUP_NAMES_MAX, GroupSettings
-from . import records
+from . import records, targets
 from .group import ConsumerGroup, subscribed_topics
 from .member import Member
 from .reconciliation import Claim, Target, next_step

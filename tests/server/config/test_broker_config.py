@@ -146,7 +146,7 @@ def test_the_migration_policy_says_which_way_groups_may_change(
     policy: str, may_upgrade: bool, may_downgrade: bool
 ) -> None:
     config = BrokerConfig.from_texts({"group.consumer.migration.policy": policy})
-    settings = GroupSettings(group_consumer_migration_policy=config.group_consumer_migration_policy)
+    settings = GroupSettings.of(config)
     assert (settings.may_upgrade, settings.may_downgrade) == (may_upgrade, may_downgrade)
 
 

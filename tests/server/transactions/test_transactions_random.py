@@ -12,9 +12,9 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.records import Producer
 from ottla.server.transactions import endings
-from ottla.server.transactions.settings import TransactionSettings
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.steppable_wall import WALL_STEPS_MS
+from support.groups.settings import transaction_settings
 from support.transactions.transaction_checks import check_written
 from support.transactions.transactions import Power, PowerLossError, Transactions
 
@@ -61,7 +61,7 @@ class Life:
     def __init__(self, seed: int, version: int) -> None:
         self.rng = random.Random(seed)
         self.version = version
-        settings = TransactionSettings(
+        settings = transaction_settings(
             transactional_id_expiration_ms=300_000, transaction_remove_expired_transaction_cleanup_interval_ms=60_000
         )
         self.transactions = Transactions(version=version, settings=settings)

@@ -13,11 +13,12 @@ from ottla.server.coordination.records import Producer
 from ottla.server.partitions.internal_topics import TRANSACTIONS_TOPIC
 from ottla.server.transactions.metadata import MAX_EPOCH, TransactionMetadata, TransactionState
 from ottla.server.transactions.records import transaction_key, transaction_value
-from ottla.server.transactions.settings import MARKER_RETRY_MS, TransactionSettings
+from ottla.server.transactions.settings import MARKER_RETRY_MS
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic
 from support.broker.served import serving
+from support.groups.settings import transaction_settings
 from support.transactions.transactions import A0, A1, SWEEP_MS, Marker, Power, Transactions, code_of
 
 ID = "x"
@@ -99,7 +100,7 @@ def test_an_abort_that_the_log_does_not_take_is_tried_again() -> None:
 
 
 def test_the_interval_is_an_option() -> None:
-    settings = TransactionSettings(transaction_abort_timed_out_transaction_cleanup_interval_ms=50)
+    settings = transaction_settings(transaction_abort_timed_out_transaction_cleanup_interval_ms=50)
     transactions = Transactions(settings=settings)
     transactions.add(ID, transactions.init(ID, timeout_ms=100), A0)
     transactions.advance(150)
@@ -125,7 +126,7 @@ def test_ids_without_transaction_are_forgotten_after_their_time() -> None:
 
 
 def test_an_id_with_an_open_or_undecided_end_is_kept() -> None:
-    settings = TransactionSettings(
+    settings = transaction_settings(
         transactional_id_expiration_ms=100_000, transaction_remove_expired_transaction_cleanup_interval_ms=1_000
     )
     transactions = Transactions(settings=settings)
@@ -148,7 +149,7 @@ def test_an_id_that_was_forgotten_begins_anew() -> None:
 
 
 def test_many_ids_are_forgotten_in_batches_and_what_the_log_refuses_is_kept() -> None:
-    transactions = Transactions(settings=TransactionSettings(transactional_id_expiration_ms=1_000))
+    transactions = Transactions(settings=transaction_settings(transactional_id_expiration_ms=1_000))
     names = [f"{number:0>200}" for number in range(400)]
     for name in names:
         transactions.init(name)

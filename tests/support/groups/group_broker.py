@@ -8,7 +8,6 @@ from typing import Any
 import trio
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.groups.settings import GroupSettings
 from ottla.server.partitions.topics import Partition, Topic, Topics
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.paths import TopicPartition
@@ -17,6 +16,7 @@ from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.catalog import PartitionEntry
 from support.broker.steppable_wall import SteppableWall, virtual_ms
 from support.disk.crash_files import CrashFiles
+from support.groups.settings import group_settings
 from support.logs.make_log import make_log
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -38,7 +38,7 @@ class GroupBroker:
         self.wall = SteppableWall()
         self.node = SimpleNamespace(node_id=0, rack=None)
         self.clock = Clock(self.wall, virtual_ms)
-        self.settings: Any = GroupSettings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
+        self.settings: Any = group_settings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
         self.config = SimpleNamespace(current=self.settings, watchers=[])
         self.appends = SimpleNamespace(append_own=self._append)
         self.nodes = [self.node]

@@ -28,7 +28,7 @@ from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.coordinator import GroupCoordinator
 from ottla.server.groups.offsets.commits import Fetched, TopicCommit
 from ottla.server.groups.offsets.offsets import Place
-from ottla.server.groups.settings import GroupSettings
+from support.groups.settings import group_settings
 
 Answer = TypeVar("Answer")
 
@@ -201,7 +201,7 @@ class Groups:
         """Whether the coordinator's turn is over, in the midst of what is due; `between` comes then, and in the end."""
         self.between: Callable[[], None] = lambda: None
         self.coordinator = GroupCoordinator(
-            GroupSettings(**{"group_initial_rebalance_delay_ms": 0, **settings}),
+            group_settings(**{"group_initial_rebalance_delay_ms": 0, **settings}),
             self.store,
             topics=self.topics,
             elapsed_ms=lambda: self.elapsed_ms,

@@ -23,6 +23,7 @@ from ottla.server.transactions.records import TransactionRecord, read_record
 from ottla.server.transactions.settings import MARKER_RETRY_MS, TransactionSettings
 from ottla.storage.disk.paths import TopicPartition
 from support.groups.groups import MemoryStore
+from support.groups.settings import transaction_settings
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)
@@ -157,7 +158,7 @@ class Transactions:
     ) -> None:
         power = power or Power()
         self.version = version
-        self.settings: TransactionSettings = settings or (after.settings if after else TransactionSettings())
+        self.settings: TransactionSettings = settings or (after.settings if after else transaction_settings())
         self.elapsed_ms: int = after.elapsed_ms if after else 1_000_000
         self._wall_ahead_ms: int = after._wall_ahead_ms if after else 0
         self.store: TransactionStore = after.store if after else TransactionStore(power)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from ottla.server.groups.consumer import targets
 from ottla.server.groups.classic import rebalance
 from ottla.server.groups.classic.group import ClassicGroup
+from ottla.server.groups.consumer import targets
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.consumer_groups import ConsumerGroups, ConsumerMember
 from support.groups.consumers import PARTITIONS, SESSION_MS, Consumer

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.groups.consumer import targets
 from ottla.server.groups.classic import rebalance
 from ottla.server.groups.classic.group import ClassicGroup
-from ottla.server.groups.consumer import migration
+from ottla.server.groups.consumer import migration, targets
 from ottla.server.groups.consumer.group import ConsumerGroup
 from ottla.server.groups.subscription import read_assignment
 from support.groups.classic_members import REBALANCE_MS, SESSION_MS, ClassicMember, subscription_of

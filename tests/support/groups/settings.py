@@ -1,0 +1,23 @@
+"""Settings of coordinators: Kafka's defaults, but for what a test wants otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.server.config.broker_config import static_config
+from ottla.server.groups.settings import GroupSettings
+from ottla.server.transactions.settings import TransactionSettings
+
+_STATIC = static_config(profile="kafka")
+_CONFIG = _STATIC.node(_STATIC.node_ids[0])
+
+
+def group_settings(**changes: Any) -> GroupSettings:
+    """Of groups."""
+    return replace(GroupSettings.of(_CONFIG), **changes)
+
+
+def transaction_settings(**changes: Any) -> TransactionSettings:
+    """Of transactions."""
+    return replace(TransactionSettings.of(_CONFIG), **changes)
