@@ -207,5 +207,6 @@ class TransactionMetadata:
         )
 
     def _moved(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
-        assert self.state in FOLLOWS[state], f"{state.title} after {self.state.title}"
+        if self.state not in FOLLOWS[state]:
+            raise RuntimeError(f"{state.title} after {self.state.title}")
         return replace(self, state=state, previous_producer_id=self.producer_id, **changes)

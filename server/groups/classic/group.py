@@ -183,7 +183,8 @@ class ClassicGroup:
 
     def enter(self, state: GroupState, now_ms: int) -> None:
         """Change the state; the table of allowed changes guards against our own mistakes."""
-        assert self.state in ENTERED_FROM[state], f"{self.group_id}: {self.state} -> {state}"
+        if self.state not in ENTERED_FROM[state]:
+            raise RuntimeError(f"{self.group_id}: {self.state} -> {state}")
         self.previous_state, self.state = self.state, state
         self.state_since_ms = now_ms
 
