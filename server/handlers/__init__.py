@@ -8,6 +8,7 @@ them loaded soon after.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import import_module
@@ -79,8 +80,8 @@ class Handlers(dict[int, Handler]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._loading = trio.Lock()
-        """A thousand connections may begin with the same API."""
+        self._loading: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
+        """By key: a thousand connections may begin with the same API, and nobody waits for what others begin with."""
 
     def __missing__(self, key: int) -> Handler:
         api = APIS[key]
@@ -97,7 +98,7 @@ class Handlers(dict[int, Handler]):
             KeyError: The API is not in SERVED.
         """
         api = APIS[key]
-        async with self._loading:
+        async with self._loading[key]:
             if api.name in SERVED and key not in _LOADED:
                 with suppress(RuntimeError):  # no thread can be had
                     await trio.to_thread.run_sync(load, key)

@@ -34,7 +34,7 @@ QUIET_S, QUIET_PASSES = 1.0, 20
 """Nobody is kept waiting by what is done when the scheduler has had no more to do than this: housekeeping, and clients that
 poll."""
 AT_LAST_S = 6 * 3_600.0
-"""Where it never gets quiet, a collection comes after so long all the same: or what only it finds would grow for ever."""
+"""Where it never gets quiet, or large requests follow one another without end, a collection comes after so long all the same: or what only it finds would grow for ever."""
 
 
 class Collector:
@@ -56,7 +56,7 @@ class Collector:
         try:
             while True:
                 await trio.sleep(LOOK_S)
-                if self._put_off:
+                if self._put_off and collected.age_s() < AT_LAST_S:
                     continue
                 must_trim = changed.is_due()
                 # Where much has gone, something of it may be left that only a collection finds.

@@ -164,14 +164,18 @@ async def test_what_came_and_went_between_two_collections_is_looked_for(
 
 
 @pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("why", ["clients ask on and on", "large requests follow one another without end"])
 async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
-    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    why: str, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    garbage = OldGarbage()
+    garbage, of_broker = OldGarbage(), Collector()
     Blocks(monkeypatch, 2 * LITTLE_BLOCKS)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
-        nursery.start_soon(Collector().run)
+        if why == "clients ask on and on":
+            nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
+        else:
+            of_broker.put_off()
+        nursery.start_soon(of_broker.run)
         await trio.sleep(collector.AT_LAST_S - 2 * LOOK_S)
         assert garbage.is_there()
         await trio.sleep(4 * LOOK_S)
