@@ -23,7 +23,7 @@ from ..cleaning.cleaning import Cleaning
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
 from ..cluster.nodes import Node, close_all
-from ..cluster.opening import Start, open_store
+from ..cluster.opening import OpenStore, Start, open_store
 from ..cluster.partition_logs import PartitionLogs
 from ..cluster.producer_ids import ProducerIds
 from ..cluster.topic_admin import TopicAdmin
@@ -82,7 +82,8 @@ class Broker:
         """Off unless `run_broker` was given an address for it."""
         self._features_epoch = clock.now_ms()
         self._node_life: NodeLife
-        self._is_open = False
+        self._store: OpenStore | None = None
+        """While it is open."""
 
     def open(self) -> None:
         """Lock and load the data directories. Blocks; runs in a worker thread before anything is served.
@@ -91,7 +92,13 @@ class Broker:
             OSError, DirectoryLockedError, CatalogError, DataDirectoryError: One clear line each.
         """
         clock, config, files, rng, waits = self.clock, self.config, self.files, self.rng, self.waits
-        logs, catalog, topics = open_store(Start(config.static, config.current, files, clock, rng))
+        self._store = open_store(Start(config.static, config.current, files, clock, rng))
+        logs, catalog, topics = self._store
+        # What clients have set before holds for all that follows.
+        for problem in config.open(catalog):
+            log.warning("%s", problem)
+        config.watchers.append(self._take_options)
+        self._take_options()
         cluster = Cluster(self.nodes, topics, catalog)
         cleaning = Cleaning(files, logs.logs, config, clock, waits)
         appends = Appends(logs.logs, topics, waits, clock, self.tasks, cluster.watchers)
@@ -120,24 +127,21 @@ class Broker:
         cluster.watchers += [waits, self.services.coordinators]
         self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
         self.housekeeping = Housekeeping(logs, cleaning, appends.flusher, self.connections, config, clock)
-        self._is_open = True
-        config.watchers.append(self._take_options)
-        for problem in config.open(catalog):
-            log.warning("%s", problem)
         cleaning.manager.correct_checkpoints(logs.data_dirs)
 
     def close(self) -> None:
         """Close what `open` opened, as far as it came, so that the next start need not recover. Blocks likewise."""
-        if self._is_open:
-            self._is_open = False
+        store, self._store = self._store, None
+        if store is not None:
             try:
-                self.services.cluster.catalog.settle()
+                store.catalog.settle()
             except OSError as error:
                 log.error("%s", error)
-            self.services.logs.close(self.clock.now_ms(), _some_at_a_time)
+            store.logs.close(self.clock.now_ms(), _some_at_a_time)
 
     def _take_options(self) -> None:
-        self.services.logs.set_producer_expiration(self.config.current.producer_id_expiration_ms)
+        if self._store is not None:
+            self._store.logs.set_producer_expiration(self.config.current.producer_id_expiration_ms)
 
     async def stop_node(self, node_id: int) -> None:
         """Stop one node: it hands over what it leads, ends its connections and listens no more.
