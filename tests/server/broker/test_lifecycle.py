@@ -355,7 +355,7 @@ async def test_a_broker_runs_inside_trio(tmp_path: Path) -> None:
     async with ottla.open_broker(str(tmp_path)) as broker:
         with await trio.to_thread.run_sync(RawClient, *address(broker)) as client:
             answer = await trio.to_thread.run_sync(metadata, client)
-    assert answer.services.cluster.cluster_id == broker.services.cluster.cluster_id
+    assert answer.cluster_id == broker.services.cluster.cluster_id
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 

@@ -18,6 +18,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.server.broker.broker import Broker
 from ottla.server.cleaning.throttler import Throttler
 from ottla.server.config.resources import ResourceType
 from ottla.storage.disk.paths import TopicPartition
@@ -357,7 +358,7 @@ async def test_a_changed_default_reaches_a_topic_that_is_being_created(tmp_path:
         broker = served.broker
         await served.ask(create_topic, "before")
         gated.at = "ottla.json.tmp"
-        nursery.start_soon(broker.services.config_changes.alter_broker, CLUSTER_DEFAULT, {"log.retention.ms": "12345"})
+        nursery.start_soon(_alter_retention, broker)
         await gated.reached()
         nursery.start_soon(_create, served)
         while broker.services.cluster.change_lock.statistics().tasks_waiting == 0:
@@ -367,6 +368,11 @@ async def test_a_changed_default_reaches_a_topic_that_is_being_created(tmp_path:
             await trio.lowlevel.checkpoint()
         logs = broker.services.logs.logs
         assert [logs[TopicPartition(name, 0)].config.retention_ms for name in ("before", "t")] == [12345, 12345]
+
+
+async def _alter_retention(broker: Broker) -> None:
+    async with broker.services.cluster.change_lock:
+        await broker.services.config_changes.alter_broker(CLUSTER_DEFAULT, {"log.retention.ms": "12345"})
 
 
 async def _create(served: Served) -> None:

@@ -218,8 +218,8 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))
 import logging, ottla
 logging.basicConfig()
-from support.conversation import address, create_topic, produce
-from support.raw_client import RawClient
+from support.broker.conversation import address, create_topic, produce
+from support.broker.raw_client import RawClient
 with ottla.Broker(sys.argv[1]) as broker, RawClient(*address(broker)) as client, RawClient(*address(broker)) as other:
     create_topic(client, "t", partitions=3)
     assert produce(client, "t", ("k", "v")).base_offset == 0

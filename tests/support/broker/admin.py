@@ -110,4 +110,5 @@ async def set_topic_configs(broker: Broker, name: str, configs: Mapping[str, str
     """Replace the overrides of a topic that there is."""
     topic = broker.services.topics.get(name)
     assert topic is not None, name
-    assert not await broker.services.config_changes.alter_topics({topic: configs}), name
+    async with broker.services.cluster.change_lock:
+        assert not await broker.services.config_changes.alter_topics({topic: configs}), name
