@@ -107,7 +107,7 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
     from ottla.pipeline.snapshot.snapshot_job import snapshot
     from ottla.pipeline.stores.store import ReadingFiles, Store
     from ottla.pipeline.verify.audit_scope import scope_against, scope_alone, scope_of_plan
-    from ottla.pipeline.verify.verify import verify_on
+    from ottla.pipeline.verify.verify_jobs import verify_on
     from ottla.storage.disk.files import OsFiles
 
     from ..support.big_log import linked_copy

@@ -3,9 +3,7 @@
     segments  --scan-->  blobs by bucket  --merge-->  blobs by group  --rewrite-->  a line for each group
               stage 1    repartitionById  stage 2     repartitionById  stage 3
 
-Rows are blobs: as many as segments and buckets multiply to, however many records there are. Both exchanges name their
-partitions by number (`repartitionById`), for anything else would be coalesced to a task or two: the blobs are small
-where the work they stand for is not.
+Rows are blobs: as many as segments and buckets multiply to, however many records there are.
 
 Tasks read the plan from its staging directory and the segments from the data directory, so both must have the same path
 on every worker. What a worker needs of memory is what the stages say of one segment, one bucket or one group, times
@@ -16,18 +14,17 @@ from __future__ import annotations
 
 import gc
 import os
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from socket import gethostname
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ...storage.disk.files import Files, OsFiles
 from ..errors import SparkFailedError, UsageError
-from ..spark_errors import failures_translated
+from ..spark.blobs import BlobRows
+from ..spark.tasks import Batches, Task, attempt_of, collected, mapped, numbers, row, work
 from ..stores.store import ReadingFiles
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
 from .plan import CompactionPlan
@@ -40,13 +37,8 @@ TASK_BYTES = 256 << 20
 """Of segments for each task, where there are many more of these than the cluster runs tasks at once: what a task costs
 Spark by itself is as much as 20 MB of work."""
 
-Batches = Iterator[pa.RecordBatch]
-Task = Callable[[Batches], Batches]
-
-_BLOBS = pa.schema([("task", pa.int32()), ("source", pa.int32()), ("kind", pa.int32()), ("data", pa.binary())])
-_BLOBS_DDL = "task int, source int, kind int, data binary"
+_BLOBS = BlobRows("source", "kind")
 _RESULTS = pa.schema([("manifest", pa.string())])
-_RESULTS_DDL = "manifest string"
 _SURVEYS = pa.schema(
     [
         ("id", pa.int32()),
@@ -56,7 +48,6 @@ _SURVEYS = pa.schema(
         ("transactional", pa.binary()),
     ]
 )
-_SURVEYS_DDL = "id int, crc bigint, records bigint, next bigint, transactional binary"
 
 
 def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = None) -> list[GroupResult]:
@@ -77,11 +68,7 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
     missing = frozenset(group for group, result in results.items() if result is None)
     if missing:
         dead = _superseded(spark, plan, missing, buckets)
-        made = dead.mapInArrow(_rewrite(plan.staging, spark.sparkContext.applicationId), _RESULTS_DDL)
-        with failures_translated():
-            rows = made.collect()
-        for row in rows:
-            result = GroupResult.from_json(row.manifest)
+        for result in _results(dead, _rewrite(plan.staging, spark.sparkContext.applicationId)):
             results[result.group] = result
     remove_attempts(plan, files)
     return [result for _, result in sorted(results.items()) if result is not None]
@@ -95,9 +82,11 @@ def dry_run(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
     if not plan.groups:
         return []
     dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), buckets)
-    with failures_translated():
-        rows = dead.mapInArrow(_preview(plan.staging), _RESULTS_DDL).collect()
-    return sorted((GroupResult.from_json(row.manifest) for row in rows), key=lambda result: result.group)
+    return sorted(_results(dead, _preview(plan.staging)), key=lambda result: result.group)
+
+
+def _results(dead: DataFrame, task: Task) -> list[GroupResult]:
+    return [GroupResult.from_json(each.manifest) for each in collected(mapped(dead, task, _RESULTS))]
 
 
 def _superseded(spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: int | None) -> DataFrame:
@@ -106,11 +95,8 @@ def _superseded(spark: SparkSession, plan: CompactionPlan, groups: frozenset[int
     if buckets is None:
         buckets = bucket_count(plan, at_least=at_once)
     tasks = max(2 * at_once, -(-plan.size_bytes // TASK_BYTES))
-    segments = spark.range(0, len(plan.sources), 1, min(tasks, len(plan.sources)))
-    blobs = segments.mapInArrow(_scan(plan.staging, buckets), _BLOBS_DDL).repartitionById(buckets, "task")
-    return blobs.mapInArrow(_merge(plan.staging, groups), _BLOBS_DDL).repartitionById(
-        min(tasks, len(plan.groups)), "task"
-    )
+    blobs = _BLOBS.exchanged(work(spark, len(plan.sources), tasks), _scan(plan.staging, buckets), buckets)
+    return _BLOBS.exchanged(blobs, _merge(plan.staging, groups), min(tasks, len(plan.groups)))
 
 
 def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list[Survey]]:
@@ -120,15 +106,13 @@ def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list
         bases = list(base_offsets)
 
         def task(batches: Batches) -> Batches:
-            for number in _numbers(batches):
-                yield _row(_SURVEYS, number, *survey_segment(ReadingFiles(), directory, bases[number]))
+            for number in numbers(batches):
+                yield row(_SURVEYS, number, *survey_segment(ReadingFiles(), directory, bases[number]))
 
-        segments = spark.range(0, len(bases), 1, max(1, len(bases)))
-        with failures_translated():
-            rows = segments.mapInArrow(task, _SURVEYS_DDL).collect()
+        rows = collected(mapped(work(spark, len(bases)), task, _SURVEYS))
         return [
-            Survey(row.crc, row.records, row.next, bytes(row.transactional))
-            for row in sorted(rows, key=lambda row: row.id)
+            Survey(each.crc, each.records, each.next, bytes(each.transactional))
+            for each in sorted(rows, key=lambda each: each.id)
         ]
 
     return survey
@@ -137,7 +121,7 @@ def survey_on(spark: SparkSession) -> Callable[[Files, str, Sequence[int]], list
 def _scan(staging: str, buckets: int) -> Task:
     def scan(batches: Batches) -> Batches:
         plan = _plan(staging)
-        for number in _numbers(batches):
+        for number in numbers(batches):
             for blob in scan_source(plan, number, ReadingFiles(), buckets=buckets):
                 yield _blob_row(blob)
 
@@ -155,17 +139,15 @@ def _merge(staging: str, groups: frozenset[int]) -> Task:
 
 def _rewrite(staging: str, application_id: str) -> Task:
     def rewrite(batches: Batches) -> Batches:
-        context = TaskContext.get()
-        assert context is not None
         results = rewrite_groups(
             _plan(staging),
             _blobs(batches),
             source_files=ReadingFiles(),
             files=OsFiles(),
-            attempt=f"{application_id}-{context.taskAttemptId()}",
+            attempt=attempt_of(application_id),
         )
         for result in results:
-            yield _row(_RESULTS, result.to_json())
+            yield row(_RESULTS, result.to_json())
 
     return rewrite
 
@@ -173,7 +155,7 @@ def _rewrite(staging: str, application_id: str) -> Task:
 def _preview(staging: str) -> Task:
     def preview(batches: Batches) -> Batches:
         for result in preview_groups(_plan(staging), _blobs(batches), source_files=ReadingFiles()):
-            yield _row(_RESULTS, result.to_json())
+            yield row(_RESULTS, result.to_json())
 
     return preview
 
@@ -191,28 +173,10 @@ def _plan(staging: str) -> CompactionPlan:
         ) from error
 
 
-def _row(schema: pa.Schema, *values: object) -> pa.RecordBatch:
-    columns = [pa.array([value], field.type) for value, field in zip(values, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 def _blob_row(blob: Blob) -> pa.RecordBatch:
-    """Without a copy of the data."""
     *numbers, data = blob
-    edges = pa.py_buffer(struct.pack("=ii", 0, len(data)))
-    columns = [pa.array([number], pa.int32()) for number in numbers]
-    columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, edges, pa.py_buffer(data)]))
-    return pa.RecordBatch.from_arrays(columns, schema=_BLOBS)
+    return _BLOBS.row(*numbers, data=data)
 
 
 def _blobs(batches: Batches) -> Iterator[Blob]:
-    """Without a copy of the data."""
-    for batch in batches:
-        numbers = (column.to_pylist() for column in batch.columns[:3])
-        for task, source, kind, data in zip(*numbers, batch.column(3), strict=True):
-            yield Blob(task, source, kind, memoryview(data.as_buffer()))
-
-
-def _numbers(batches: Batches) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
+    return (Blob(*numbers, data) for numbers, data in _BLOBS.read(batches))

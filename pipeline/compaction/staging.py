@@ -24,6 +24,7 @@ from .survey import survey_segment
 
 PLAN_FILE = "plan.json"
 INSTALLED_FILE = "installed"
+ORIGINALS = "originals"
 
 
 def save_plan(files: Files, plan: CompactionPlan) -> None:
@@ -122,6 +123,11 @@ def pending_plans(files: Files, data_dir: str, tp: TopicPartition | None = None)
 def group_directory(plan: CompactionPlan, group: int) -> str:
     """Where a finished group lies."""
     return paths.join(plan.staging, f"{plan.group_base(group):020}")
+
+
+def originals_directory(plan: CompactionPlan) -> str:
+    """Where the replaced segments are, under the names that they had."""
+    return paths.join(plan.staging, ORIGINALS)
 
 
 def is_installed(files: Files, plan: CompactionPlan, group: int) -> bool:

@@ -25,12 +25,12 @@ from ..compaction.staging import (
     check_sources,
     group_directory,
     is_installed,
+    originals_directory,
     other_file_system,
 )
 from ..errors import SourceChangedError, UsageError
 from ..stores.segment_files import topic_id_in
 
-ORIGINALS = "originals"
 STALE_MS_MIN = 86_400_000
 
 
@@ -241,11 +241,6 @@ def _is_unchanged(plan: CompactionPlan, number: int, files: Files) -> bool:
     except SourceChangedError:
         return False
     return True
-
-
-def originals_directory(plan: CompactionPlan) -> str:
-    """Where the replaced segments are, under the names that they had."""
-    return paths.join(plan.staging, ORIGINALS)
 
 
 def discard(plan: CompactionPlan, files: Files) -> None:

@@ -62,7 +62,7 @@ class Engine:
         from pyspark.sql import SparkSession
 
         from ..source.source import register
-        from ..spark_errors import failures_translated
+        from ..spark.failures import failures_translated
         from .session import builder
 
         if (running := self._given or SparkSession.getActiveSession()) is not None:
@@ -114,7 +114,7 @@ class Engine:
     def verify(self, scopes: Sequence[Scope], mode: str) -> VerifyReport:
         if self.is_in_process:
             return verify(scopes, ReadingFiles(), mode=mode)
-        from ..verify.verify import verify_on
+        from ..verify.verify_jobs import verify_on
 
         return verify_on(self._spark, scopes, ReadingFiles(), mode=mode)
 

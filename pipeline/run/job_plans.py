@@ -17,7 +17,7 @@ from ...storage.disk.files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan, staging_root
 from ..compaction.rewrite import finished_group
-from ..compaction.staging import check_sources, is_installed, pending_plans, save_plan
+from ..compaction.staging import check_sources, is_installed, originals_directory, pending_plans, save_plan
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from ..install.install_steps import (
     discard,
@@ -25,7 +25,6 @@ from ..install.install_steps import (
     is_overtaken,
     is_plan_installed,
     is_stale,
-    originals_directory,
     pending_groups,
 )
 from ..stores.store import Store

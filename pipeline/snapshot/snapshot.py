@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from ...storage.disk.files import OsFiles
 from ...storage.disk.paths import OFFSET_MAX
+from ..records.key_hashes import HASH, by_key, hashed
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
 from ..stores.store import Store
@@ -49,7 +49,7 @@ SCHEMA = pa.schema(
 )
 """Of a snapshot's files."""
 
-NEWEST = np.dtype([("high", ">u8"), ("low", ">u8"), ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
+NEWEST = np.dtype([*HASH, ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
 NewestRows = NDArray[np.void]
 
 ROWS_AT_ONCE = 1 << 19
@@ -134,13 +134,8 @@ def _rows_in(path: str) -> Iterator[NewestRows]:
 
 
 def _hashed(keys: pa.Array, partition: int) -> NewestRows:
-    """A row for each of these keys, with its hash."""
-    salt = partition.to_bytes(4)
-    rows = np.zeros(len(keys), NEWEST)
-    digests = b"".join(blake2b(key, digest_size=16, salt=salt).digest() for key in keys.to_pylist())
-    halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
-    rows["high"], rows["low"] = halves[:, 0], halves[:, 1]
-    return rows
+    """A row for each of these keys: of another partition it is another key."""
+    return hashed(keys, NEWEST, salt=partition.to_bytes(4))
 
 
 def _merged(each: Iterable[NewestRows], rows_at_once: int) -> Iterator[NewestRows]:
@@ -161,10 +156,13 @@ def _merged(each: Iterable[NewestRows], rows_at_once: int) -> Iterator[NewestRow
 def newest(rows: Iterable[NewestRows]) -> NewestRows:
     """One row for each key: the one with the highest offset."""
     every: NewestRows = np.concatenate([np.empty(0, NEWEST), *rows])
-    every = every[np.lexsort((every["offset"], every["low"], every["high"]))]
-    is_last = np.ones(len(every), np.bool_)
-    is_last[:-1] = (every["high"][1:] != every["high"][:-1]) | (every["low"][1:] != every["low"][:-1])
-    last: NewestRows = every[is_last]
+    if not len(every):
+        return every
+    order, starts = by_key(every)
+    offsets = every["offset"][order]
+    best = np.repeat(np.maximum.reduceat(offsets, starts), np.diff(starts, append=len(every)))
+    newest_at = np.flatnonzero(offsets == best)  # of a key that was written twice both: the first will do
+    last: NewestRows = every[order[newest_at[np.searchsorted(newest_at, starts)]]]
     return last
 
 

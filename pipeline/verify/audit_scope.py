@@ -17,9 +17,8 @@ from ...storage.disk.files import Files
 from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.topics.config import LogConfig
 from ..compaction.plan import CompactionPlan
-from ..compaction.staging import group_directory
+from ..compaction.staging import group_directory, originals_directory
 from ..errors import CorruptSourceError, UsageError, VerifyFailedError
-from ..install.install_steps import originals_directory
 from ..stores.store import Store
 from .findings import Finding
 from .log_view import Cursor, SegmentRef, segments_in

@@ -125,16 +125,6 @@ class VerifyReport:
         }
         return json.dumps(fields, indent=1) + "\n"
 
-    def rows(self) -> list[tuple[Any, ...]]:
-        """One row for each named finding, of ROW_DDL."""
-        return [(each.topic, each.partition, *finding) for each in self.partitions for finding in each.findings]
-
-
-ROW_DDL = (
-    "topic string, partition int, rule string, file string, position bigint, offset bigint, "
-    "expected string, actual string, key binary"
-)
-
 
 def _as_dict(finding: Finding) -> dict[str, Any]:
     fields = finding._asdict()

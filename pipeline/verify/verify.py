@@ -5,7 +5,7 @@
     ranges    batches, indexes, records; and a row for each key                          a task a segment
     keys      the rows of one bucket of hashes, merged and judged                        a task a bucket
 
-`verify` does this in this process, `verify_on` as jobs of a Spark session. What they find is the same; neither uses any
+`verify` does this in this process, `verify_jobs.verify_on` as jobs of a Spark session. What they find is the same; neither uses any
 of the code that compacts.
 
 Memory of a task, however large the log: of a range what `range_audit` says, of a bucket that of merging ROWS_A_BUCKET
@@ -16,19 +16,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ...storage.disk.files import Files
+from ...storage.disk.files import Buffer, Files
+from ..records.key_hashes import by_bucket
 from .audit_scope import Scope
 from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
-from .key_audit import LEFT, Verdict, from_bytes, judge, merge, split
+from .key_audit import LEFT, Verdict, from_bytes, judge, merge
 from .log_view import record_key
 from .promises import Promises, Range
 from .range_audit import RangeResult, audit_range
 from .txn_audit import Marks, marks_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROWS_A_BUCKET = 1 << 20
 """Rows of keys that one task judges, at most, where every record has a key of its own."""
@@ -45,7 +43,7 @@ class Judged(NamedTuple):
 def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone") -> VerifyReport:
     """Judge in this process, one range after the other.
 
-    Memory: 57 bytes for each key of each range of a partition, besides what a task of `verify_on` takes.
+    Memory: 49 bytes for each key of each range of a partition, besides what a task of `verify_on` takes.
 
     Raises:
         CorruptSourceError: The originals are damaged.
@@ -55,33 +53,7 @@ def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone") -> Ver
         marks = [marks_of(files, source.segment) for source in scope.txn_sources]
         promises = scope.with_transactions([each.rows for each in marks])
         judged = _judge_here(scope.ranges, promises, files, bucket_count(marks))
-        partitions.append(_report(scope, promises, judged, files))
-    return VerifyReport(mode=mode, partitions=partitions)
-
-
-def verify_on(
-    spark: SparkSession, scopes: Iterable[Scope], files: Files, *, mode: str = "alone", buckets: int | None = None
-) -> VerifyReport:
-    """Judge as Spark jobs, two for each partition.
-
-    Args:
-        files: The operating system's; workers read the same paths.
-        buckets: How many parts the keys are judged in; unless given, as many as the cluster runs tasks at once, and
-            enough that none has more than ROWS_A_BUCKET rows.
-
-    Raises:
-        CorruptSourceError: The originals are damaged.
-        SparkFailedError: A job failed for another reason.
-    """
-    from .verify_jobs import judge_ranges, read_marks
-
-    partitions = []
-    for scope in scopes:
-        marks = read_marks(spark, scope.txn_sources, files)
-        promises = scope.with_transactions([each.rows for each in marks])
-        parts = bucket_count(marks, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
-        judged = judge_ranges(spark, scope.ranges, promises, files, parts)
-        partitions.append(_report(scope, promises, judged, files))
+        partitions.append(report_of(scope, promises, judged, files))
     return VerifyReport(mode=mode, partitions=partitions)
 
 
@@ -94,11 +66,11 @@ def range_blobs(of: Range, promises: Promises, files: Files, buckets: int, numbe
         except StopIteration as done:
             yield number % buckets, b"\0" + pickle.dumps((number, done.value))
             return
-        for bucket, data in split(keys, buckets):
+        for bucket, data in by_bucket(keys, buckets):
             yield bucket, b"\1" + data
 
 
-def judge_blobs(blobs: Iterable[tuple[int, bytes]], promises: Promises) -> Iterator[bytes]:
+def judge_blobs(blobs: Iterable[tuple[int, Buffer]], promises: Promises) -> Iterator[Buffer]:
     """Of the blobs of some buckets, of each of which all are here: pickled results of ranges, and verdicts."""
     rows: dict[int, list[memoryview]] = {}
     for bucket, data in blobs:
@@ -122,7 +94,7 @@ def _judge_here(ranges: Sequence[Range], promises: Promises, files: Files, bucke
     return judged_of(judge_blobs(blobs, promises), len(ranges))
 
 
-def judged_of(found: Iterable[bytes], ranges: int) -> Judged:
+def judged_of(found: Iterable[Buffer], ranges: int) -> Judged:
     """What `judge_blobs` has given, of so many ranges."""
     results: dict[int, RangeResult] = {}
     verdicts = []
@@ -134,7 +106,8 @@ def judged_of(found: Iterable[bytes], ranges: int) -> Judged:
     return Judged([results[number] for number in range(ranges)], verdicts)
 
 
-def _report(scope: Scope, promises: Promises, judged: Judged, files: Files) -> PartitionReport:
+def report_of(scope: Scope, promises: Promises, judged: Judged, files: Files) -> PartitionReport:
+    """What was found in a partition; looks up in the files which keys are meant."""
     results = judged.results
     findings = scope.as_a_whole(promises, results)
     count = len(findings) + sum(result.finding_count for result in results)

@@ -1,39 +1,58 @@
-"""The stages of `verify` as Spark jobs: rows are blobs, as few as segments and buckets multiply to."""
+"""`verify` as jobs of a Spark session, two for each partition. What they find is what `verify.verify` finds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from ...storage.disk.files import Files
-from ..spark_errors import failures_translated
-from .audit_scope import TxnSource
-from .findings import ROW_DDL, VerifyReport
+from ..spark.blobs import BlobRows
+from ..spark.tasks import Batches, collected, mapped, numbers, row, work
+from .audit_scope import Scope, TxnSource
+from .findings import VerifyReport
 from .promises import Promises, Range
 from .txn_audit import Marks, marks_of
-from .verify import Judged, judge_blobs, judged_of, range_blobs
+from .verify import Judged, bucket_count, judge_blobs, judged_of, range_blobs, report_of
 
-Batches = Iterator[pa.RecordBatch]
+_BLOBS = BlobRows()
+_FOUND = pa.schema([("found", pa.binary())])
 
-_BLOBS = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
-_BLOBS_DDL = "bucket int, data binary"
-_DATA = pa.schema([("data", pa.binary())])
+
+def verify_on(
+    spark: SparkSession, scopes: Iterable[Scope], files: Files, *, mode: str = "alone", buckets: int | None = None
+) -> VerifyReport:
+    """Judge on the workers.
+
+    Args:
+        files: The operating system's; workers read the same paths.
+        buckets: How many parts the keys are judged in; unless given, as many as the cluster runs tasks at once, and
+            enough that none has more than `verify.ROWS_A_BUCKET` rows.
+
+    Raises:
+        CorruptSourceError: The originals are damaged.
+        SparkFailedError: A job failed for another reason.
+    """
+    partitions = []
+    for scope in scopes:
+        marks = read_marks(spark, scope.txn_sources, files)
+        promises = scope.with_transactions([each.rows for each in marks])
+        parts = bucket_count(marks, at_least=spark.sparkContext.defaultParallelism) if buckets is None else buckets
+        judged = judge_ranges(spark, scope.ranges, promises, files, parts)
+        partitions.append(report_of(scope, promises, judged, files))
+    return VerifyReport(mode=mode, partitions=partitions)
 
 
 def read_marks(spark: SparkSession, sources: Sequence[TxnSource], files: Files) -> list[Marks]:
     """The marks of each of these segments."""
 
-    def task(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield _blob(number, marks_of(files, sources[number].segment).to_bytes())
+    def read(batches: Batches) -> Batches:
+        for number in numbers(batches):
+            yield _BLOBS.row(number, data=marks_of(files, sources[number].segment).to_bytes())
 
-    segments = spark.range(0, len(sources), 1, max(1, len(sources)))
-    with failures_translated():
-        rows = segments.mapInArrow(task, _BLOBS_DDL).collect()
-    return [Marks.from_bytes(bytes(row.data)) for row in sorted(rows, key=lambda row: row.bucket)]
+    rows = collected(mapped(work(spark, len(sources)), read, _BLOBS.schema))
+    return [Marks.from_bytes(bytes(row.data)) for row in sorted(rows, key=lambda each: each.task)]
 
 
 def judge_ranges(
@@ -42,30 +61,13 @@ def judge_ranges(
     """Judge all ranges, and the keys of all of them in so many buckets."""
 
     def scan(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for bucket, data in range_blobs(ranges[number], promises, files, buckets, number):
-                    yield _blob(bucket, data)
+        for number in numbers(batches):
+            for bucket, data in range_blobs(ranges[number], promises, files, buckets, number):
+                yield _BLOBS.row(bucket, data=data)
 
-    def merge(batches: Batches) -> Batches:
-        blobs = (
-            (bucket.as_py(), data.as_py()) for batch in batches for bucket, data in zip(*batch.columns, strict=True)
-        )
-        for found in judge_blobs(blobs, promises):
-            yield pa.RecordBatch.from_arrays([pa.array([found], pa.binary())], schema=_DATA)
+    def judge(batches: Batches) -> Batches:
+        for found in judge_blobs(((bucket, data) for (bucket,), data in _BLOBS.read(batches)), promises):
+            yield row(_FOUND, bytes(found))
 
-    work = spark.range(0, len(ranges), 1, max(1, len(ranges)))
-    # By number: anything else would be coalesced to a task or two, or put two buckets into one.
-    blobs = work.mapInArrow(scan, _BLOBS_DDL).repartitionById(buckets, "bucket")
-    with failures_translated():
-        rows = blobs.mapInArrow(merge, "data binary").collect()
-    return judged_of((bytes(row.data) for row in rows), len(ranges))
-
-
-def _blob(bucket: int, data: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([bucket], pa.int32()), pa.array([data], pa.binary())], schema=_BLOBS)
-
-
-def findings_frame(spark: SparkSession, report: VerifyReport) -> DataFrame:
-    """The named findings of a report, one row each."""
-    return spark.createDataFrame(report.rows(), ROW_DDL)
+    blobs = _BLOBS.exchanged(work(spark, len(ranges)), scan, buckets)
+    return judged_of((bytes(each.found) for each in collected(mapped(blobs, judge, _FOUND))), len(ranges))

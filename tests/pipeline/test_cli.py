@@ -397,14 +397,13 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
     assert report.passed and [each.records_before for each in report.partitions] == [10, 3]
     damage(data_dir)
     failed = jobs.verify(spark, str(data_dir), topic=TOPIC, against=str(before))
-    assert failed.first is not None and failed.first[1].rule == "a batch has the CRC of its bytes"
-    from ottla.pipeline.verify.verify_jobs import findings_frame
-
-    first = findings_frame(spark, failed).orderBy("offset", "rule").first()
-    assert first is not None and (first.partition, first.offset, first.position) == (0, 0, 0)
+    assert failed.first is not None
+    tp, finding = failed.first
+    assert finding.rule == "a batch has the CRC of its bytes"
+    assert (tp.partition, finding.offset, finding.position) == (0, 0, 0)
     assert spark.range(1).count() == 1, "the session is the caller's"
     with pytest.raises(SparkFailedError):
-        from ottla.pipeline.spark_errors import failures_translated
+        from ottla.pipeline.spark.failures import failures_translated
 
         with failures_translated():
             spark.sql("SELECT raise_error('x')").collect()

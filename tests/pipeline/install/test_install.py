@@ -16,7 +16,7 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import staging_root
 from ottla.pipeline.compaction.rewrite import finished_group
-from ottla.pipeline.compaction.staging import group_directory, save_plan
+from ottla.pipeline.compaction.staging import group_directory, originals_directory, save_plan
 from ottla.pipeline.errors import PipelineError, SourceChangedError, StoreLockedError, UsageError
 from ottla.pipeline.install.install import InstallResult, install, locked
 from ottla.pipeline.install.install_steps import (
@@ -25,7 +25,6 @@ from ottla.pipeline.install.install_steps import (
     group_state,
     is_overtaken,
     is_stale,
-    originals_directory,
     pending_groups,
 )
 from ottla.storage.disk import paths

@@ -13,12 +13,11 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 import ottla
 from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
-from ottla.pipeline.compaction.staging import group_directory, save_plan
+from ottla.pipeline.compaction.staging import group_directory, originals_directory, save_plan
 from ottla.pipeline.errors import SourceChangedError, StoreLockedError, UsageError
 from ottla.pipeline.install.admin_client import AdminClient
 from ottla.pipeline.install.install import InstallResult, install
 from ottla.pipeline.install.install_online import install_online
-from ottla.pipeline.install.install_steps import originals_directory
 from ottla.pipeline.stores.store import ReadingFiles, Store
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.files import OsFiles

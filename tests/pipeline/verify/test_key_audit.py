@@ -9,7 +9,8 @@ import pytest
 np = pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pa = pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
-from ottla.pipeline.verify.key_audit import KEY_ROW, KeyRows, KeyTable, from_bytes, judge, merge, split
+from ottla.pipeline.records.key_hashes import by_bucket
+from ottla.pipeline.verify.key_audit import KEY_ROW, KeyRows, KeyTable, from_bytes, judge, merge
 
 RECORDS, AT_ONCE = 600, 64
 
@@ -41,7 +42,7 @@ def test_parts_merge_to_what_there_is_in_one_piece(keys: int) -> None:
 def test_buckets_are_judged_as_all_of_it(keys: int = 300) -> None:
     rows = rows_of(RECORDS, keys)[-1]
     count, verdicts = judge(rows, dirty_from=100, at_most=1_000)
-    found = [judge(from_bytes(data), dirty_from=100, at_most=1_000) for _, data in split(rows, 7)]
+    found = [judge(from_bytes(data), dirty_from=100, at_most=1_000) for _, data in by_bucket(rows, 7)]
     assert len(found) == 7
     assert sum(each for each, _ in found) == count
     assert sorted(each for _, some in found for each in some) == sorted(verdicts)

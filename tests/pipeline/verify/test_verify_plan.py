@@ -10,9 +10,8 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.compaction.plan import CompactionPlan
-from ottla.pipeline.compaction.staging import group_directory, pending_plans
+from ottla.pipeline.compaction.staging import group_directory, originals_directory, pending_plans
 from ottla.pipeline.errors import UsageError
-from ottla.pipeline.install.install_steps import originals_directory
 from ottla.pipeline.run.commands import compact
 from ottla.pipeline.run.engine import IN_PROCESS, Engine
 from ottla.pipeline.run.job_plans import Job

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException, PythonException
 
-from . import errors
-from .errors import PipelineError, SparkFailedError
+from .. import errors
+from ..errors import PipelineError, SparkFailedError
 
 _RAISED = re.compile(r"ottla\.pipeline\.errors\.(\w+): (.*)")
 _PYTHON_ERROR = re.compile(r"[A-Za-z]\w*(?:\.\w+)*(?:Error|Exception): .+")

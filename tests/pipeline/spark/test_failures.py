@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PythonException, SparkRuntimeException
 
 from ottla.pipeline.errors import CorruptSourceError, PipelineError, SparkFailedError
-from ottla.pipeline.spark_errors import failures_translated
+from ottla.pipeline.spark.failures import failures_translated
 
 RAISED_BY_US = """\
 An exception was thrown from the Python worker. Please see the stack trace below.

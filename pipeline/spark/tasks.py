@@ -1,0 +1,57 @@
+"""Jobs whose tasks are pieces of work that have numbers, and what such a task is told and says.
+
+work(spark, count)                 the numbers below `count`
+    -> mapped(…, task, schema)     a task makes rows of them
+    -> collected(…)                the rows, on the driver
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from ..errors import SparkFailedError
+from .failures import failures_translated
+
+Batches = Iterator[pa.RecordBatch]
+Task = Callable[[Batches], Batches]
+
+
+def work(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
+    """The numbers below `count`, in so many tasks at most; one each unless given."""
+    return spark.range(0, count, 1, max(1, count if tasks is None else min(tasks, count)))
+
+
+def numbers(batches: Batches) -> Iterator[int]:
+    """What `work` gives a task."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def mapped(frame: DataFrame, task: Task, schema: pa.Schema) -> DataFrame:
+    """What the task makes of the frame: batches of exactly this schema."""
+    return frame.mapInArrow(task, from_arrow_schema(schema))
+
+
+def row(schema: pa.Schema, *values: object) -> pa.RecordBatch:
+    """A batch of one row."""
+    columns = [pa.array([value], field.type) for value, field in zip(values, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def collected(frame: DataFrame) -> list[Row]:
+    """Run the job. Errors as of `failures_translated`."""
+    with failures_translated():
+        return frame.collect()
+
+
+def attempt_of(application_id: str) -> str:
+    """In a task: a name that no other attempt has, of this job or another: executors outlive a driver that dies, and write."""
+    context = TaskContext.get()
+    if context is None:
+        raise SparkFailedError("a task of a job was called outside of one")
+    return f"{application_id}-{context.taskAttemptId()}"
