@@ -34,11 +34,29 @@ from .varints import BytesLike, read_varint, read_varlong
 
 _GLANCE = struct.Struct(">qi10xBi")
 """Base offset, length, low byte of the attributes, last offset delta."""
-HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_FIELDS = (
+    ("base_offset", "q"),
+    ("length", "i"),
+    ("leader_epoch", "i"),
+    ("magic", "b"),
+    ("crc", "I"),
+    ("attributes", "h"),
+    ("last_offset_delta", "i"),
+    ("base_timestamp", "q"),
+    ("max_timestamp", "q"),
+    ("producer_id", "q"),
+    ("producer_epoch", "h"),
+    ("base_sequence", "i"),
+    ("record_count", "i"),
+)
+"""(name, type as `struct` and NumPy write it), back to back and big endian."""
+HEADER = struct.Struct(">" + "".join(kind for _, kind in HEADER_FIELDS))
 HEADER_BYTES = HEADER.size
-LOG_OVERHEAD_BYTES = 12
+LOG_OVERHEAD = struct.Struct(">qi")
 """Base offset and length: what a reader needs to find the next batch."""
+LOG_OVERHEAD_BYTES = LOG_OVERHEAD.size
 MAGIC = 2
+MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 ATTRIBUTES_LOW_BYTE_POSITION = ATTRIBUTES_POSITION + 1
@@ -68,6 +86,12 @@ def wrapped(timestamp: int) -> int:
 def sequence_after(sequence: int, steps: int) -> int:
     """Return the sequence number `steps` after `sequence`; 2**31 - 1 is followed by 0."""
     return (sequence + steps) & _SEQUENCE_MASK
+
+
+def batch_size(data: BytesLike, at: int = 0) -> int:
+    """How many bytes the batch at `data[at:]` has, if its length is to be believed; LOG_OVERHEAD_BYTES of it are enough."""
+    length: int = LOG_OVERHEAD.unpack_from(data, at)[1]
+    return LOG_OVERHEAD_BYTES + length
 
 
 class Record(NamedTuple):

@@ -1,7 +1,7 @@
 """Many batches at once: the headers of all whole batches in a piece of a log file, as columns.
 
-A loop in Python only hops from length to length; every other field of all headers is one NumPy gather, by the layout
-that `protocol.records` describes. What cannot be a batch, or fails its CRC, is a `Damage` that says where it is and
+A loop in Python only hops from length to length; every other field of all headers is one NumPy gather, by the layout of
+`protocol.records`. What cannot be a batch, or fails its CRC, is a `Damage` that says where it is and
 what was expected there.
 
     piece    [header|…][header|…][header|…][hea      starts  0, 190, 372      ends  190, 372, 561
@@ -9,7 +9,6 @@ what was expected there.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,35 +16,25 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from ...protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from ...protocol.records import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    HEADER_FIELDS,
+    LOG_OVERHEAD,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+)
 from ...storage.disk.paths import OFFSET_MAX
 from ..errors import CorruptSourceError
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-HEADER_FIELDS = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("leader_epoch", ">i4"),
-        ("magic", "u1"),
-        ("crc", ">u4"),
-        ("attributes", ">u2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
-    ]
-)
-assert HEADER_FIELDS.itemsize == HEADER_BYTES
+HEADER = np.dtype([(name, ">" + (kind.upper() if name == "attributes" else kind)) for name, kind in HEADER_FIELDS])
+"""A row of `protocol.records.HEADER_FIELDS`, with attributes as bits: no number that may be negative."""
 
 _HEADER_AT = np.arange(HEADER_BYTES)
-_LENGTH = struct.Struct(">8xi")
-_BASE_OFFSET = struct.Struct(">q")
 _LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
@@ -84,7 +73,7 @@ class BatchWindow:
     """Positions in `data`, not in the file."""
     ends: Int64s
     headers: NDArray[Any]
-    """Rows of HEADER_FIELDS, big endian."""
+    """Rows of HEADER."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -133,9 +122,9 @@ def window_of(data: memoryview, *, file: str = "", position: int = 0) -> BatchWi
         file, position: Where `data` was read, for messages.
     """
     edges, at, size_bytes = [0], 0, len(data)
-    length_at = _LENGTH.unpack_from
+    overhead_at = LOG_OVERHEAD.unpack_from
     while at + HEADER_BYTES <= size_bytes:
-        (length,) = length_at(data, at)
+        _, length = overhead_at(data, at)
         end = at + LOG_OVERHEAD_BYTES + length
         if length < _LENGTH_MIN or end > size_bytes:
             break
@@ -154,9 +143,8 @@ def no_batch(data: memoryview, left_bytes: int, *, file: str, position: int) -> 
         return Damage(
             file, position, -1, f"a batch header of {HEADER_BYTES} bytes", f"{left_bytes} bytes", left_bytes, 0
         )
-    (offset,) = _BASE_OFFSET.unpack_from(data)
-    (length,) = _LENGTH.unpack_from(data)
-    magic, size_bytes = data[16], LOG_OVERHEAD_BYTES + length
+    offset, length = LOG_OVERHEAD.unpack_from(data)
+    magic, size_bytes = data[MAGIC_POSITION], LOG_OVERHEAD_BYTES + length
     if magic != MAGIC:
         return Damage(file, position, offset, f"a batch of magic {MAGIC}", f"magic {magic}", left_bytes, 0)
     if not HEADER_BYTES <= size_bytes <= left_bytes:
@@ -203,8 +191,8 @@ def without(window: BatchWindow, damages: list[Damage]) -> BatchWindow:
 
 def _headers(data: memoryview, starts: Int64s) -> NDArray[Any]:
     if not starts.size:
-        return np.empty(0, HEADER_FIELDS)
-    rows: NDArray[Any] = np.frombuffer(data, np.uint8)[starts[:, None] + _HEADER_AT].view(HEADER_FIELDS)
+        return np.empty(0, HEADER)
+    rows: NDArray[Any] = np.frombuffer(data, np.uint8)[starts[:, None] + _HEADER_AT].view(HEADER)
     return rows.reshape(-1)
 
 

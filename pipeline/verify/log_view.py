@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...protocol.errors import CorruptRecordError
-from ...protocol.records import LOG_OVERHEAD_BYTES, MAGIC
+from ...protocol.records import LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION, batch_size
 from ...storage.disk import paths
 from ...storage.disk.files import File, Files
 from ..errors import SourceChangedError
@@ -162,7 +162,7 @@ class Cursor:
             if not len(window):
                 damage = no_batch(data, size_bytes - position, file=segment.log_path, position=position)
                 if damage is None:
-                    wanted_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES])
+                    wanted_bytes = batch_size(data)
                     continue
                 if segment.is_active and _may_be_torn(data, size_bytes - position):
                     self.torn_bytes += size_bytes - position
@@ -238,8 +238,6 @@ def _finding(rule: str, damage: Damage) -> Finding:
 
 def _may_be_torn(data: memoryview, left_bytes: int) -> bool:
     """Whether an unfinished write leaves this: a batch cut short, or zeros of a file that was made larger."""
-    if left_bytes < LOG_OVERHEAD_BYTES or not any(data[: LOG_OVERHEAD_BYTES + 5]):
+    if left_bytes < LOG_OVERHEAD_BYTES or not any(data[: MAGIC_POSITION + 1]):
         return True
-    return (len(data) <= 16 or data[16] == MAGIC) and LOG_OVERHEAD_BYTES + int.from_bytes(
-        data[8:12], signed=True
-    ) > left_bytes
+    return (len(data) <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC) and batch_size(data) > left_bytes

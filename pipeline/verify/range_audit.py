@@ -18,7 +18,7 @@ import numpy as np
 from ...protocol.records import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT
 from ...storage.disk.files import Files
 from ..errors import CorruptSourceError
-from ..records.batch_window import HEADER_FIELDS, BatchWindow, Bools, Int64s
+from ..records.batch_window import HEADER, BatchWindow, Bools, Int64s
 from .findings import Finding
 from .key_audit import KeyRows, KeyTable
 from .log_view import Cursor, Report
@@ -201,7 +201,7 @@ class _Audit:
     def _differ(
         self, window: BatchWindow, rows: Int64s, name: str, expected: Int64s, actual: Int64s, rule: str
     ) -> None:
-        if rule == name or rule in HEADER_FIELDS.names:  # type: ignore[operator]
+        if rule == name or rule in HEADER.names:  # type: ignore[operator]
             rule = f"a batch keeps its {name.replace('_', ' ')}"
         for place in np.flatnonzero(expected != actual).tolist():
             self._report(at(rule, window, int(rows[place]), f"{name} {int(expected[place])}", str(int(actual[place]))))
