@@ -51,7 +51,9 @@ class Ground:
         from ottla.pipeline.compaction.local import compact_locally
         from ottla.pipeline.compaction.plan import make_plan
         from ottla.pipeline.compaction.staging import save_plan
-        from ottla.pipeline.stores.store import ReadingFiles, Store
+        from ottla.pipeline.stores.reading_files import ReadingFiles
+        from ottla.pipeline.stores.store import Store
+        from ottla.pipeline.stores.stored_log import open_log
         from ottla.storage.disk.files import OsFiles
         from ottla.storage.disk.paths import TopicPartition
         from support.broker.compacting import create_compacted, last_values
@@ -67,7 +69,7 @@ class Ground:
                 self.values = last_values(client, "t")
         store = Store(str(self.data))
         config = store.config_of("t", {"internal.segment.bytes": "12000"})  # so that groups have several segments
-        with store.open_log(TopicPartition("t", 0), now_ms=NOW_MS, config=config) as log:
+        with open_log(store, TopicPartition("t", 0), now_ms=NOW_MS, config=config) as log:
             plan = make_plan(log, data_dir=str(self.data), checkpoint=None, now_ms=NOW_MS, secret=bytes(range(16)))
         save_plan(OsFiles(), plan)
         compact_locally(plan, source_files=ReadingFiles(), files=OsFiles())

@@ -105,7 +105,9 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
     from ottla.pipeline.compaction.staging import save_plan
     from ottla.pipeline.run.session import session
     from ottla.pipeline.snapshot.snapshot_job import snapshot
-    from ottla.pipeline.stores.store import ReadingFiles, Store
+    from ottla.pipeline.stores.reading_files import ReadingFiles
+    from ottla.pipeline.stores.store import Store
+    from ottla.pipeline.stores.stored_log import open_log
     from ottla.pipeline.verify.audit_scope import scope_against, scope_alone, scope_of_plan
     from ottla.pipeline.verify.verify_jobs import verify_on
     from ottla.storage.disk.files import OsFiles
@@ -120,7 +122,7 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
         written.write(directory / "data", size_bytes, segment_bytes=segment_bytes)
         linked_copy(directory / "data", directory / "before")
         store, before = Store(str(directory / "data")), Store(str(directory / "before"))
-        with store.open_log(TP, now_ms=NOW_MS) as log:
+        with open_log(store, TP, now_ms=NOW_MS) as log:
             plan = make_plan(log, data_dir=store.data_dir, checkpoint=None, now_ms=NOW_MS, secret=bytes(range(16)))
         save_plan(OsFiles(), plan)
         spark = session("spark_histories", master="local[2]")
@@ -178,7 +180,8 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
 
 def compare_files(suite: Suite, plan: Any) -> None:
     """What is staged, and what the server has made in place."""
-    from ottla.pipeline.compaction.rewrite import MANIFEST_FILE, group_directory
+    from ottla.pipeline.compaction.staging import group_directory
+    from ottla.storage.logs.staged_segment import MANIFEST_FILE
 
     made = {
         path: f"{path.name} of group {plan.group_base(group)}"

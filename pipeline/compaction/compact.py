@@ -25,11 +25,11 @@ from ...storage.disk.files import Files, OsFiles
 from ..errors import SparkFailedError, UsageError
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, Task, attempt_of, collected, mapped, numbers, row, work
-from ..stores.store import ReadingFiles
+from ..stores.reading_files import ReadingFiles
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
 from .plan import CompactionPlan
 from .preview import preview_groups
-from .rewrite import GroupResult, finished_group, remove_attempts, rewrite_groups
+from .rewrite import GroupResult, check_finished_group, remove_attempts, rewrite_groups
 from .staging import load_plan
 from .survey import Survey, survey_segment
 
@@ -64,7 +64,7 @@ def compact(spark: SparkSession, plan: CompactionPlan, *, buckets: int | None = 
         SparkFailedError: The job failed for another reason.
     """
     files = OsFiles()
-    results = {group: finished_group(plan, group, files) for group in range(len(plan.groups))}
+    results = {group: check_finished_group(plan, group, files) for group in range(len(plan.groups))}
     missing = frozenset(group for group, result in results.items() if result is None)
     if missing:
         dead = _superseded(spark, plan, missing, buckets)

@@ -14,7 +14,6 @@ Memory: the table, 24 bytes for each record of the segment, then 16 for each key
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -30,8 +29,10 @@ from ...protocol.records import (
     COUNT_POSITION,
     CRC_POSITION,
     HEADER_BYTES,
+    LOG_OVERHEAD,
     LOG_OVERHEAD_BYTES,
     RecordBatch,
+    batch_size,
     packed_block,
 )
 from ...storage.disk import paths
@@ -136,13 +137,14 @@ class _Scan:
         for size_bytes in self._reader.chunks(self._segment, position, end):
             position += self._check_crcs(position, self._reader.view[:size_bytes])
             taken = builder.take(self._segment, size_bytes)
-            assert taken, "a map with room for all records became full"
+            if not taken:
+                raise RuntimeError(f"{self._path}: a map with room for all records became full")
 
     def _check_crcs(self, position: int, view: memoryview) -> int:
         """Check the whole batches of a chunk that was read at `position`; returns their bytes."""
         at = 0
         while len(view) - at >= HEADER_BYTES:
-            base_offset, length = _START.unpack_from(view, at)
+            base_offset, length = LOG_OVERHEAD.unpack_from(view, at)
             end = at + LOG_OVERHEAD_BYTES + length
             if not at + HEADER_BYTES <= end <= len(view):  # the rest comes with the next chunk, or the kernel says no
                 break
@@ -161,8 +163,8 @@ class _Scan:
 
     def _take_below_border(self, clean: OffsetMap, builder: MapBuilder, position: int) -> int:
         """Put the records below the border of the batch at `position`, if it has some; returns how many."""
-        length = int.from_bytes(self._segment.log_file.read_at(position + 8, 4))
-        data = memoryview(self._segment.log_file.read_at(position, LOG_OVERHEAD_BYTES + length))
+        size_bytes = batch_size(self._segment.log_file.read_at(position, LOG_OVERHEAD_BYTES))
+        data = memoryview(self._segment.log_file.read_at(position, size_bytes))
         batch = RecordBatch(data)
         if batch.base_offset >= self._border or batch.is_control or builder.transactions.on_data(batch):
             return 0
@@ -173,7 +175,8 @@ class _Scan:
         header[COUNT_POSITION:HEADER_BYTES] = len(below).to_bytes(4)
         clean.grow(len(below))
         stop = clean.keys.build_block(memoryview(header), 0, memoryview(payload)[: below[-1].end if below else 0])
-        assert stop == Stop.DONE, stop
+        if stop != Stop.DONE:
+            raise RuntimeError(f"{self._path}: a map with room for all records stopped: {stop!r}")
         return len(below)
 
     def _bits(self, clean: OffsetMap, dirty: OffsetMap, shared: int) -> SegmentBits:
@@ -248,5 +251,4 @@ def _damage(segment: LogSegment, path: str, found: KafkaError) -> CorruptSourceE
     )
 
 
-_START = struct.Struct(">qi")
 _NONE: Numbers = np.empty(0, np.uint32)

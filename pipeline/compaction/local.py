@@ -9,7 +9,7 @@ from ...storage.disk.files import Files
 from .exchange import Blob, bucket_count, merge_buckets, scan_source
 from .plan import CompactionPlan
 from .preview import preview_groups
-from .rewrite import GroupResult, finished_group, remove_attempts, rewrite_groups
+from .rewrite import GroupResult, check_finished_group, remove_attempts, rewrite_groups
 
 
 def compact_locally(
@@ -23,7 +23,7 @@ def compact_locally(
 
     Groups that are finished already are left as they are. Errors as of the stages.
     """
-    results = {group: finished_group(plan, group, files) for group in range(len(plan.groups))}
+    results = {group: check_finished_group(plan, group, files) for group in range(len(plan.groups))}
     missing = {group for group, result in results.items() if result is None}
     blobs = _superseded(plan, missing, source_files, buckets)
     for result in rewrite_groups(plan, blobs, source_files=source_files, files=files, attempt="local"):

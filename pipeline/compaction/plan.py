@@ -19,20 +19,20 @@ from hashlib import blake2b
 from typing import Any
 
 from ...storage.cleaning.cleaner import group_segments
-from ...storage.cleaning.dirtiness import first_dirty_offset, measure
+from ...storage.cleaning.dirtiness import dirtiness_of, first_dirty_offset
 from ...storage.disk import paths
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ...storage.filter.offset_map import SECRET_BYTES
 from ...storage.filter.transaction_state import CarriedTransactions
 from ...storage.kernel import COMPILED
-from ...storage.logs.log import Log
 from ...storage.produce.producer_state import LastRecord
 from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
 from ...storage.segment.split import overflows
 from ...storage.topics.config import LogConfig
 from ..errors import CorruptSourceError, UsageError
+from ..stores.stored_log import StoredLog
 from .survey import Survey, fold_transactions, survey_segments
 
 VERSION = 2
@@ -167,7 +167,7 @@ class CompactionPlan:
 
 
 def make_plan(
-    log: Log,
+    log: StoredLog,
     *,
     data_dir: str,
     checkpoint: int | None,
@@ -178,7 +178,6 @@ def make_plan(
     """Plan what a pass of the server's cleaner would do now, if its map held any number of keys.
 
     Args:
-        log: Open for reading, or the server's own.
         checkpoint: Up to where it was clean; None if nothing is known.
         secret: `SECRET_BYTES` random bytes.
         survey: Surveys the segments of a directory with these base offsets, in order.
@@ -192,9 +191,10 @@ def make_plan(
     if not log.config.is_compact:
         policy = ",".join(log.config.cleanup_policy)
         raise UsageError(f"{log.topic_partition}: cleanup.policy is {policy!r}, only compacted topics can be compacted")
-    assert len(secret) == SECRET_BYTES
+    if len(secret) != SECRET_BYTES:
+        raise ValueError(f"expected a secret of {SECRET_BYTES} bytes, found {len(secret)}")
     first_dirty, _ = first_dirty_offset(log, checkpoint)
-    found = measure(log, first_dirty, now_ms)
+    found = dirtiness_of(log, first_dirty, now_ms)
     segments = found.segments if found.cleanable_bytes else ()
     ends = [segment.base_offset for segment in segments[1:]] + [found.upper_offset]
     for segment, end in zip(segments, ends, strict=False):  # no segment, one end

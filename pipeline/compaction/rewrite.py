@@ -41,18 +41,6 @@ from .plan import CompactionPlan
 from .segment_bits import BitTable, SegmentBits
 from .staging import group_directory, is_installed
 
-__all__ = [
-    "MANIFEST_FILE",
-    "GroupResult",
-    "by_group",
-    "finished_group",
-    "group_directory",
-    "remove_attempts",
-    "rewrite_group",
-    "rewrite_groups",
-    "write_segment",
-]
-
 PART = ".part"
 
 
@@ -87,9 +75,9 @@ class GroupResult:
         return cls(**fields)
 
 
-def finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResult | None:
+def check_finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResult | None:
     """The result that lies in the staging directory, or was installed from there; None if it is not what its manifest
-    says, or not there at all."""
+    says, or not there at all. Reads every byte of what is not installed yet."""
     directory = group_directory(plan, group)
     try:
         found = GroupResult.from_json(read_text(files, paths.join(directory, MANIFEST_FILE)))
@@ -109,7 +97,7 @@ def rewrite_groups(
     Groups that an earlier attempt of this task has finished are not written again.
     """
     for group, found in by_group(blobs):
-        yield finished_group(plan, group, files) or rewrite_group(
+        yield check_finished_group(plan, group, files) or rewrite_group(
             plan, group, found, source_files=source_files, files=files, attempt=attempt
         )
 
@@ -152,7 +140,7 @@ def rewrite_group(
         raise SparkFailedError(f"{error.filename or directory}: {error.strerror or error}") from error
     final = group_directory(plan, group)
     was_there = files.exists(final)
-    if finished_group(plan, group, files) is None:
+    if check_finished_group(plan, group, files) is None:
         if was_there:  # damaged
             files.remove_dir(final)
         try:
@@ -160,7 +148,7 @@ def rewrite_group(
             files.sync_dir(plan.staging)
             return result
         except OSError:  # another attempt was faster
-            if finished_group(plan, group, files) is None:
+            if check_finished_group(plan, group, files) is None:
                 raise
     files.remove_dir(directory)
     return result

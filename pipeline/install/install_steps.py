@@ -29,7 +29,7 @@ from ..compaction.staging import (
     other_file_system,
 )
 from ..errors import SourceChangedError, UsageError
-from ..stores.segment_files import topic_id_in
+from ..stores.segment_names import topic_id_in
 
 STALE_MS_MIN = 86_400_000
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...storage.disk.files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ..compaction.plan import CompactionPlan
-from ..compaction.rewrite import GroupResult, finished_group
+from ..compaction.rewrite import GroupResult, check_finished_group
 from ..compaction.staging import pending_plans
 from ..errors import CorruptSourceError, UsageError
 from ..install.install import install, locked
@@ -93,7 +93,7 @@ def _preview_one(job: Job, tp: TopicPartition, *, resume: bool) -> PartitionResu
     made = plan_partition(job, tp, resume=resume, discards=False)
     if not made.sources:
         return result_of(made, "nothing to do")
-    finished = [finished_group(made, group, files) for group in range(len(made.groups))]
+    finished = [check_finished_group(made, group, files) for group in range(len(made.groups))]
     results = [result for result in finished if result is not None]
     if len(results) < len(made.groups):
         is_new = save(made)  # the tasks read it
@@ -128,7 +128,7 @@ def install_plans(job: Job, *, plan_id: str | None = None, max_groups: int | Non
     newest = {each.topic_partition: each for each in chosen}  # of two, the older one was passed over
     found = []
     for each in newest.values():
-        results = [finished_group(each, group, files) for group in range(len(each.groups))]
+        results = [check_finished_group(each, group, files) for group in range(len(each.groups))]
         found.append(_install_one(job, each, max_groups, [result for result in results if result is not None]))
     return found
 

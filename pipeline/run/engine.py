@@ -16,11 +16,12 @@ from ...storage.disk import paths
 from ...storage.disk.files import Files, OsFiles
 from ..compaction.local import compact_locally, dry_run_locally
 from ..compaction.plan import CompactionPlan
-from ..compaction.rewrite import GroupResult, finished_group
+from ..compaction.rewrite import GroupResult, check_finished_group
 from ..compaction.survey import Survey, survey_segments
 from ..errors import SparkFailedError
 from ..snapshot.snapshot import SnapshotResult, snapshot_locally
-from ..stores.store import ReadingFiles, Store
+from ..stores.reading_files import ReadingFiles
+from ..stores.store import Store
 from ..verify.audit_scope import Scope
 from ..verify.findings import VerifyReport
 from ..verify.verify import verify
@@ -162,7 +163,7 @@ def _watched(plan: CompactionPlan, on_result: OnResult) -> Iterator[None]:
 
     def look() -> None:
         for group in list(waiting):
-            if (found := finished_group(plan, group, files)) is not None:
+            if (found := check_finished_group(plan, group, files)) is not None:
                 waiting.remove(group)
                 on_result(found)
 

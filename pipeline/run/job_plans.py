@@ -16,7 +16,7 @@ from ...protocol.errors import KafkaError
 from ...storage.disk.files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan, staging_root
-from ..compaction.rewrite import finished_group
+from ..compaction.rewrite import check_finished_group
 from ..compaction.staging import check_sources, is_installed, originals_directory, pending_plans, save_plan
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from ..install.install_steps import (
@@ -28,6 +28,7 @@ from ..install.install_steps import (
     pending_groups,
 )
 from ..stores.store import Store
+from ..stores.stored_log import open_log
 from .engine import Engine
 
 Say = Callable[[str], None]
@@ -67,7 +68,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
         discards: False leaves what is passed over where it is.
 
     Raises:
-        UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `Store.open_log`.
+        UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `open_log`.
     """
     store, files = job.store(), OsFiles()
     config = store.config_of(tp.topic, job.configs)
@@ -95,7 +96,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
             forget(pending)
     now_ms, expiration_ms = job.now_ms(), store.producer_expiration_ms(job.configs)
     try:
-        with store.open_log(tp, now_ms=now_ms, config=config, producer_expiration_ms=expiration_ms) as log:
+        with open_log(store, tp, now_ms=now_ms, config=config, producer_expiration_ms=expiration_ms) as log:
             return make_plan(
                 log,
                 data_dir=store.data_dir,
@@ -156,7 +157,7 @@ def status(job: Job) -> list[dict[str, Any]]:
                 "planned_at_ms": each.now_ms,
                 "upper_offset": each.upper_offset,
                 "groups": len(each.groups),
-                "staged": sum(finished_group(each, group, files) is not None for group in groups),
+                "staged": sum(check_finished_group(each, group, files) is not None for group in groups),
                 "installed": sum(is_installed(files, each, group) for group in groups),
                 "is_complete": is_plan_installed(each, files),
                 "originals_bytes": sum(files.size(f"{originals}/{name}") for name in kept),

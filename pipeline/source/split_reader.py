@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocol.errors import CorruptRecordError
-from ...protocol.records import CONTROL_BIT, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
+from ...protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT, batch_size
 from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
 from ..errors import SourceChangedError
@@ -27,7 +27,8 @@ from ..records.arrow import record_batches
 from ..records.batch_window import BatchWindow, Bools, Damage, header_damage, no_batch, window_of, without
 from ..records.columns import RecordColumns, decode, record_damage, rows_of
 from ..stores.log_files import PartitionLog, Split
-from ..stores.segment_files import LogFile, LogFiles, open_segment
+from ..stores.reading_files import LogFiles, inode_of
+from ..stores.segment_files import open_segment
 
 WINDOW_BYTES = 8 << 20
 """Read at once: many lanes, and still little beside what a Python worker needs anyway."""
@@ -117,8 +118,7 @@ def _opened(split: Split) -> LogSegment | None:
     except FileNotFoundError:
         return None
     file = segment.log_file
-    assert isinstance(file, LogFile)
-    is_planned = file.inode == split.inode and file.size() >= split.end
+    is_planned = inode_of(file) == split.inode and file.size() >= split.end
     if is_planned and file.read_at(split.start, len(split.first_header)) == split.first_header:
         return segment
     file.close()
@@ -139,7 +139,7 @@ def _checked_windows(split: Split, segment: LogSegment, on_damage: OnDamage) -> 
         if not len(window):
             damage = no_batch(data, split.end - position, file=split.log_path, position=position)
             if damage is None:
-                wanted_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES])
+                wanted_bytes = batch_size(data)
                 continue
             resumed = min(_known_start(segment, position) or split.end, split.end)
             on_damage(damage._replace(size_bytes=resumed - position))

@@ -19,23 +19,18 @@ from itertools import pairwise
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...storage.disk import paths
+from ...storage.disk.files import File
 from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.produce import producer_snapshots
 from ...storage.produce.producer_state import ProducerState
 from ...storage.produce.producers import ProducerStates
 from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
-from .segment_files import (
-    LogFile,
-    LogFiles,
-    complete_txn_indexes,
-    may_be_torn,
-    open_segments,
-    pause_between_looks,
-    source_errors,
-    topic_id_in,
-    whole_batches,
-)
+from .log_end import may_be_torn, whole_batches
+from .reading_files import LogFiles, inode_of
+from .segment_files import open_segments, pause_between_looks, source_errors
+from .segment_names import topic_id_in
+from .txn_indexes import complete_txn_indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +158,7 @@ class PartitionLog:
         Args:
             since_ms: Segments whose largest timestamp is below may be left out.
         """
-        for segment, following in pairwise((*self.segments, None)):
-            assert segment is not None
+        for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True):
             segment_end = OFFSET_MAX if following is None else following.base_offset
             first, stop = max(from_offset, segment.base_offset), min(up_to_offset, segment_end)
             if first >= stop or segment.size_bytes == 0:
@@ -177,7 +171,6 @@ class PartitionLog:
         self, segment: LogSegment, segment_end: int, first: int, stop: int, max_bytes: int
     ) -> Iterator[Split]:
         file = segment.log_file
-        assert isinstance(file, LogFile)
         start = 0
         with suppress(CorruptRecordError):
             start = segment.floor_position(first)
@@ -203,7 +196,7 @@ class PartitionLog:
                 segment.base_offset,
                 segment_end,
                 self.topic_id,
-                file.inode,
+                inode_of(file),
                 file.read_at(at, HEADER_BYTES),
                 at,
                 until,
@@ -239,7 +232,7 @@ def _is_earlier(segment: LogSegment, timestamp_ms: int) -> bool:
         return False
 
 
-def _base_offset(file: LogFile, position: int, *, last_offset: int) -> int | None:
+def _base_offset(file: File, position: int, *, last_offset: int) -> int | None:
     """The base offset of the batch with this last offset, if it does begin at `position`."""
     with suppress(CorruptRecordError):
         batch = RecordBatch(file.read_at(position, HEADER_BYTES))

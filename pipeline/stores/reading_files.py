@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from ...storage.disk.files import OsFile, OsFiles, Ownership
+from ...storage.disk.files import File, OsFile, OsFiles, Ownership
 
 
 class ReadingFiles(OsFiles):
@@ -39,3 +39,24 @@ class ReadingFiles(OsFiles):
 
     def _refuse(self, path: str) -> None:
         raise OSError(errno.EROFS, "opened for reading only", path)
+
+
+class LogFile(OsFile):
+    """A file opened for reading. It shows the size that it had then, less when it was "truncated": the disk keeps all."""
+
+    def truncate(self, size_bytes: int) -> None:
+        self._size = min(self._size, size_bytes)
+
+
+class LogFiles(ReadingFiles):
+    """`ReadingFiles` that open `LogFile`s."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> LogFile:
+        if create or truncate:
+            self._refuse(path)
+        return LogFile(os.open(path, os.O_RDONLY))
+
+
+def inode_of(file: File) -> int:
+    """Tells a file from one that took its name later."""
+    return os.fstat(file.fileno()).st_ino

@@ -1,77 +1,34 @@
-"""A data directory, opened for reading: Ottla's or Apache Kafka's, stopped or under a live server.
+"""A data directory, for reading: Ottla's or Apache Kafka's, stopped or under a live server.
 
     store = Store("/data")
-    store.topic_partitions()                      every <topic>-<partition> in it
-    with store.open_log(tp, now_ms=…) as log:     the log as the server would load it, but nothing on disk is touched
-        log.segments, log.config, log.cleaner_checkpoint, measure(log, …)
+    store.topic_partitions()             every <topic>-<partition> in it
+    store.config_of("orders")            its configs, as the server would have them
+    store.checkpoint(name)               what a checkpoint file says
 
-What a log may be cleaned up to is computed by the server's own `storage.dirtiness`. Three things bound it besides, as
-no server vouches for what lies beyond:
-
-    the recovery point      unless the directory was stopped cleanly, segments above it may be damaged, and their
-                            transaction indexes missing; and a marker there, which a power loss may take, decides nothing
-    the high watermark      in Apache Kafka's directories, where a replica may lose what lies above
-    the active segment      always, and only its end may be torn
+Logs are opened by `stored_log.open_log`, for whoever plans what a server would do, and by `log_files`, for readers.
 """
 
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
-from itertools import pairwise
 
-from ...protocol.errors import CorruptRecordError
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, MetaProperties, OffsetCheckpoint, read_meta_properties
 from ...storage.disk.files import Files
-from ...storage.disk.health import Health
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.log import Log
-from ...storage.produce import producer_snapshots
-from ...storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
-from ...storage.segment.leader_epochs import LeaderEpochs
-from ...storage.segment.segment import LogSegment
+from ...storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ...storage.topics.catalog import CLUSTER_DEFAULT, Catalog, CatalogError, CatalogState
 from ...storage.topics.cluster_metadata import read_cluster_metadata
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
-from ..errors import CorruptSourceError, SourceChangedError, UsageError
+from ..errors import CorruptSourceError, UsageError
 from .reading_files import ReadingFiles
-from .segment_files import (
-    LOOKS_MAX,
-    complete_txn_indexes,
-    is_settled,
-    open_segments,
-    pause_between_looks,
-    source_errors,
-    topic_id_in,
-)
-
-__all__ = ["ReadingFiles", "Store", "StoredLog"]
 
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 _POLICY = "cleanup.policy"
 _INT_MAX = 2**31 - 1
-
-
-class StoredLog(Log):
-    """A log that was opened for reading."""
-
-    cleaner_checkpoint: int | None = None
-    """Up to where it was clean; None if nothing is known."""
-    vouched_end: int = paths.OFFSET_MAX
-    """No server vouches for what lies from here on, or decides about it; see the module."""
-
-    @property
-    def last_stable_offset(self) -> int:
-        return min(super().last_stable_offset, max(self.vouched_end, self.log_start_offset))
-
-    def close_files(self) -> None:
-        """Give the descriptors back."""
-        for segment in self.segments:
-            segment.log_file.close()
 
 
 class Store:
@@ -111,7 +68,8 @@ class Store:
         return paths.join(self.data_dir, paths.partition_dir_name(*tp))
 
     @cached_property
-    def _is_clean(self) -> bool:
+    def is_clean(self) -> bool:
+        """Whether the server that was here last stopped cleanly."""
         return self.files.exists(paths.join(self.data_dir, paths.CLEAN_SHUTDOWN_FILE))
 
     @cached_property
@@ -204,150 +162,6 @@ class Store:
             return OffsetCheckpoint(self.files, paths.join(self.data_dir, name)).read()
         except CorruptCheckpointError as error:
             raise CorruptSourceError(str(error)) from error
-
-    @contextmanager
-    def open_log(
-        self,
-        tp: TopicPartition,
-        *,
-        now_ms: int,
-        config: LogConfig | None = None,
-        producer_expiration_ms: int | None = None,
-        pause: Callable[[], None] = pause_between_looks,
-    ) -> Iterator[StoredLog]:
-        """One log as it is now. The descriptors are given back at the end.
-
-        Args:
-            now_ms: Producers that have expired by then are forgotten, as a server forgets them while it runs.
-            config: `config_of` the topic unless given.
-            producer_expiration_ms: That of the store unless given.
-            pause: Called between two looks at a directory in which a swap is under way.
-
-        Raises:
-            UsageError: There is no such log, or it has no segments.
-            CorruptSourceError: A segment or an index is damaged.
-            SourceChangedError: Files went away meanwhile: a server is at work there. Or a swap did not come to its end
-                while this waited: whoever works on the log finds its segments by their final names.
-        """
-        directory = self.directory_of(tp)
-        if not self.files.is_dir(directory):
-            raise UsageError(f"{self.data_dir} has no log of {tp}")
-        config = self.config_of(tp.topic) if config is None else config
-        try:
-            segments = self._settled_segments(directory, config, now_ms, pause)
-            try:
-                log = self._open(tp, directory, config, segments, now_ms, producer_expiration_ms)
-            except BaseException:
-                for segment in segments:
-                    segment.log_file.close()
-                raise
-        except CorruptCheckpointError as error:
-            raise CorruptSourceError(str(error)) from error
-        except FileNotFoundError as error:
-            raise SourceChangedError(
-                f"{error.filename} went away while {tp} was opened: a server is at work"
-            ) from error
-        try:
-            yield log
-        finally:
-            log.close_files()
-
-    def _settled_segments(
-        self, directory: str, config: LogConfig, now_ms: int, pause: Callable[[], None]
-    ) -> list[LogSegment]:
-        path = directory
-        for _ in range(LOOKS_MAX):
-            segments = open_segments(self.files, directory, config=config, now_ms=now_ms, pause=pause)
-            unsettled = [segment for segment in segments if not is_settled(segment)]
-            if not unsettled:
-                return segments
-            path = unsettled[0].file_paths()[0]
-            for segment in segments:
-                segment.log_file.close()
-            pause()
-        raise SourceChangedError(
-            f"{path}: a swap is under way, or was left by a server that died in it; its next start finishes that"
-        )
-
-    def _open(
-        self,
-        tp: TopicPartition,
-        directory: str,
-        config: LogConfig,
-        segments: list[LogSegment],
-        now_ms: int,
-        producer_expiration_ms: int | None,
-    ) -> StoredLog:
-        expiration_ms = self.producer_expiration_ms() if producer_expiration_ms is None else producer_expiration_ms
-        producers = ProducerStates(expiration_ms=expiration_ms)
-        log_start_offset = max(self.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0), segments[0].base_offset)
-        log_end_offset = max(_end_of_active(segments[-1]), log_start_offset)
-        vouched_end = self._vouched_end(tp)
-        with source_errors(segments):
-            for segment, following in pairwise(segments):
-                if following.base_offset <= vouched_end and is_settled(segment):
-                    segment.sanity_check()
-            # A server at work has the newest index entries in memory only, and those above the recovery point may not have
-            # survived it: what was aborted there is found out from the log.
-            producer_snapshots.load_newest(
-                self.files,
-                directory,
-                producers,
-                log_start_offset=log_start_offset,
-                log_end_offset=min(log_end_offset, vouched_end),
-                now_ms=now_ms,
-                tidies=False,
-            )
-            first_undecided = None
-            try:
-                complete_txn_indexes(producers, segments, vouched_end)
-                first_undecided = producers.first_unstable_offset
-                complete_txn_indexes(producers, segments)
-            except CorruptRecordError:
-                if self._is_clean or producers.end_offset < min(vouched_end, log_end_offset):
-                    raise
-                # What is torn lies at the end of the active segment, and what its last batches say of producers is lost.
-                if first_undecided is None:
-                    first_undecided = producers.first_unstable_offset
-            producers.end_offset = log_end_offset
-        producers.expire(now_ms)
-        log = StoredLog(
-            files=self.files,
-            directory=directory,
-            topic_partition=tp,
-            topic_id=topic_id_in(self.files, directory),
-            config=config,
-            segments=segments,
-            producers=producers,
-            leader_epochs=LeaderEpochs(self.files, paths.join(directory, paths.LEADER_EPOCH_CHECKPOINT)),
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            recovery_point=log_end_offset,
-            rng=random.Random(0),
-            health=Health(),
-        )
-        log.cleaner_checkpoint = self.checkpoint(paths.CLEANER_CHECKPOINT).get(tp)
-        log.vouched_end = vouched_end if first_undecided is None else min(vouched_end, first_undecided)
-        return log
-
-    def _vouched_end(self, tp: TopicPartition) -> int:
-        end = paths.OFFSET_MAX
-        if not self._is_clean:
-            end = self.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp, 0)
-        if not self.is_ottlas:
-            end = min(end, self.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0))
-        return end
-
-
-def _end_of_active(segment: LogSegment) -> int:
-    """The offset after its last whole batch; a torn end does not count."""
-    end = segment.base_offset
-    try:
-        for _, batch in segment.headers():
-            end = batch.next_offset
-    except CorruptRecordError:
-        pass
-    return end
 
 
 def _topic_defaults(broker_configs: Mapping[str, str]) -> dict[str, str]:

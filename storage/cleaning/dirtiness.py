@@ -13,15 +13,32 @@ Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..disk.steps import Steps, to_the_end
 from ..logs.log import Log
+from ..logs.segments import SegmentList
 from ..produce.producer_state import LastRecord
 from ..segment.segment import LogSegment
+from ..topics.config import LogConfig
 
 # A millisecond or less.
 SEGMENTS_AT_ONCE = 1_024
+
+
+class Measurable(Protocol):
+    """What measuring asks of a log: the server's own, or one that was only opened for reading."""
+
+    @property
+    def config(self) -> LogConfig: ...
+    @property
+    def segments(self) -> SegmentList: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
 
 
 def pieces(segments: Sequence[LogSegment]) -> Iterator[Sequence[LogSegment]]:
@@ -39,11 +56,10 @@ def _size_bytes(segments: Sequence[LogSegment]) -> Steps[int]:
     return size_bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LogToClean:
-    """One log as it was when it was measured, and what a pass over it would do."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Dirtiness:
+    """One log as it was when it was measured."""
 
-    log: Log
     first_dirty_offset: int
     upper_offset: int
     """Base offset of a segment: the first that the pass must not touch."""
@@ -54,8 +70,6 @@ class LogToClean:
     """The segment that holds the first dirty offset counts in both."""
     max_lag_overdue_ms: int
     """How much longer than `max.compaction.lag.ms` the oldest dirty record has waited; 0: not that long."""
-    last_records: dict[int, LastRecord] | None = None
-    """Where the log's producers were; see `for_worker`. Whoever has run a pass empties this, too."""
 
     @property
     def total_bytes(self) -> int:
@@ -64,6 +78,15 @@ class LogToClean:
     @property
     def dirty_ratio(self) -> float:
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LogToClean(Dirtiness):
+    """A log of the server with its dirtiness, and what a pass over it would do."""
+
+    log: Log
+    last_records: dict[int, LastRecord] | None = None
+    """Where the log's producers were; see `for_worker`. Whoever has run a pass empties this, too."""
 
     @property
     def is_due(self) -> bool:
@@ -84,7 +107,7 @@ class LogToClean:
         return replace(self, last_records=last_records)
 
 
-def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, bool]:
+def first_dirty_offset(log: Measurable, checkpoint: int | None) -> tuple[int, bool]:
     """Where the dirty part begins, and whether the checkpoint is wrong and must be replaced by that.
 
     A checkpoint below the log start lags behind retention or DeleteRecords. One above the LEO is left over from a
@@ -116,7 +139,7 @@ class Bound(NamedTuple):
     by: BoundBy
 
 
-def find_bound(log: Log, dirty_from: int, now_ms: int) -> Bound:
+def find_bound(log: Measurable, dirty_from: int, now_ms: int) -> Bound:
     """The end of what may be cleaned: undecided transactions, the active segment and young segments stay as they are.
 
     `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range.
@@ -124,7 +147,7 @@ def find_bound(log: Log, dirty_from: int, now_ms: int) -> Bound:
     return to_the_end(find_bound_in_pieces(log, dirty_from, now_ms))
 
 
-def find_bound_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[Bound]:
+def find_bound_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[Bound]:
     """`find_bound`."""
     found = Bound(log.segments.active.base_offset, BoundBy.ACTIVE_SEGMENT)
     if log.last_stable_offset < found.offset:
@@ -154,6 +177,24 @@ def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
 
 def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | None = None) -> Steps[LogToClean]:
     """`measure`. `bound` is that of `find_bound`, if it is known."""
+    found = yield from _dirtiness_in_pieces(log, dirty_from, now_ms, bound)
+    return LogToClean(
+        log=log,
+        first_dirty_offset=found.first_dirty_offset,
+        upper_offset=found.upper_offset,
+        segments=found.segments,
+        clean_bytes=found.clean_bytes,
+        cleanable_bytes=found.cleanable_bytes,
+        max_lag_overdue_ms=found.max_lag_overdue_ms,
+    )
+
+
+def dirtiness_of(log: Measurable, dirty_from: int, now_ms: int) -> Dirtiness:
+    """What `measure` finds, of any log."""
+    return to_the_end(_dirtiness_in_pieces(log, dirty_from, now_ms, None))
+
+
+def _dirtiness_in_pieces(log: Measurable, dirty_from: int, now_ms: int, bound: Bound | None) -> Steps[Dirtiness]:
     if bound is None:
         bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
     everything, active_base = log.segments, log.segments.active.base_offset
@@ -169,8 +210,7 @@ def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | Non
     clean_bytes = yield from _size_bytes(clean)
     cleanable_bytes = yield from _size_bytes(cleanable)
     oldest_ms = yield from _oldest_ms(dirty)
-    return LogToClean(
-        log=log,
+    return Dirtiness(
         first_dirty_offset=dirty_from,
         upper_offset=upper,
         segments=list(below),
@@ -180,7 +220,7 @@ def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | Non
     )
 
 
-def oldest_dirty_ms_in_pieces(log: Log, dirty_from: int) -> Steps[int | None]:
+def oldest_dirty_ms_in_pieces(log: Measurable, dirty_from: int) -> Steps[int | None]:
     """Since when the dirty part waits, or None: an estimate by each of its segments' first batch.
 
     Segments that may not be cleaned now count too; the active one does not, nor do batches without a time.

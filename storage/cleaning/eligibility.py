@@ -116,7 +116,16 @@ def assess_in_pieces(
         bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
         found = yield from measure_in_pieces(log, dirty_from, now_ms, bound)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-        bound, found = Bound(dirty_from, BoundBy.DAMAGE), LogToClean(log, dirty_from, dirty_from, [], 0, 0, 0)
+        bound = Bound(dirty_from, BoundBy.DAMAGE)
+        found = LogToClean(
+            log=log,
+            first_dirty_offset=dirty_from,
+            upper_offset=dirty_from,
+            segments=[],
+            clean_bytes=0,
+            cleanable_bytes=0,
+            max_lag_overdue_ms=0,
+        )
         uncleanable = uncleanable or str(error) or type(error).__name__
     config = log.config
     producer_id = log.producers.first_unstable_producer_id if bound.by is BoundBy.OPEN_TRANSACTION else None

@@ -15,18 +15,21 @@ from pyspark.sql import SparkSession
 from ottla.pipeline.compaction import compact as spark_compact
 from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan, staging_root
-from ottla.pipeline.compaction.rewrite import MANIFEST_FILE, GroupResult, group_directory
-from ottla.pipeline.compaction.staging import save_plan
+from ottla.pipeline.compaction.rewrite import GroupResult
+from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.records.arrow import KAFKA_COLUMNS
 from ottla.pipeline.snapshot.snapshot_job import snapshot
 from ottla.pipeline.snapshot.snapshot_rounds import first_round
 from ottla.pipeline.source.source import OttlaSource, arrow_schema
 from ottla.pipeline.source.split_reader import Wanted, read_split
-from ottla.pipeline.stores.store import ReadingFiles, Store
+from ottla.pipeline.stores.reading_files import ReadingFiles
+from ottla.pipeline.stores.store import Store
+from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.cleaning.dirtiness import measure
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.logs.recovery import load_log
+from ottla.storage.logs.staged_segment import MANIFEST_FILE
 
 from ...spark_histories.__main__ import is_same
 from .cost import Cost, measured, measured_command, measured_here
@@ -203,7 +206,7 @@ class Sides:
 
 def planned(data_dir: str) -> CompactionPlan:
     store = Store(data_dir)
-    with store.open_log(TP, now_ms=NOW_MS) as log:
+    with open_log(store, TP, now_ms=NOW_MS) as log:
         return make_plan(log, data_dir=store.data_dir, checkpoint=None, now_ms=NOW_MS, secret=SECRET)
 
 

@@ -15,7 +15,7 @@ from ottla.pipeline.compaction.exchange import BITS, Blob, bucket_count, merge_b
 from ottla.pipeline.compaction.plan import staging_root
 from ottla.pipeline.compaction.rewrite import rewrite_groups
 from ottla.pipeline.compaction.staging import save_plan
-from ottla.pipeline.stores.store import ReadingFiles
+from ottla.pipeline.stores.reading_files import ReadingFiles
 from ottla.storage.disk.files import OsFiles
 
 from ...support.suite import Suite

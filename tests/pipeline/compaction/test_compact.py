@@ -13,12 +13,14 @@ pytest.importorskip("pyspark")
 
 from ottla.pipeline.compaction.compact import compact, dry_run, survey_on
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
-from ottla.pipeline.compaction.rewrite import MANIFEST_FILE, GroupResult, group_directory
-from ottla.pipeline.compaction.staging import save_plan
+from ottla.pipeline.compaction.rewrite import GroupResult
+from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.compaction.survey import survey_segments
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.stores.store import Store
+from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.disk.files import OsFiles
+from ottla.storage.logs.staged_segment import MANIFEST_FILE
 from support.cleaner.cleaner_history import random_history
 from support.cleaner.compaction_pair import CompactionPair, files_of
 from support.disk.crash_files import CrashFiles
@@ -132,7 +134,7 @@ def test_a_segment_that_is_not_the_planned_one_ends_the_job(spark: SparkSession,
 def test_segments_surveyed_by_spark_give_the_same_plan(spark: SparkSession, tmp_path: Path) -> None:
     planned = plan_of_two_segments(tmp_path)
     store = Store(planned.data_dir)
-    with store.open_log(planned.topic_partition, now_ms=planned.now_ms) as log:
+    with open_log(store, planned.topic_partition, now_ms=planned.now_ms) as log:
         plans = [
             make_plan(
                 log,

@@ -28,6 +28,7 @@ from ottla.pipeline.errors import CorruptSourceError, SourceChangedError, UsageE
 from ottla.storage.disk import paths
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import SECRET, append, make_log
+from support.logs.stored_log import stored
 
 HIGH = 2**63 + 5
 """Of a hash: a number that is none with a sign."""
@@ -114,7 +115,7 @@ def planned() -> tuple[CrashFiles, CompactionPlan]:
     append(log, *((f"k{number}", "2") for number in range(5, 10)))
     append(log, *((f"k{number}", "2") for number in range(10, 15)), roll=True)
     assert isinstance(log.files, CrashFiles)
-    return log.files, make_plan(log, data_dir="/data", checkpoint=0, now_ms=2_000, secret=SECRET)
+    return log.files, make_plan(stored(log), data_dir="/data", checkpoint=0, now_ms=2_000, secret=SECRET)
 
 
 def test_what_is_superseded_does_not_depend_on_buckets() -> None:

@@ -17,6 +17,7 @@ from ottla.storage.produce.producer_state import LastRecord
 from ottla.storage.segment.index import AbortedTxn
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import SECRET, TP, Producer, append, make_log
+from support.logs.stored_log import stored
 
 NOW_MS = 2_000
 
@@ -38,7 +39,7 @@ def log_with_transactions() -> Log:
 
 
 def plan_of(log: Log, checkpoint: int | None = None) -> CompactionPlan:
-    return make_plan(log, data_dir="/data", checkpoint=checkpoint, now_ms=NOW_MS, secret=SECRET)
+    return make_plan(stored(log), data_dir="/data", checkpoint=checkpoint, now_ms=NOW_MS, secret=SECRET)
 
 
 def test_a_plan_carries_what_the_cleaner_knows_of_transactions_where_each_segment_begins() -> None:

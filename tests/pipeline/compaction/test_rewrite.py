@@ -13,12 +13,13 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 from ottla.pipeline.compaction.exchange import BITS, Blob, merge_buckets, scan_source
 from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
-from ottla.pipeline.compaction.rewrite import finished_group, group_directory, rewrite_group, rewrite_groups
+from ottla.pipeline.compaction.rewrite import check_finished_group, rewrite_group, rewrite_groups
 from ottla.pipeline.compaction.segment_bits import SegmentBits
-from ottla.pipeline.compaction.staging import save_plan
+from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.make_log import SECRET, append, make_log
+from support.logs.stored_log import stored
 
 
 def planned() -> tuple[CrashFiles, CompactionPlan]:
@@ -26,7 +27,7 @@ def planned() -> tuple[CrashFiles, CompactionPlan]:
     log = make_log()
     append(log, ("a", "1"), ("b", "1"), roll=True)
     append(log, ("a", "2"), roll=True)
-    plan = make_plan(log, data_dir="/data", checkpoint=None, now_ms=2_000, secret=SECRET)
+    plan = make_plan(stored(log), data_dir="/data", checkpoint=None, now_ms=2_000, secret=SECRET)
     plan = replace(plan, groups=((0,), (1,)))
     assert isinstance(log.files, CrashFiles)
     log.files.sync_all()
@@ -73,7 +74,7 @@ def test_a_group_is_on_disk_once_it_has_its_name() -> None:
     files, plan = planned()
     result = compact_locally(plan, source_files=files, files=files)
     for disk in files.after_crash(ordered=False):
-        assert [finished_group(plan, group, disk) for group in (0, 1)] == result
+        assert [check_finished_group(plan, group, disk) for group in (0, 1)] == result
 
 
 def test_a_damaged_result_is_made_anew() -> None:
@@ -82,7 +83,7 @@ def test_a_damaged_result_is_made_anew() -> None:
     expected = files.snapshot()
     path = f"{group_directory(plan, 0)}/{0:020}.log"
     files.open(path).append(b"\0")
-    assert finished_group(plan, 0, files) is None
+    assert check_finished_group(plan, 0, files) is None
     assert compact_locally(plan, source_files=files, files=files) == results
     assert files.snapshot() == expected
 
@@ -94,7 +95,7 @@ def test_of_two_attempts_the_first_counts() -> None:
     made = [
         rewrite_group(plan, 0, found, source_files=files, files=files, attempt=attempt) for attempt in ("one", "two")
     ]
-    assert made[0] == made[1] == finished_group(plan, 0, files)
+    assert made[0] == made[1] == check_finished_group(plan, 0, files)
     assert files.list(plan.staging) == [f"{0:020}", "plan.json"]
 
 
@@ -133,4 +134,4 @@ def test_bits_of_other_records_are_refused() -> None:
     wrong = Blob(0, 0, BITS, bits._replace(numbered=3).to_bytes())
     with pytest.raises(CorruptSourceError, match="segment 0: its records end at number 2, at 3 for the map"):
         rewrite_group(plan, 0, [wrong], source_files=files, files=files, attempt="one")
-    assert finished_group(plan, 0, files) is None
+    assert check_finished_group(plan, 0, files) is None

@@ -15,7 +15,7 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.compaction.local import compact_locally
 from ottla.pipeline.compaction.plan import staging_root
-from ottla.pipeline.compaction.rewrite import finished_group
+from ottla.pipeline.compaction.rewrite import check_finished_group
 from ottla.pipeline.compaction.staging import group_directory, originals_directory, save_plan
 from ottla.pipeline.errors import PipelineError, SourceChangedError, StoreLockedError, UsageError
 from ottla.pipeline.install.install import InstallResult, install, locked
@@ -122,7 +122,7 @@ def test_originals_are_kept_until_the_plan_is_forgotten(make: Callable[[], Stage
         if path.startswith(kept) and not path.endswith(paths.SNAPSHOT)
     }
     assert originals == before
-    assert finished_group(life.plan, 0, files) is not None
+    assert check_finished_group(life.plan, 0, files) is not None
     discard(life.plan, files)
     assert not files.is_dir(life.plan.staging)
     check(Broker(files, life.config, SECOND_MS), life.owed, life.history)

@@ -18,7 +18,9 @@ from ottla.pipeline.errors import SourceChangedError, StoreLockedError, UsageErr
 from ottla.pipeline.install.admin_client import AdminClient
 from ottla.pipeline.install.install import InstallResult, install
 from ottla.pipeline.install.install_online import install_online
-from ottla.pipeline.stores.store import ReadingFiles, Store
+from ottla.pipeline.stores.reading_files import ReadingFiles
+from ottla.pipeline.stores.store import Store
+from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.disk.paths import CLEANER_CHECKPOINT, TopicPartition
@@ -48,7 +50,7 @@ class Served:
             await self.broker.inner.housekeeping.checkpoint_recovery_points()
 
         self.broker.run(flushed)
-        with Store(str(self.data_dir)).open_log(T_0, now_ms=1_000_000) as log:
+        with open_log(Store(str(self.data_dir)), T_0, now_ms=1_000_000) as log:
             plan = make_plan(log, data_dir=str(self.data_dir), checkpoint=None, now_ms=1_000_000, secret=SECRET)
         save_plan(FILES, plan)
         compact_locally(plan, source_files=ReadingFiles(), files=FILES)

@@ -10,8 +10,10 @@ import pytest
 
 from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, UsageError
 from ottla.pipeline.source import reading
-from ottla.pipeline.stores.store import ReadingFiles, Store, StoredLog
-from ottla.storage.cleaning.dirtiness import measure
+from ottla.pipeline.stores.reading_files import ReadingFiles
+from ottla.pipeline.stores.store import Store
+from ottla.pipeline.stores.stored_log import StoredLog, open_log
+from ottla.storage.cleaning.dirtiness import dirtiness_of
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import MetaProperties, OffsetCheckpoint, write_meta_properties
 from ottla.storage.disk.paths import TopicPartition
@@ -55,14 +57,14 @@ def put_checkpoint(files: CrashFiles, name: str, offset: int) -> None:
 
 @contextmanager
 def opened(files: CrashFiles) -> Iterator[StoredLog]:
-    with Store(DATA_DIR, files).open_log(TP, now_ms=NOW_MS, pause=lambda: None) as log:
+    with open_log(Store(DATA_DIR, files), TP, now_ms=NOW_MS, pause=lambda: None) as log:
         yield log
 
 
 def upper(files: CrashFiles) -> int:
     """Where a pass would end."""
     with opened(files) as log:
-        return measure(log, 0, NOW_MS).upper_offset
+        return dirtiness_of(log, 0, NOW_MS).upper_offset
 
 
 def test_a_log_is_found_as_the_server_left_it() -> None:
@@ -144,7 +146,7 @@ def test_producers_expire_as_in_the_server(name: str) -> None:
     assert expiration_ms == expected
     assert store.config_of(TP.topic, given).is_compact
     for now_ms in (0, 5_000, 1_000 + expected - 1, 1_000 + expected, 4_000 + expected):
-        with store.open_log(TP, now_ms=now_ms, producer_expiration_ms=expiration_ms) as found:
+        with open_log(store, TP, now_ms=now_ms, producer_expiration_ms=expiration_ms) as found:
             log.producers.expire(now_ms)
             assert found.producers.last_records() == log.producers.last_records()
 
@@ -181,7 +183,7 @@ def test_a_swap_under_way_is_waited_for_by_whoever_works_on_the_log() -> None:
         if len(pauses) == 3:
             files.rename(path + paths.SWAP, path)
 
-    with Store(DATA_DIR, files).open_log(TP, now_ms=NOW_MS, pause=pause) as log:
+    with open_log(Store(DATA_DIR, files), TP, now_ms=NOW_MS, pause=pause) as log:
         assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
     assert len(pauses) == 3
 
@@ -241,7 +243,7 @@ def test_what_is_not_there_is_said() -> None:
         store.topic_partitions(TP.topic, 7)
     with (
         pytest.raises(UsageError, match=r"^/data has no log of other-0$"),
-        store.open_log(TopicPartition("other", 0), now_ms=0),
+        open_log(store, TopicPartition("other", 0), now_ms=0),
     ):
         pass
     with pytest.raises(UsageError, match=r"is not a directory$"):
@@ -339,8 +341,8 @@ def second_directory() -> CrashFiles:
 def test_what_is_whole_is_committed_in_each_data_directory_of_a_server_of_ours(tmp_path: Path) -> None:
     """The checkpoint of high watermarks lags behind a server at work: acknowledged records would be missing."""
     files = second_directory()
-    with Store(DATA_DIR, files).open_log(TP, now_ms=NOW_MS, config=LogConfig(cleanup_policy=("compact",))) as log:
-        assert measure(log, 0, NOW_MS).upper_offset == 3
+    with open_log(Store(DATA_DIR, files), TP, now_ms=NOW_MS, config=LogConfig(cleanup_policy=("compact",))) as log:
+        assert dirtiness_of(log, 0, NOW_MS).upper_offset == 3
     for path, data in files.snapshot().items():
         target = tmp_path / path.removeprefix("/")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -14,9 +14,10 @@ from typing import Any
 from ottla.pipeline.compaction.key_scan import scan_segment
 from ottla.pipeline.compaction.local import compact_locally, dry_run_locally
 from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
-from ottla.pipeline.compaction.rewrite import GroupResult, group_directory
-from ottla.pipeline.compaction.staging import load_plan, save_plan
+from ottla.pipeline.compaction.rewrite import GroupResult
+from ottla.pipeline.compaction.staging import group_directory, load_plan, save_plan
 from ottla.pipeline.stores.store import Store
+from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.cleaning.cleaner import CleanStats
 from ottla.storage.cleaning.dirtiness import first_dirty_offset, measure
 from ottla.storage.disk import paths
@@ -60,7 +61,7 @@ class CompactionPair(Pair):
         """Clean copies of the disk, clean up to `checkpoint` so far, in both ways."""
         disk = self._stopped_disk(checkpoint)
         store = Store(DATA_DIR, disk)
-        with store.open_log(TP, now_ms=self.now_ms, producer_expiration_ms=self.log.producers.expiration_ms) as stored:
+        with open_log(store, TP, now_ms=self.now_ms, producer_expiration_ms=self.log.producers.expiration_ms) as stored:
             # The secret is that of the server's pass, though another must give the same.
             plan = make_plan(
                 stored, data_dir=DATA_DIR, checkpoint=stored.cleaner_checkpoint, now_ms=self.now_ms, secret=SECRET

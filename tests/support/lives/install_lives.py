@@ -21,6 +21,7 @@ from ottla.pipeline.install.install_steps import (
     present_sources,
 )
 from ottla.pipeline.stores.store import Store
+from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.disk.checkpoints import write_partition_metadata
 from ottla.storage.disk.paths import SNAPSHOT
 from ottla.storage.logs.log import Log
@@ -87,7 +88,7 @@ def staged(*steps: Steps, segment_bytes: int = SEGMENT_BYTES, clean_stop: bool =
         CompactedLife(replace(COMPACTED, segment_bytes=1 << 20), SECOND_MS, stop, history)(files)
     write_partition_metadata(files, f"{DATA_DIR}/{TP}", TOPIC_ID)
     config = replace(COMPACTED, segment_bytes=segment_bytes)
-    with Store(DATA_DIR, files).open_log(TP, now_ms=SECOND_MS, config=config) as log:
+    with open_log(Store(DATA_DIR, files), TP, now_ms=SECOND_MS, config=config) as log:
         plan = make_plan(log, data_dir=DATA_DIR, checkpoint=log.cleaner_checkpoint, now_ms=SECOND_MS, secret=SECRET)
     save_plan(files, plan)
     compact_locally(plan, source_files=files, files=files)
