@@ -179,4 +179,4 @@ def _blob_row(blob: Blob) -> pa.RecordBatch:
 
 
 def _blobs(batches: Batches) -> Iterator[Blob]:
-    return (Blob(*numbers, data) for numbers, data in _BLOBS.read(batches))
+    return (Blob(task, source, kind, data) for (task, source, kind), data in _BLOBS.read(batches))
