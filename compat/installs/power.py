@@ -8,7 +8,7 @@ from ..support.suite import Suite
 
 def search_all(suite: Suite, processes: Executor, how: str, quick: bool) -> None:
     """Lose power wherever it can be lost; `how` is one of `support.install_lives.RUNS`."""
-    from support.lives.install_lives import INSTALLS
+    from support.pipeline.install_lives import INSTALLS
 
     servers = (True, False) if how == "offline" else (True,)  # an install through a server starts one itself
     jobs = [(name, how, with_server, quick) for name in INSTALLS for with_server in servers]
@@ -22,7 +22,7 @@ def search_all(suite: Suite, processes: Executor, how: str, quick: bool) -> None
 def search(name: str, how: str, with_server: bool, quick: bool) -> tuple[str, int]:
     """What was found, and how many disks are wrong."""
     from support.disk import crash_files
-    from support.lives.install_lives import INSTALLS, search
+    from support.pipeline.install_lives import INSTALLS, search
 
     # Of more operations that are not synced, any two may be missing; so many in all ways.
     crash_files.CHANGES_MAX = 6 if quick else 8
@@ -36,7 +36,7 @@ def search(name: str, how: str, with_server: bool, quick: bool) -> tuple[str, in
 def without_a_sync() -> tuple[str, int]:
     """As `search`, of a link_into whose sync does nothing."""
     from support.disk import crash_files
-    from support.lives.install_lives import search, staged
+    from support.pipeline.install_lives import search, staged
 
     crash_files.CHANGES_MAX = 8
     life = staged()

@@ -52,7 +52,7 @@ def body(suite: Suite, options: Options) -> None:
 
 def histories(suite: Suite, seed: str, count: int) -> None:
     from support.cleaner.cleaner_history import what_differs
-    from support.cleaner.verified_pair import VerifiedPair
+    from support.pipeline.verified_pair import VerifiedPair
 
     suite.note(f"seed {seed!r}")
     names = [f"{seed} {number}" for number in range(count)]
@@ -78,7 +78,7 @@ def histories(suite: Suite, seed: str, count: int) -> None:
 def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
     """The names of the histories that fail, and what was met in the others."""
     from support.cleaner.cleaner_history import random_history
-    from support.cleaner.verified_pair import VerifiedPair
+    from support.pipeline.verified_pair import VerifiedPair
 
     failed: list[str] = []
     met: Counter[str] = Counter()
@@ -92,7 +92,7 @@ def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
 
 def damage(suite: Suite) -> None:
     """Every kind of damage that is planted in a small log is found, and named with its place."""
-    from support.lives.damaged_log import CASES, found_as_expected
+    from support.pipeline.damaged_log import CASES, found_as_expected
 
     wrong = {case.what: found for case in CASES if (found := found_as_expected(case))}
     suite.check(f"verify finds {len(CASES)} kinds of planted damage, and names their places", not wrong, wrong or "")

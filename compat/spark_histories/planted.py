@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ottla.protocol.records import RecordBatch
 from ottla.protocol.records import batches as batches_of
-from support.lives.planted_damage import Change, changed, header, records, twice, value, without
+from support.pipeline.planted_damage import Change, changed, header, records, twice, value, without
 
 from ..support.big_log import linked_copy
 from .big_log import TP

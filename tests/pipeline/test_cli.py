@@ -24,7 +24,7 @@ from ottla.pipeline.errors import SparkFailedError
 from ottla.pipeline.run.engine import interrupts_deferred
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import OsFiles
-from support.logs.stored_topic import TOPIC, copied, stored_topic
+from support.pipeline.stored_topic import TOPIC, copied, stored_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

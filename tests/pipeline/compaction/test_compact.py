@@ -22,8 +22,8 @@ from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.logs.staged_segment import MANIFEST_FILE
 from support.cleaner.cleaner_history import random_history
-from support.cleaner.compaction_pair import CompactionPair, files_of
 from support.disk.crash_files import CrashFiles
+from support.pipeline.compaction_pair import CompactionPair, files_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from ottla.pipeline.compaction.plan import CompactionPlan
 from ottla.pipeline.compaction.rewrite import GroupResult
 from ottla.pipeline.compaction.staging import group_directory
 from support.cleaner.cleaner_history import random_history, what_differs
-from support.cleaner.compaction_pair import CompactionPair, run_locally
 from support.disk.crash_files import CrashFiles
+from support.pipeline.compaction_pair import CompactionPair, run_locally
 
 HISTORIES = 100
 

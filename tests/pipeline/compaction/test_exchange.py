@@ -28,7 +28,7 @@ from ottla.pipeline.errors import CorruptSourceError, SourceChangedError, UsageE
 from ottla.storage.disk import paths
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import SECRET, append, make_log
-from support.logs.stored_log import stored
+from support.pipeline.stored_log import stored
 
 HIGH = 2**63 + 5
 """Of a hash: a number that is none with a sign."""

@@ -17,7 +17,7 @@ from ottla.storage.produce.producer_state import LastRecord
 from ottla.storage.segment.index import AbortedTxn
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import SECRET, TP, Producer, append, make_log
-from support.logs.stored_log import stored
+from support.pipeline.stored_log import stored
 
 NOW_MS = 2_000
 

@@ -19,7 +19,7 @@ from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.make_log import SECRET, append, make_log
-from support.logs.stored_log import stored
+from support.pipeline.stored_log import stored
 
 
 def planned() -> tuple[CrashFiles, CompactionPlan]:

@@ -36,8 +36,8 @@ from support.disk import crash_files
 from support.disk.crash_files import CrashFiles
 from support.lives.compacted_life import DATA_DIR, TP, Broker, check
 from support.lives.crash_lives import SECOND_MS
-from support.lives.install_lives import INSTALLS, Staged, search, staged
 from support.logs.make_log import DAY_MS
+from support.pipeline.install_lives import INSTALLS, Staged, search, staged
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from ottla.pipeline.run.engine import IN_PROCESS, Engine
 from ottla.pipeline.run.job_plans import Job, plan_partition
 from ottla.storage.disk.paths import TopicPartition
 from support.logs.make_log import DAY_MS, SECRET
-from support.logs.stored_topic import TOPIC, stored_topic
+from support.pipeline.stored_topic import TOPIC, stored_topic
 
 NOW_MS = 30 * DAY_MS
 TP_0 = TopicPartition(TOPIC, 0)

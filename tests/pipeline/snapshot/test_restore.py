@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from ottla.pipeline.cli import main
 from ottla.pipeline.snapshot.restore import restore
 from support.broker.serve_process import ServeProcess, run
-from support.logs.stored_topic import TOPIC, stored_topic
+from support.pipeline.stored_topic import TOPIC, stored_topic
 
 HERE = ("--master", "none")
 

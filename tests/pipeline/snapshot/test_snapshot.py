@@ -16,7 +16,7 @@ from ottla.pipeline.errors import CorruptSourceError, UsageError
 from ottla.pipeline.snapshot.snapshot import SCHEMA, SnapshotResult, newest, newest_of, snapshot_locally
 from ottla.pipeline.snapshot.snapshot_rounds import first_round
 from ottla.pipeline.stores.store import Store
-from support.logs.stored_topic import TOPIC, stored_topic
+from support.pipeline.stored_topic import TOPIC, stored_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

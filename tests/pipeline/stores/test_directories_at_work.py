@@ -22,9 +22,9 @@ from support.disk import crash_files
 from support.disk.crash_files import CrashFiles
 from support.disk.moving_files import MovingFiles, moments
 from support.lives.crash_lives import SECOND_MS
-from support.lives.install_lives import staged
 from support.logs.batches import batch
 from support.logs.make_log import TP, Producer, append, clean, data_records, log_with_holes, make_log, reopen
+from support.pipeline.install_lives import staged
 
 DIRECTORY = f"/data/{TP}"
 LATER_MS = 10**12

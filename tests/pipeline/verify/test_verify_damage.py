@@ -8,7 +8,7 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.errors import VerifyFailedError
-from support.lives.damaged_log import CASES, Case, Disk, found_as_expected
+from support.pipeline.damaged_log import CASES, Case, Disk, found_as_expected
 
 
 def test_the_sound_log_passes() -> None:

@@ -8,7 +8,7 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 from support.cleaner.cleaner_history import History, Step, random_history
-from support.cleaner.verified_pair import VerifiedPair
+from support.pipeline.verified_pair import VerifiedPair
 
 HISTORIES = 30
 

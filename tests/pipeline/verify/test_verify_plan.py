@@ -21,8 +21,8 @@ from ottla.pipeline.verify.verify import verify
 from ottla.protocol.records import DELETE_HORIZON_BIT
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import OsFiles
-from support.lives.planted_damage import Change, changed, gone, header, records, without
-from support.logs.stored_topic import TOPIC, stored_topic
+from support.pipeline.planted_damage import Change, changed, gone, header, records, without
+from support.pipeline.stored_topic import TOPIC, stored_topic
 
 NOW_MS = 5_000
 RETENTION_MS = 86_400_000

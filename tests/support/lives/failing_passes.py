@@ -23,7 +23,7 @@ from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import Counts, CrashSearch
 from support.lives.compacted_life import TP, Broker, CompactedLife, History, Owed, check
 from support.lives.crash_lives import COMPACTED, FIRST_MS, SECOND_MS, Steps, Story, clean, create, fill, overflow_wholly
-from support.lives.install_lives import Staged, bring_group_in, staged
+from support.pipeline.install_lives import Staged, bring_group_in, staged
 
 
 class _OverError(Exception):

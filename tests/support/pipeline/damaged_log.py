@@ -16,8 +16,19 @@ from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.logs.log import Log
 from support.disk.crash_files import CrashFiles
-from support.lives.planted_damage import Change, changed, garbage, gone, header, recoded, records, twice, value, without
 from support.logs.make_log import TP, Producer, append, clean, make_log
+from support.pipeline.planted_damage import (
+    Change,
+    changed,
+    garbage,
+    gone,
+    header,
+    recoded,
+    records,
+    twice,
+    value,
+    without,
+)
 
 CONFIG = {"cleanup.policy": "compact"}
 NOW_MS = 50_000

@@ -11,9 +11,9 @@ from ottla.pipeline.stores.store import Store
 from ottla.pipeline.verify.audit_scope import scope_against, scope_alone, scope_of_plan
 from ottla.pipeline.verify.verify import verify
 from support.cleaner.cleaner_compare import batches_of
-from support.cleaner.compaction_pair import DATA_DIR, CompactionPair
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import TP
+from support.pipeline.compaction_pair import DATA_DIR, CompactionPair
 
 BEFORE_DIR = "/before"
 
