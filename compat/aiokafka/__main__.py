@@ -14,8 +14,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from ..support.brokers import any_broker
-from ..support.clients import CODECS
+from ..support.brokers.any_broker import any_broker
+from ..support.clients.steps import CODECS
 from ..support.suite import Options, Suite, run_suite
 
 BROKER = {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..support.apache_kafka import ApacheKafkaProcess, jars
-from ..support.ottla_process import OttlaProcess
-from ..support.process import BrokerProcess
+from ..support.brokers.apache_kafka import ApacheKafkaProcess, jars
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.brokers.process import BrokerProcess
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import fill
 from .cleaned_files import judge_cleaned_files

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..support.apache_kafka import ApacheKafkaProcess
-from ..support.clients import ReadRecord, create_topic, read_partitions, set_topic_configs
-from ..support.ottla_process import OttlaProcess
-from ..support.process import BrokerProcess
-from ..support.segment_files import batch_headers, index_faults, segments
+from ..support.brokers.apache_kafka import ApacheKafkaProcess
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import ReadRecord, create_topic, read_partitions, set_topic_configs
+from ..support.logs.segment_files import batch_headers, index_faults, segments
 from ..support.suite import Options, Suite
 from .dump_log import judge_files
 from .histories import Partition, Writer, partitions

@@ -4,10 +4,10 @@ import time
 
 from confluent_kafka import Producer
 
-from ..support.cleaning import wait_until_cleaned
-from ..support.clients import ReadRecord, read_partitions, set_topic_configs
-from ..support.process import BrokerProcess
-from ..support.segment_files import base_offset, cleaner_checkpoint, segments
+from ..support.brokers.cleaning import wait_until_cleaned
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import ReadRecord, read_partitions, set_topic_configs
+from ..support.logs.segment_files import base_offset, cleaner_checkpoint, segments
 from ..support.suite import Suite
 from . import fill
 

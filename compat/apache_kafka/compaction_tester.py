@@ -11,12 +11,12 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import TemporaryDirectory
 
-from ..support.apache_kafka import java
-from ..support.cleaning import wait_until_cleaned
-from ..support.clients import CODECS, read_partitions
-from ..support.ottla_process import OttlaProcess
-from ..support.process import BrokerProcess
-from ..support.segment_files import base_offset, segments
+from ..support.brokers.apache_kafka import java
+from ..support.brokers.cleaning import wait_until_cleaned
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import CODECS, read_partitions
+from ..support.logs.segment_files import base_offset, segments
 from ..support.suite import Options, Suite
 
 TESTER = "org.apache.kafka.tools.LogCompactionTester"

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
-from ..support.clients import ReadRecord, admin, read_partitions, watermarks
+from ..support.clients.steps import ReadRecord, admin, read_partitions, watermarks
 from . import fill
 
 

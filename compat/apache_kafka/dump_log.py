@@ -7,8 +7,8 @@ keeps its max timestamp and may be what a time index entry names, but the tool l
 import re
 from pathlib import Path
 
-from ..support.apache_kafka import tool
-from ..support.segment_files import base_offset, batch_headers, entries
+from ..support.brokers.apache_kafka import tool
+from ..support.logs.segment_files import base_offset, batch_headers, entries
 from ..support.suite import Suite
 
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"

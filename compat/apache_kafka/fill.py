@@ -15,9 +15,9 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
-from ..support.cleaning import wait_until_cleaned
-from ..support.clients import CODECS, create_topic, set_topic_configs
-from ..support.process import BrokerProcess
+from ..support.brokers.cleaning import wait_until_cleaned
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import CODECS, create_topic, set_topic_configs
 
 COMPACTED, TRANSACTIONAL, GROUP = "compacted", "transactional", "readers"
 KEYS, TWICE = 2_000, 500

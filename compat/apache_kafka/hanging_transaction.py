@@ -4,9 +4,9 @@ Such a transaction is what a batch leaves that arrives after its transaction was
 coordinator (KIP-890 part 1): so that is switched off, and the batch is a request built by hand.
 """
 
-from ..support.apache_kafka import tool
-from ..support.clients import create_topic
-from ..support.ottla_process import OttlaProcess
+from ..support.brokers.apache_kafka import tool
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.clients.steps import create_topic
 from ..support.suite import Options, Suite
 from .differential.batches import Sent, encode
 from .differential.wire import Wire

@@ -18,7 +18,7 @@ from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
 
-from ..support.clients import CODECS
+from ..support.clients.steps import CODECS
 
 START_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

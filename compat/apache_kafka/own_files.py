@@ -1,6 +1,6 @@
 """A directory that Ottla filled from nothing, read by Apache Kafka's `kafka-dump-log`."""
 
-from ..support.ottla_process import OttlaProcess
+from ..support.brokers.ottla_process import OttlaProcess
 from ..support.suite import Options, Suite
 from . import fill
 from .dump_log import judge_files

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..support.apache_kafka import ApacheKafkaProcess
-from ..support.brokers import any_broker
-from ..support.ottla_process import OttlaProcess
-from ..support.process import BrokerProcess
+from ..support.brokers.any_broker import any_broker
+from ..support.brokers.apache_kafka import ApacheKafkaProcess
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.brokers.process import BrokerProcess
 from ..support.suite import Options, Suite, run_suite
 from .groups import judge_groups
 from .members import SESSION_MS

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import confluent_kafka
 
-from ..support.clients import admin, create_topic
-from ..support.process import Broker
+from ..support.brokers.process import Broker
+from ..support.clients.steps import admin, create_topic
 from ..support.suite import Suite
 from .members import MEMBERS, SESSION_MS, Member, eventually
 

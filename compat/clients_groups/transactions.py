@@ -9,8 +9,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import AbortTransactionSpec
 
-from ..support.clients import admin, create_topic, read_partitions
-from ..support.process import Broker
+from ..support.brokers.process import Broker
+from ..support.clients.steps import admin, create_topic, read_partitions
 from ..support.suite import Suite
 from .members import eventually, name_of
 from .producers import PRODUCERS, Place, Producer

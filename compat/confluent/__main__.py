@@ -12,8 +12,8 @@ import tomllib
 import venv
 from pathlib import Path
 
-from ..support.apache_kafka import cache_dir, fetches
-from ..support.brokers import any_broker
+from ..support.brokers.any_broker import any_broker
+from ..support.brokers.apache_kafka import cache_dir, fetches
 from ..support.pytest_suite import entries_of, judge, run_pytest
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from ..support.suite_sources import suite_sources

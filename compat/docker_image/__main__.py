@@ -14,9 +14,9 @@ import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..support.clients import admin
-from ..support.ottla_process import OttlaProcess
-from ..support.process import free_port
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.brokers.process import free_port
+from ..support.clients.steps import admin
 from ..support.suite import Options, Suite, run_suite
 
 ROOT = Path(__file__).parents[2]

@@ -15,9 +15,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, Produc
 from confluent_kafka.admin import OffsetSpec
 from kafka import KafkaAdminClient
 
-from ..support.brokers import broker_process
-from ..support.clients import admin, create_topic, read_partitions
-from ..support.process import BrokerProcess
+from ..support.brokers.any_broker import broker_process
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import admin, create_topic, read_partitions
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from .copier import PARTITIONS, processed
 

@@ -14,9 +14,9 @@ from collections import Counter
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from ..support.clients import create_topic
-from ..support.holds import INTERVAL_MS, Pinger
-from ..support.ottla_process import OttlaProcess
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.clients.holds import INTERVAL_MS, Pinger
+from ..support.clients.steps import create_topic
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from .mutate import mutate
 from .record import RecordingProxy, sessions

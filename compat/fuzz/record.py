@@ -13,7 +13,7 @@ import warnings
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from ..support.clients import CODECS
+from ..support.clients.steps import CODECS
 
 
 class RecordingProxy:

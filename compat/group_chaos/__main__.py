@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..support.brokers import any_broker
-from ..support.clients import create_topic
-from ..support.process import Broker
+from ..support.brokers.any_broker import any_broker
+from ..support.brokers.process import Broker
+from ..support.clients.steps import create_topic
 from ..support.suite import Options, Suite, run_suite
 from .ownership import Ownership
 from .worker import HEARTBEAT_MS, SESSION_MS

@@ -20,15 +20,15 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 
 from ..apache_kafka.dump_log import DUMP_LOG, judge
 from ..main_job.watch import SegmentCounter
-from ..support.apache_kafka import tool
-from ..support.brokers import broker_process
-from ..support.cleaning import wait_until_cleaned
-from ..support.clients import admin, create_topic, read_partitions
-from ..support.ottla_process import ottla_command
-from ..support.process import BrokerProcess
-from ..support.raw import RawConnection
-from ..support.records import one_record_batch
-from ..support.segment_files import base_offset, segments
+from ..support.brokers.any_broker import broker_process
+from ..support.brokers.apache_kafka import tool
+from ..support.brokers.cleaning import wait_until_cleaned
+from ..support.brokers.ottla_process import ottla_command
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.one_batch import one_record_batch
+from ..support.clients.raw import RawConnection
+from ..support.clients.steps import admin, create_topic, read_partitions
+from ..support.logs.segment_files import base_offset, segments
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 OFFSETS, TOPIC = "__consumer_offsets", "events"

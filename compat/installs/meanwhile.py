@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
-from ..support.clients import admin, create_topic, set_topic_configs
+from ..support.clients.steps import admin, create_topic, set_topic_configs
 from ..support.suite import Suite
 from .ground import BATCHES, PATIENCE_S, Driver, Ground, Steps, Values, environment, key_of
 from .served import Served

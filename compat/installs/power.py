@@ -7,7 +7,7 @@ from ..support.suite import Suite
 
 
 def search_all(suite: Suite, processes: Executor, how: str, quick: bool) -> None:
-    """Lose power wherever it can be lost; `how` is one of `support.install_lives.RUNS`."""
+    """Lose power wherever it can be lost; `how` is one of `support.pipeline.install_lives.RUNS`."""
     from support.pipeline.install_lives import INSTALLS
 
     servers = (True, False) if how == "offline" else (True,)  # an install through a server starts one itself

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from ..support.ottla_process import OttlaProcess
+from ..support.brokers.ottla_process import OttlaProcess
 from .ground import PATIENCE_S, Ground, free_port
 
 CLEANER_OFF = {"log.cleaner.enable": "false"}

@@ -105,7 +105,7 @@ class Traffic:
 
 def values_of(bootstrap: str, topic: str = "t") -> Values:
     """What a fresh consumer of the whole topic ends with."""
-    from ..support.clients import read_messages
+    from ..support.clients.steps import read_messages
 
     latest: Values = {}
     for message in read_messages(bootstrap, [(topic, 0)]):

@@ -11,9 +11,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from ..support.apache_kafka import cache_dir, fetches
-from ..support.brokers import broker_process
-from ..support.process import BrokerProcess, RunningBroker, free_port
+from ..support.brokers.any_broker import broker_process
+from ..support.brokers.apache_kafka import cache_dir, fetches
+from ..support.brokers.process import BrokerProcess, RunningBroker, free_port
 from ..support.pytest_suite import Outcome, entries_of, judge, run_pytest
 from ..support.suite import NotRunError, Options, Suite, run_suite
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..support.brokers import any_broker
+from ..support.brokers.any_broker import any_broker
 from ..support.suite import Options, Suite, run_suite
 from .normalise import differences, normalised
 from .steps import STEPS, Step

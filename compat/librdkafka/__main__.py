@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..support.brokers import broker_process
-from ..support.process import Broker, RunningBroker
+from ..support.brokers.any_broker import broker_process
+from ..support.brokers.process import Broker, RunningBroker
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import build, kafka_home
 from .lists import ROUNDS, Line, expected_failures, not_run, tests_to_run, wanting_a_broker

@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from ..support.apache_kafka import cache_dir, fetches
+from ..support.brokers.apache_kafka import cache_dir, fetches
 from ..support.suite import NotRunError
 
 PACKAGE, VERSION = "@confluentinc/kafka-javascript", "1.10.1"

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ..support.apache_kafka import jars
+from ..support.brokers.apache_kafka import jars
 from ..support.suite import NotRunError
 
 HERE = Path(__file__).parent

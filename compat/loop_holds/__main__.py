@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from ..support.apache_kafka import ApacheKafkaProcess
-from ..support.clocked_ottla import ClockedOttla
-from ..support.holds import Hold, Pinger
-from ..support.process import BrokerProcess
+from ..support.brokers.apache_kafka import ApacheKafkaProcess
+from ..support.brokers.clocked_ottla import ClockedOttla
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.holds import Hold, Pinger
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import jobs, memory, specials
 from .asking import Sender, fill
@@ -45,7 +45,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", choices=PARTS, action="append", help="only this part of it; repeatable")
     parser.add_argument("--only", metavar="PATTERN", help="only rows whose name has this in it (* and ? as in a shell)")
     parser.add_argument("--rounds", type=int, help=f"default {ROUNDS}, quick {QUICK_ROUNDS}")
-    parser.add_argument("--checkout", metavar="DIR", help="the broker of this checkout, for the figures of before")
     parser.add_argument("--figures", metavar="FILE", help="also write the figures there, as JSON")
 
 
@@ -55,14 +54,12 @@ def body(suite: Suite, options: Options) -> None:
     rest = options.rest
     rounds = rest.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     is_ottla = options.against == "ottla"
-    figures = Figures(
-        suite, rounds=rounds, is_judged=is_ottla and not rest.checkout, only=rest.only, write_to=rest.figures
-    )
+    figures = Figures(suite, rounds=rounds, is_judged=is_ottla, only=rest.only, write_to=rest.figures)
 
     def broker(nodes: int = 1, overrides: Mapping[str, str] | None = None) -> BrokerProcess:
         given = OVERRIDES | dict(overrides or {})
         if is_ottla:
-            return ClockedOttla(checkout=rest.checkout, overrides=given, keep=options.keep, nodes=nodes)
+            return ClockedOttla(overrides=given, keep=options.keep, nodes=nodes)
         return ApacheKafkaProcess(overrides=given, keep=options.keep, heap="3g")
 
     parts = rest.part or PARTS

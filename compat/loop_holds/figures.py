@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..support.holds import ANSWER_TIMEOUT_S, Hold, NotAnsweredError
+from ..support.clients.holds import ANSWER_TIMEOUT_S, Hold, NotAnsweredError
 from ..support.suite import Suite
 from .exceptions import EXCEPTIONS
 
@@ -36,7 +36,7 @@ class Figures:
 
     Args:
         rounds: How often a thing is done whose first hold is not far below the limit; the median counts.
-        is_judged: Whether a hold above the limit fails; Apache Kafka's and those of before are only written down.
+        is_judged: Whether a hold above the limit fails; Apache Kafka's are only written down.
         only: A pattern of names of rows.
         write_to: A file for the figures, complete after each row.
     """

@@ -40,11 +40,11 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.server.commands.client import Client
 
-from ..support.batches import make_batches
-from ..support.clocked_ottla import ClockedOttla
-from ..support.holds import Hold, Pinger
-from ..support.ottla_process import OttlaProcess
-from ..support.process import BrokerProcess
+from ..support.brokers.clocked_ottla import ClockedOttla
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.holds import Hold, Pinger
+from ..support.logs.batches import make_batches
 from .asking import (
     Sender,
     client,

@@ -15,7 +15,7 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 
 from ..fuzz.mutate import mutate
 from ..fuzz.victim import Victim
-from ..support.process import BrokerProcess
+from ..support.brokers.process import BrokerProcess
 from ..support.suite import Suite
 from .asking import Sender, address, client, create_topics
 from .shapes import SESSION_PARTITIONS, Form, Shape, forms

@@ -33,8 +33,8 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.commands.client import api_of
 
-from ..support.holds import Hold, Pinger
-from ..support.process import BrokerProcess
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.holds import Hold, Pinger
 from . import blocks
 from .asking import Sender, client, commit_for_groups, create_topics, small_batch
 from .figures import Figures

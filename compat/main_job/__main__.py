@@ -10,9 +10,9 @@ import argparse
 import sys
 import time
 
-from ..support.brokers import any_broker, broker_process
-from ..support.clients import create_topic
-from ..support.process import BrokerProcess
+from ..support.brokers.any_broker import any_broker, broker_process
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import create_topic
 from ..support.suite import Options, Suite, run_suite
 from .kills import Kills
 from .model import Model

@@ -3,9 +3,9 @@
 import random
 import time
 
-from ..support.clients import set_topic_configs
-from ..support.process import BrokerProcess
-from ..support.segment_files import index_faults, work_files
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import set_topic_configs
+from ..support.logs.segment_files import index_faults, work_files
 from ..support.suite import Suite
 from .model import Model
 from .reads import read_and_judge

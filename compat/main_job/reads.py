@@ -4,8 +4,8 @@ from pathlib import Path
 
 from kafka import KafkaConsumer, TopicPartition
 
-from ..support.clients import read_messages
-from ..support.segment_files import base_offset, cleaner_checkpoint, segments
+from ..support.clients.steps import read_messages
+from ..support.logs.segment_files import base_offset, cleaner_checkpoint, segments
 from ..support.suite import Suite
 from .model import Model, Reading
 

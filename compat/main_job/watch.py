@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from ..support.segment_files import base_offset, cleaner_checkpoint, segments, work_files
+from ..support.logs.segment_files import base_offset, cleaner_checkpoint, segments, work_files
 
 
 class SegmentCounter(threading.Thread):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
 
-from ..support.clients import CODECS
+from ..support.clients.steps import CODECS
 from .model import Model
 
 SLICE = 5_000

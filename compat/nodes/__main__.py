@@ -14,10 +14,10 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import InvalidReplicationFactorError
 
-from ..support.clients import admin
-from ..support.ottla_process import OttlaProcess
-from ..support.raw import RawConnection, produce_body, produce_result
-from ..support.records import one_record_batch
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.clients.one_batch import one_record_batch
+from ..support.clients.raw import RawConnection, produce_body, produce_result
+from ..support.clients.steps import admin
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from .failover import failover
 

@@ -16,8 +16,8 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError as KafkaPythonError
 from kafka.structs import OffsetAndMetadata
 
-from ..support.clients import create_topic, read_partitions
-from ..support.ottla_process import OttlaProcess
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.clients.steps import create_topic, read_partitions
 from ..support.suite import Suite
 
 TOPIC, PARTITIONS, NODES = "failover", 6, 3

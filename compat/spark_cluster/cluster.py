@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import psutil
 
-from ..support.process import free_port
+from ..support.brokers.process import free_port
 from ..support.suite import NotRunError
 
 PATIENCE_S = 90.0

@@ -15,8 +15,8 @@ import psutil
 
 from ottla.storage.disk.paths import TopicPartition
 
-from ..support.batches import RECORDS_A_BATCH, make_batches
-from ..support.big_log import write_big_log
+from ..support.logs.batches import RECORDS_A_BATCH, make_batches
+from ..support.logs.big_log import write_big_log
 from ..support.suite import Suite
 from .cluster import Cluster
 from .command import Driver

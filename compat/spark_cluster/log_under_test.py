@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ottla.storage.disk.paths import TopicPartition
 
-from ..support.batches import RECORDS_A_BATCH, make_batches
-from ..support.big_log import write_big_log
-from ..support.clients import read_messages
-from ..support.ottla_process import OttlaProcess
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.clients.steps import read_messages
+from ..support.logs.batches import RECORDS_A_BATCH, make_batches
+from ..support.logs.big_log import write_big_log
 from .command import run_here
 
 TP = TopicPartition("big", 0)

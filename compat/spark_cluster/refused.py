@@ -4,7 +4,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..support.process import free_port
+from ..support.brokers.process import free_port
 from ..support.suite import Suite
 from .command import Done, Driver
 from .log_under_test import TOPIC, LogUnderTest

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from ..support.brokers import any_broker
-from ..support.process import BrokerProcess, RunningBroker
+from ..support.brokers.any_broker import any_broker
+from ..support.brokers.process import BrokerProcess, RunningBroker
 from ..support.suite import Options, Suite, run_suite
 from . import batch, compacted, data_loss, refusals, restarts, sink, streams, transactional
 from .connector import Connector

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from ..support.clients import CODECS, admin, create_topic
+from ..support.clients.steps import CODECS, admin, create_topic
 from ..support.suite import Suite
 from .connector import Connector, offsets, refused, same, to_rows
 from .topics import STEP_MS, Ranges, create_and_fill, fill, rows, timestamp_ms

@@ -5,10 +5,10 @@ when its position has moved on; else it waits for `kafkaConsumer.pollTimeoutMs` 
 a gap with the next batch, and keep a batch that ends where the log ends.
 """
 
-from ..support.cleaning import wait_until_cleaned
-from ..support.clients import create_topic, read_partitions
-from ..support.process import BrokerProcess
-from ..support.segment_files import base_offset, segments
+from ..support.brokers.cleaning import wait_until_cleaned
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import create_topic, read_partitions
+from ..support.logs.segment_files import base_offset, segments
 from ..support.suite import Suite
 from .connector import Connector, offsets, same
 from .topics import Row, send, timestamp_ms

@@ -2,7 +2,7 @@
 
 from confluent_kafka import TopicPartition
 
-from ..support.clients import admin
+from ..support.clients.steps import admin
 from ..support.suite import Suite
 from .connector import Connector, offsets, refused, same
 from .topics import create_and_fill, fill, rows

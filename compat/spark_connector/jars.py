@@ -14,7 +14,7 @@ from pathlib import Path
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.run.java import java_home
 
-from ..support.apache_kafka import cache_dir, fetches
+from ..support.brokers.apache_kafka import cache_dir, fetches
 from ..support.suite import NotRunError
 
 POM = Path(__file__).with_name("pom.xml")

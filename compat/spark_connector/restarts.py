@@ -3,8 +3,8 @@
 import threading
 import time
 
-from ..support.clients import create_topic
-from ..support.process import BrokerProcess
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import create_topic
 from ..support.suite import Suite
 from .connector import Connector, refused, same, wait_until
 from .topics import create_and_fill, fill, rows

@@ -1,6 +1,6 @@
 """The sink: what a DataFrame says goes into the topic, and librdkafka finds it there."""
 
-from ..support.clients import CODECS, ReadRecord, create_topic, read_partitions
+from ..support.clients.steps import CODECS, ReadRecord, create_topic, read_partitions
 from ..support.suite import Suite
 from .connector import Connector
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from confluent_kafka.admin import NewPartitions
 
-from ..support.clients import admin, create_topic
+from ..support.clients.steps import admin, create_topic
 from ..support.suite import Suite
 from .connector import Connector, offsets, refused, same, wait_until
 from .topics import Ranges, Row, create_and_fill, fill, rows, timestamp_ms

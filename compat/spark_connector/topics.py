@@ -7,7 +7,7 @@ from itertools import chain
 
 from confluent_kafka import Producer
 
-from ..support.clients import create_topic
+from ..support.clients.steps import create_topic
 
 START_MS = int(time.time()) * 1000 - 3_600_000
 STEP_MS = 1_000

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
-from ..support.cleaning import wait_until_cleaned
-from ..support.clients import create_topic, read_partitions
-from ..support.process import BrokerProcess
+from ..support.brokers.cleaning import wait_until_cleaned
+from ..support.brokers.process import BrokerProcess
+from ..support.clients.steps import create_topic, read_partitions
 from ..support.suite import Suite
 from .compacted import CONFIGS, KEYS, update
 from .connector import Connector, offsets, same

@@ -112,7 +112,7 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
     from ottla.pipeline.verify.verify_jobs import verify_on
     from ottla.storage.disk.files import OsFiles
 
-    from ..support.big_log import linked_copy
+    from ..support.logs.big_log import linked_copy
     from .big_log import TP, BigLog
     from .planted import planted
 

@@ -8,8 +8,8 @@ import pyarrow.dataset as ds
 
 from ottla.storage.disk.paths import TopicPartition
 
-from ..support.batches import RECORDS_A_BATCH, make_batches
-from ..support.big_log import write_big_log
+from ..support.logs.batches import RECORDS_A_BATCH, make_batches
+from ..support.logs.big_log import write_big_log
 
 TP = TopicPartition("big", 0)
 VALUE_BYTES = 76

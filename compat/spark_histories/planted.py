@@ -8,7 +8,7 @@ from ottla.protocol.records import RecordBatch
 from ottla.protocol.records import batches as batches_of
 from support.pipeline.planted_damage import Change, changed, header, records, twice, value, without
 
-from ..support.big_log import linked_copy
+from ..support.logs.big_log import linked_copy
 from .big_log import TP
 
 

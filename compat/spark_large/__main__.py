@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..support.segment_files import batch_headers, segments
+from ..support.logs.segment_files import batch_headers, segments
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 KEYS, QUICK_KEYS = 30_015_488, 1_245_184
@@ -139,7 +139,7 @@ def judge_server(suite: Suite, what: str, data_dir: Path, copy: Path, keys: int,
     from ottla.storage.logs.recovery import load_log
     from ottla.storage.topics.config import LogConfig
 
-    from ..support.big_log import linked_copy
+    from ..support.logs.big_log import linked_copy
     from .keys_log import TP
 
     linked_copy(data_dir, copy)

@@ -19,7 +19,7 @@ from ottla.protocol.batch_builder import seal_batch
 from ottla.protocol.varints import append_varint
 from ottla.storage.disk.paths import TopicPartition
 
-from ..support.big_log import write_big_log
+from ..support.logs.big_log import write_big_log
 
 TP = TopicPartition("large", 0)
 RECORDS_A_BATCH = 1_024

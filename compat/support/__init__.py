@@ -1,1 +1,1 @@
-"""What the suites share: starting brokers, counting checks, reading topics and segment files."""
+"""What the suites share: the suite itself, others' test suites; brokers, clients and logs in folders of their own."""

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 from confluent_kafka import Producer
 
-from ..support.clients import CODECS, create_topic, read_partitions
-from ..support.ottla_process import OttlaProcess
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.clients.steps import CODECS, create_topic, read_partitions
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 ROOT = Path(__file__).parents[2]

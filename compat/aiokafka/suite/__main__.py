@@ -10,7 +10,7 @@ from pathlib import Path
 
 import aiokafka
 
-from ...support.brokers import any_broker
+from ...support.brokers.any_broker import any_broker
 from ...support.pytest_suite import entries_of, judge, run_pytest
 from ...support.suite import Options, Suite, run_suite
 from ...support.suite_sources import suite_sources

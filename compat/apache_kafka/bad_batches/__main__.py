@@ -15,11 +15,11 @@ from typing import Any
 
 from ottla.storage import kernel
 
-from ...support.brokers import broker_process
-from ...support.clients import create_topic, set_topic_configs
-from ...support.process import BrokerProcess
-from ...support.raw import RawConnection, produce_body
-from ...support.segment_files import batch_headers, segments
+from ...support.brokers.any_broker import broker_process
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.raw import RawConnection, produce_body
+from ...support.clients.steps import create_topic, set_topic_configs
+from ...support.logs.segment_files import batch_headers, segments
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from .table import TOPICS, table
 

@@ -11,8 +11,8 @@ import sys
 import time
 from contextlib import ExitStack
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.ottla_process import OttlaProcess
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from .asking import (
     TOPICS_CHANGE_S,

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from ottla.storage.kernel import COMPILED
 
-from ...support.apache_kafka import jars
+from ...support.brokers.apache_kafka import jars
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from . import replay_storage, replay_transactions, replay_wire
 from .compare import Findings

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafka import codec as codecs
 from kafka.record.util import calc_crc32c
 
-from ...support.segment_files import HEADER, LOG_OVERHEAD_BYTES
+from ...support.logs.segment_files import HEADER, LOG_OVERHEAD_BYTES
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CRC_AT, CRC_FROM = 17, 21

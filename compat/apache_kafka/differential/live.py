@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.segment_files import base_offset, cleaner_checkpoint, segments
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.logs.segment_files import base_offset, cleaner_checkpoint, segments
 from .batches import decode
 from .history import HELD_BACK
 from .wire import BROKER, NOT_LEADER, TOPIC, UNKNOWN_TOPIC_OR_PARTITION, RefusedError, Wire

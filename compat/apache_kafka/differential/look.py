@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...support.segment_files import base_offset, cleaner_checkpoint, segments
+from ...support.logs.segment_files import base_offset, cleaner_checkpoint, segments
 from .batches import decode
 from .wire import Wire
 

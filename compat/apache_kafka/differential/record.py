@@ -20,7 +20,7 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-from ...support.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from . import transactions
 from .history import DAY_MS, History, save
 from .live import OVERRIDES, LiveKafka, UnluckyError, exact_times, now_ms

@@ -19,7 +19,7 @@ from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
 
-from ...support.segment_files import base_offset, segments
+from ...support.logs.segment_files import base_offset, segments
 from .batches import decode
 from .compare import Findings, compare_logs
 from .history import History, Step

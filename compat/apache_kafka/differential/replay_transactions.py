@@ -13,7 +13,7 @@ be given a time of its own.
 
 from ottla.storage.disk.paths import TopicPartition
 
-from ...support.segment_files import base_offset, cleaner_checkpoint, segments
+from ...support.logs.segment_files import base_offset, cleaner_checkpoint, segments
 from .batches import Batch, decode
 from .compare import Findings, compare_logs
 from .history import HELD_BACK, LET_GO, History, Step

@@ -16,7 +16,7 @@ from ottla.server.embedded import Broker
 from ottla.server.runtime.clock import Clock
 from ottla.storage.filter.offset_map import BYTES_PER_SLOT
 
-from ...support.segment_files import cleaner_checkpoint
+from ...support.logs.segment_files import cleaner_checkpoint
 from .compare import Findings, compare_dumps
 from .history import HELD_BACK, History, Step
 from .look import dump, scratch_folder

@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from ...support.segment_files import HEADER, base_offset, segments
+from ...support.logs.segment_files import HEADER, base_offset, segments
 from .batches import CODECS, encode
 from .history import DAY_MS, HELD_BACK, HOUR_MS, LET_GO, History
 from .live import LiveKafka, UnluckyError, exact_times, now_ms

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...support.raw import RawConnection
-from ...support.segment_files import HEADER, LOG_OVERHEAD_BYTES
+from ...support.clients.raw import RawConnection
+from ...support.logs.segment_files import HEADER, LOG_OVERHEAD_BYTES
 
 NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER, CONCURRENT_TRANSACTIONS = 0, 1, 3, 6, 51
 COORDINATOR_STARTS = (14, 15, 16, 19)

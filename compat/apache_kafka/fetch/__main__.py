@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.ottla_process import OttlaProcess
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from . import cases, events, reading
 from .asking import Answer, Ask, Side

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.ottla_process import OttlaProcess
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from .asking import TIMEOUT_MS, Answer, Side
 from .steps import Alive, Beat, Commit, Delete, Describe, Fetch, Join, Leave, Places, Step, Sync

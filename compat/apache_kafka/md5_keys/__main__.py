@@ -14,12 +14,12 @@ from pathlib import Path
 
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from ...support.apache_kafka import ApacheKafkaProcess, jars
-from ...support.cleaning import wait_until_cleaned
-from ...support.clients import CODECS, create_topic, read_partitions
-from ...support.ottla_process import OttlaProcess
-from ...support.process import BrokerProcess
-from ...support.raw import RawConnection, produce_body, produce_result
+from ...support.brokers.apache_kafka import ApacheKafkaProcess, jars
+from ...support.brokers.cleaning import wait_until_cleaned
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.raw import RawConnection, produce_body, produce_result
+from ...support.clients.steps import CODECS, create_topic, read_partitions
 from ...support.suite import NotRunError, Options, Suite, run_suite
 
 ROOT = Path(__file__).parents[3]

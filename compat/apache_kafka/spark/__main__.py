@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...support.apache_kafka import ApacheKafkaProcess, jars
-from ...support.cleaning import wait_until_cleaned
-from ...support.clients import read_partitions, watermarks
+from ...support.brokers.apache_kafka import ApacheKafkaProcess, jars
+from ...support.brokers.cleaning import wait_until_cleaned
+from ...support.clients.steps import read_partitions, watermarks
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..dump_log import judge_files
 from . import fill

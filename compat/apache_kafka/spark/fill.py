@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from confluent_kafka import Producer
 
-from ...support.clients import CODECS, create_topic, set_topic_configs
-from ...support.process import BrokerProcess
-from ...support.segment_files import read_checkpoint
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.steps import CODECS, create_topic, set_topic_configs
+from ...support.logs.segment_files import read_checkpoint
 
 CLEANED, LAGGING, EVENTS, STAMPED = "cleaned", "lagging", "events", "stamped"
 COMPACTED = (CLEANED, LAGGING)

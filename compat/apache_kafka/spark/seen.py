@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.dataset as ds
 
-from ...support.clients import ReadRecord
+from ...support.clients.steps import ReadRecord
 
 Records = dict[tuple[str, int], list[ReadRecord]]
 

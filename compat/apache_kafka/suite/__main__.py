@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...support.ottla_process import ottla_command
+from ...support.brokers.ottla_process import ottla_command
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from .baseline import kafka_command
 from .runner import Outcome, Runner, class_of

@@ -5,8 +5,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from ...support.apache_kafka import VERSION, cache_dir, fetches, jars
-from ...support.process import free_port
+from ...support.brokers.apache_kafka import VERSION, cache_dir, fetches, jars
+from ...support.brokers.process import free_port
 from .runner import HERE, compile_java
 
 SOURCE = HERE / "ServeKafka.java"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...support.apache_kafka import VERSION, cache_dir, fetches
+from ...support.brokers.apache_kafka import VERSION, cache_dir, fetches
 from ...support.suite import NotRunError
 
 HERE = Path(__file__).parent

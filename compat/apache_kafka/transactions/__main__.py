@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.ottla_process import OttlaProcess
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from .asking import NOBODY, Add, AddOffsets, Answer, Describe, End, Init, List, Producer, Side, Step
 

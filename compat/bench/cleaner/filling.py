@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterable, Iterator
 
-from ...support.clients import create_topic, set_topic_configs
-from ...support.process import BrokerProcess
-from ...support.raw import RawConnection, produce_body, produce_result
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.raw import RawConnection, produce_body, produce_result
+from ...support.clients.steps import create_topic, set_topic_configs
 from .generate import batches_of
 from .shapes import Shape
 

@@ -9,7 +9,7 @@ from typing import Self
 
 import psutil
 
-from ...support.apache_kafka import jars
+from ...support.brokers.apache_kafka import jars
 from ...support.suite import NotRunError
 from .generate import CONFIG
 from .passes import DEDUPE_BUFFER_BYTES, IO_BUFFER_BYTES, LOAD_FACTOR, Pass

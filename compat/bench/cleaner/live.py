@@ -7,10 +7,10 @@ import re
 import time
 from pathlib import Path
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.clients import admin
-from ...support.ottla_process import OttlaProcess
-from ...support.process import BrokerProcess
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.steps import admin
 from ...support.suite import Options, Suite
 from ..table import KAFKA, OTTLA, Row, print_table
 from .filling import client_batches, fill_topic

@@ -10,8 +10,8 @@ import random
 import sys
 import time
 
-from ...support.raw import RawConnection, produce_body, produce_result
-from ...support.records import one_record_batch
+from ...support.clients.one_batch import one_record_batch
+from ...support.clients.raw import RawConnection, produce_body, produce_result
 
 WARM_UP_S = 0.5
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...support.raw import RawConnection, produce_body, produce_result
-from ...support.segment_files import LOG_OVERHEAD_BYTES
+from ...support.clients.raw import RawConnection, produce_body, produce_result
+from ...support.logs.segment_files import LOG_OVERHEAD_BYTES
 
 
 def main(port: int, topic: str, rate: float, seconds: float, file: Path) -> None:

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.clients import create_topic
-from ...support.ottla_process import OttlaProcess
-from ...support.process import BrokerProcess
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.steps import create_topic
 from ...support.suite import Options, Suite
 from ..cleaner.filling import client_batches
 from ..cleaner.live import KAFKA_LINE, OTTLA_LINE

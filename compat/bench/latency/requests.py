@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ...support.process import BrokerProcess
+from ...support.brokers.process import BrokerProcess
 from ..table import Row
 
 REQUESTS_A_SECOND = 500

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...support.clients import create_topic
-from ...support.ottla_process import OttlaProcess
-from ...support.segment_files import cleaner_checkpoint
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.clients.steps import create_topic
+from ...support.logs.segment_files import cleaner_checkpoint
 from ...support.suite import Options, Suite
 from ..cleaner.filling import client_batches, fill_topic
 from ..cleaner.live import OTTLA_LINE

@@ -11,10 +11,10 @@ import time
 
 from confluent_kafka import Producer
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.ottla_process import OttlaProcess
-from ...support.process import BrokerProcess, free_port
-from ...support.raw import has_brokers
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.brokers.process import BrokerProcess, free_port
+from ...support.clients.raw import has_brokers
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..table import KAFKA, OTTLA, Row, print_table
 

@@ -9,9 +9,9 @@ import argparse
 import statistics
 import sys
 
-from ...support.apache_kafka import ApacheKafkaProcess
-from ...support.ottla_process import OttlaProcess
-from ...support.process import BrokerProcess
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.brokers.process import BrokerProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..table import KAFKA, OTTLA, Row, print_table
 from .load import Load, Measured, round_trips

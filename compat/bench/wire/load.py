@@ -7,10 +7,10 @@ from itertools import count
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from ...support.clients import admin, create_topic
-from ...support.process import BrokerProcess
-from ...support.raw import RawConnection, produce_body, produce_result
-from ...support.records import one_record_batch
+from ...support.brokers.process import BrokerProcess
+from ...support.clients.one_batch import one_record_batch
+from ...support.clients.raw import RawConnection, produce_body, produce_result
+from ...support.clients.steps import admin, create_topic
 
 topic_numbers = count()
 

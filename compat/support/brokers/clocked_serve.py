@@ -1,39 +1,27 @@
 """`ottla serve` whose clock another process moves: run by `clocked_ottla.py`.
 
-    python clocked_serve.py SOCKET CHECKOUT serve …
+    python clocked_serve.py SOCKET serve …
 
 Each line on the Unix socket is a number of milliseconds by which the broker's clock goes on; it is answered when that is
-done. CHECKOUT is a folder of the project whose broker runs, `-` for the one that is installed.
+done.
 """
 
-import os
 import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import trio
 
-def take_from(checkout: str, work: str) -> None:
-    """Import `ottla` from a folder that need not have that name, by a link in `work`."""
-    folder = os.path.join(work, "checkout")
-    os.makedirs(folder, exist_ok=True)
-    with suppress(FileExistsError):  # from an earlier start of the same broker
-        os.symlink(os.path.abspath(checkout), os.path.join(folder, "ottla"))
-    sys.path.insert(0, folder)
+from ottla.server.broker.broker import run_broker
+from ottla.server.commands import cli, serve
+from ottla.server.runtime.clock import Clock
 
 
-def main(path: str, checkout: str, *arguments: str) -> int:
-    if checkout != "-":
-        take_from(checkout, os.path.dirname(path))
-    import trio
-
-    from ottla.server.broker.broker import run_broker
-    from ottla.server.commands import cli, serve
-    from ottla.server.runtime.clock import Clock
-
+def main(path: str, *arguments: str) -> int:
     clock = Clock()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)

@@ -3,8 +3,8 @@
 import itertools
 import time
 
+from ..logs.segment_files import base_offset, cleaner_checkpoint, segments
 from .process import BrokerProcess
-from .segment_files import base_offset, cleaner_checkpoint, segments
 
 
 def wait_until_cleaned(broker: BrokerProcess, *topics: str, partitions: int = 1, timeout_s: float = 60) -> None:

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
+from ..suite import NotRunError
 from .process import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerProcess, LineReader
-from .suite import NotRunError
 
 
 def ottla_command() -> list[str]:

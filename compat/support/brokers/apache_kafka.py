@@ -16,9 +16,9 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from ..clients.raw import has_brokers
+from ..suite import NotRunError
 from .process import START_TIMEOUT_S, BrokerProcess, free_port
-from .raw import has_brokers
-from .suite import NotRunError
 
 VERSION = "4.3.1"
 HERE = Path(__file__).parent

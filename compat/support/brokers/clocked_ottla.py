@@ -4,7 +4,7 @@ import contextlib
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from .ottla_process import OttlaProcess
 
@@ -12,22 +12,14 @@ SCRIPT = Path(__file__).with_name("clocked_serve.py")
 
 
 class ClockedOttla(OttlaProcess):
-    """`ottla serve` with a clock to move.
-
-    Args:
-        checkout: A folder of the project whose broker runs, instead of the one that is installed.
-    """
+    """`ottla serve` with a clock to move."""
 
     stop_timeout_s = 180.0
     """A clean stop syncs every log, and there may be ten thousand."""
 
-    def __init__(self, *, checkout: str | None = None, **options: Any) -> None:
-        super().__init__(**options)
-        self.checkout = str(Path(checkout).resolve()) if checkout else None
-
     def command(self) -> list[str]:
         _, *arguments = super().command()
-        return [sys.executable, str(SCRIPT), str(self._path), self.checkout or "-", *arguments]
+        return [sys.executable, str(SCRIPT), str(self._path), *arguments]
 
     @property
     def _path(self) -> Path:

@@ -1,9 +1,9 @@
 """Gives a suite the broker that its options ask for: one that runs already, Ottla, or Apache Kafka."""
 
+from ..suite import Options
 from .apache_kafka import ApacheKafkaProcess
 from .ottla_process import OttlaProcess
 from .process import BrokerProcess, RunningBroker
-from .suite import Options
 
 
 def broker_process(options: Options, overrides: dict[str, str] | None = None, **ottla_only: object) -> BrokerProcess:

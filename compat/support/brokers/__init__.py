@@ -1,0 +1,1 @@
+"""Brokers in processes of their own: Ottla, Apache Kafka, or one that runs already."""

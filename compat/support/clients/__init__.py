@@ -1,0 +1,1 @@
+"""What asks a broker: librdkafka, a bare socket, and a pinger that says how long the others wait."""

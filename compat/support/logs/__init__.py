@@ -1,0 +1,1 @@
+"""Logs on disk, written without a broker and read without Ottla's code."""
