@@ -5,8 +5,8 @@ import json
 import shutil
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ..support.suite import Suite
@@ -117,8 +117,8 @@ def requests_that_are_no_call(suite: Suite, ground: Ground, server: Served) -> N
 
 
 @contextmanager
-def answering(data: bytes) -> Iterator[str]:
-    """The address of somebody who says this to everybody."""
+def meeting(meet: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The address of somebody who meets each connection so, one after the other."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -128,14 +128,23 @@ def answering(data: bytes) -> Iterator[str]:
                 except OSError:
                     return
                 with connection:
-                    connection.recv(1 << 16)
-                    connection.sendall(data)
+                    meet(connection)
 
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{listening.getsockname()[1]}"
         listening.shutdown(socket.SHUT_RDWR)
     thread.join()
+
+
+def answering(data: bytes) -> AbstractContextManager[str]:
+    """The address of somebody who says this to everybody."""
+
+    def say(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(data)
+
+    return meeting(say)
 
 
 def answer(status: str, body: bytes) -> bytes:
@@ -176,8 +185,7 @@ def addresses(suite: Suite, ground: Ground, server: Served) -> None:
     suite.equal(f"{len(others) + 5} wrong admin addresses are refused by name, exit code 1", [], wrong)
 
 
-@contextmanager
-def losing(server: Served, name: str, *, at: int, asks: bool) -> Iterator[str]:
+def losing(server: Served, name: str, *, at: int, asks: bool) -> AbstractContextManager[str]:
     """The address of a way to the admin listener on which call number `at` of this name has no answer.
 
     Args:
@@ -185,33 +193,22 @@ def losing(server: Served, name: str, *, at: int, asks: bool) -> Iterator[str]:
     """
     host, _, port = server.admin.rpartition(":")
     calls = 0
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            nonlocal calls
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                with connection:
-                    request = whole_request(connection)
-                    is_lost = f"/{name}".encode() in request.partition(b"\r\n")[0]
-                    calls += is_lost
-                    is_lost = is_lost and calls == at + 1
-                    if is_lost and not asks:
-                        continue
-                    with socket.create_connection((host, int(port))) as onward:
-                        onward.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
-                        heard = b"".join(iter(lambda: onward.recv(1 << 16), b""))
-                    if not is_lost:
-                        connection.sendall(heard)
+    def pass_on(connection: socket.socket) -> None:
+        nonlocal calls
+        request = whole_request(connection)
+        is_lost = f"/{name}".encode() in request.partition(b"\r\n")[0]
+        calls += is_lost
+        is_lost = is_lost and calls == at + 1
+        if is_lost and not asks:
+            return
+        with socket.create_connection((host, int(port))) as onward:
+            onward.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+            heard = b"".join(iter(lambda: onward.recv(1 << 16), b""))
+        if not is_lost:
+            connection.sendall(heard)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)
-    thread.join()
+    return meeting(pass_on)
 
 
 def whole_request(connection: socket.socket) -> bytes:

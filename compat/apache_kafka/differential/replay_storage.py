@@ -19,15 +19,15 @@ from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
 
-from ...support.logs.segment_files import base_offset, segments
+from ...support.logs.segment_files import segments
 from .batches import decode
-from .compare import Findings, compare_logs
+from .compare import Findings
+from .compare_rounds import aborted_in, compare_left, compare_producers
 from .history import History, Step
 from .look import scratch_folder
 
 TP = TopicPartition("replayed", 0)
 MAP_BYTES = 4 << 20
-SNAPSHOT_PREFIX_BYTES, SNAPSHOT_ENTRY_BYTES = 2 + 4 + 4, 46
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,8 @@ class Replayer:
         findings = self.findings
         findings.equal("segments before the pass", step["bases"], [each.base_offset for each in self.log.segments])
         findings.equal("last stable offset", step["last_stable"], self.log.last_stable_offset)
-        findings.equal("aborted transactions before the pass", step["aborted_before"], self.aborted())
-        for offset, theirs in step["producers"].items():
-            ours = self.folder / f"{int(offset):020d}.snapshot"
-            if ours.exists():
-                found = snapshot_entries(ours.read_bytes())
-                findings.equal(f"producers at {offset}", snapshot_entries(bytes.fromhex(theirs)), found)
+        findings.equal("aborted transactions before the pass", step["aborted_before"], aborted_in(self.log))
+        compare_producers(findings, step, self.folder)
 
     def clean(self, first_dirty: int, end: int, now_ms: int) -> None:
         cleaner = Cleaner(dedupe_buffer_bytes=MAP_BYTES, load_factor=0.9, io_buffer_bytes=self.variant.io_buffer_bytes)
@@ -119,31 +115,10 @@ class Replayer:
         self.findings.passes += 1
 
     def compare_after(self, step: Step, now_ms: int) -> None:
-        findings = self.findings
         if not step["passes"]:
             to_clean = measure(self.log, first_dirty_offset(self.log, self.checkpoint)[0], now_ms)
-            findings.equal("a pass is due", False, to_clean.is_due)
-        findings.dumps += 1
-        ours = {base_offset(path): path.read_bytes() for path in segments(self.folder)}
-        findings.equal("segments", [base for base, _ in step["segments"]], list(ours))
-        for base, theirs in step["segments"]:
-            compare_logs(findings, bytes.fromhex(theirs), ours.get(base, b""))
-        findings.equal("aborted transactions", step["aborted"], self.aborted())
-
-    def aborted(self) -> list[list[list[int]]]:
-        return [
-            [
-                [txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset]
-                for txn in segment.txn_index.entries()
-            ]
-            for segment in self.log.segments
-        ]
-
-
-def snapshot_entries(snapshot: bytes) -> list[bytes]:
-    """The producers of a snapshot, whatever their order."""
-    body = snapshot[SNAPSHOT_PREFIX_BYTES:]
-    return sorted(body[at : at + SNAPSHOT_ENTRY_BYTES] for at in range(0, len(body), SNAPSHOT_ENTRY_BYTES))
+            self.findings.equal("a pass is due", False, to_clean.is_due)
+        compare_left(self.findings, step, self.folder, aborted_in(self.log))
 
 
 def replay(recorded: History, findings: Findings) -> None:

@@ -16,8 +16,8 @@ from ottla.storage.disk.paths import TopicPartition
 from ...support.logs.segment_files import base_offset, cleaner_checkpoint, segments
 from .batches import Batch, decode
 from .compare import Findings, compare_logs
+from .compare_rounds import aborted_in, compare_left, compare_producers
 from .history import HELD_BACK, LET_GO, History, Step
-from .replay_storage import snapshot_entries
 from .replay_wire import OttlaAtKafkasTime, ottla_for
 from .transactions import THEMES, TRANSACTION_VERSIONS, Player, configs_of, script_of
 from .wire import TOPIC, Wire
@@ -91,7 +91,7 @@ class ComparingPlayer(Player):
             self.findings.passes += 1
         self.ottla.rounds()
         self.live.wire.set_configs(TOPIC, self.topic, HELD_BACK)
-        self.compare_after(step)
+        compare_left(self.findings, step, self.folder, self.aborted())
 
     def compare_before(self, step: Step) -> None:
         findings, end = self.findings, self.log_end()
@@ -101,20 +101,7 @@ class ComparingPlayer(Player):
         findings.equal("segments before the pass", step["bases"], [base_offset(path) for path in segments(self.folder)])
         findings.equal("last stable offset", step["last_stable"], self.live.wire.fetch(self.topic, end)[1].last_stable)
         findings.equal("aborted transactions before the pass", step["aborted_before"], self.aborted())
-        for offset, theirs in step["producers"].items():
-            ours = self.folder / f"{int(offset):020d}.snapshot"
-            if ours.exists():
-                entries = snapshot_entries(ours.read_bytes())
-                findings.equal(f"producers at {offset}", snapshot_entries(bytes.fromhex(theirs)), entries)
-
-    def compare_after(self, step: Step) -> None:
-        findings = self.findings
-        findings.dumps += 1
-        ours = {base_offset(path): path.read_bytes() for path in segments(self.folder)}
-        findings.equal("segments", [base for base, _ in step["segments"]], list(ours))
-        for base, theirs in step["segments"]:
-            compare_logs(findings, bytes.fromhex(theirs), ours.get(base, b""))
-        findings.equal("aborted transactions", step["aborted"], self.aborted())
+        compare_producers(findings, step, self.folder)
 
     def all_segments(self) -> bytes:
         return b"".join(path.read_bytes() for path in segments(self.folder))
@@ -124,14 +111,7 @@ class ComparingPlayer(Player):
         return self.ottla.broker.run(self._aborted)
 
     async def _aborted(self) -> list[list[list[int]]]:
-        log = self.ottla.broker.inner.services.logs.logs[TopicPartition(self.topic, 0)]
-        return [
-            [
-                [txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset]
-                for txn in segment.txn_index.entries()
-            ]
-            for segment in log.segments
-        ]
+        return aborted_in(self.ottla.broker.inner.services.logs.logs[TopicPartition(self.topic, 0)])
 
 
 def replay(recorded: History, findings: Findings) -> None:
