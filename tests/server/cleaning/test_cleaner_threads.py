@@ -27,6 +27,7 @@ from support.broker.conversation import create_topic, list_offset, produce
 from support.broker.served import Served, serving
 from support.cleaner.choosing import filthiest
 from support.disk.gated_files import GatedFiles
+from support.passes import counting_passes
 
 T_0 = TopicPartition("t", 0)
 BATCHES = 10
@@ -468,16 +469,6 @@ async def test_others_have_their_turns_while_a_log_is_chosen_among_many(
         await served.ask(create_topic, "t", partitions=partitions, **SMALL)
         monkeypatch.setattr(cleaner_manager, "MEASURED_AT_ONCE", 1)
         monkeypatch.setattr(turns, "TURN_S", -1.0)
-        passes = 0
-
-        async def count() -> None:
-            nonlocal passes
-            while True:
-                await trio.lowlevel.checkpoint()
-                passes += 1
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(count)
+        async with counting_passes() as passes:
             assert await served.broker.services.cleaning._choose() is None
-            nursery.cancel_scope.cancel()
-        assert passes >= partitions // 2
+        assert passes.count >= partitions // 2

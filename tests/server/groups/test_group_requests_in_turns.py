@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
-import trio
 
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request
@@ -66,6 +65,7 @@ from ottla.storage.disk.files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
 from support.broker.served import Served, serving
+from support.passes import counting_passes
 
 MANY = 300
 
@@ -217,20 +217,9 @@ async def handled(served: Served, case: Case, between: Callable[[], object] = la
     api = next(api for api in APIS.values() if f"{api.name}Request" == type(case.body).__name__)
     context = context_of(broker)
     request = Request(api=api, version=case.version, correlation_id=1, client_id="c", body=case.body)
-    passes = 0
-
-    async def count() -> None:
-        nonlocal passes
-        while True:
-            await trio.lowlevel.checkpoint()
-            passes += 1
-            between()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(count)
+    async with counting_passes(between) as passes:
         answer = await broker.handlers[api.key](context, request)
-        nursery.cancel_scope.cancel()
-    return answer, passes
+    return answer, passes.count
 
 
 @pytest.mark.parametrize("name", CASES)

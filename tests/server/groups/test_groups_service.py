@@ -75,6 +75,16 @@ async def commit(service: GroupService, broker: GroupBroker, offset: int = 1, gr
     coordinator.commit(request, 8, prepared, now_ms)
 
 
+async def fill(service: GroupService, broker: GroupBroker, size: str) -> int:
+    """Offsets 7 of the groups `g` and `h`; returns the partition of `g`, which is too large to be loaded at once if `large`."""
+    await commit(service, broker, 7, "h")
+    await commit(service, broker, 7, "g")
+    partition = service.coordinator.partition_for("g")
+    while size == "large" and broker.log(partition).size_bytes < 2 * INLINE_LOAD_BYTES:
+        await commit(service, broker, 7, "g")
+    return partition
+
+
 def offsets(service: GroupService, group: str = "g") -> set[int]:
     coordinator = service.coordinator
     found = to_the_end(coordinator.fetch_all(coordinator.positions(group, stable=False))).get("t", [])
@@ -246,11 +256,7 @@ async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition
 ) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
-        await commit(service, broker, 7, "h")
-        await commit(service, broker, 7, "g")
-        bad = service.coordinator.partition_for("g")
-        while size == "large" and broker.log(bad).size_bytes < 2 * INLINE_LOAD_BYTES:
-            await commit(service, broker, 7, "g")
+        bad = await fill(service, broker, size)
     again = GroupBroker(broker.files)
     again.create_topic()
     service = GroupService(cast(Any, again))
@@ -340,11 +346,7 @@ async def test_a_damaged_partition_is_named_and_the_others_are_loaded(
 ) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
-        await commit(service, broker, 7, "h")
-        await commit(service, broker, 7, "g")
-        damaged = service.coordinator.partition_for("g")
-        while size == "large" and broker.log(damaged).size_bytes < 2 * INLINE_LOAD_BYTES:
-            await commit(service, broker, 7, "g")
+        damaged = await fill(service, broker, size)
     again = GroupBroker(broker.files)
     again.create_topic()
     spoil_last_byte(again.files, f"{again.log(damaged).directory}/{0:020}.log")

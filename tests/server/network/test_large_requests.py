@@ -40,6 +40,7 @@ from support.broker.conversation import address, create_topic, list_offset
 from support.broker.raw_client import RawClient
 from support.logs.batches import batch
 from support.old_garbage import OldGarbage
+from support.passes import counting_passes
 
 METADATA, PRODUCE = APIS[3], APIS[0]
 
@@ -303,25 +304,14 @@ class FastReader:
 async def test_an_answer_to_a_fast_reader_is_sent_in_turns(parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "TURN_S", 0.0)
     sock = FastReader()
-    passes = 0
-
-    async def count() -> None:
-        nonlocal passes
-        while True:
-            passes += 1
-            await trio.lowlevel.checkpoint()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(count)
+    async with counting_passes() as passes:
         for _ in range(3):
             await trio.lowlevel.checkpoint()
-        before = passes
+        before = passes.count
         await PlainTransport(sock).send(parts)  # type: ignore[arg-type]
-        nursery.cancel_scope.cancel()
-
     assert sum(sock.calls) == sum(map(len, parts))
     assert max(sock.calls) <= SEND_BYTES
-    assert passes - before >= len(sock.calls) - 2 >= 2, "each turn is a pass, whoever comes first in it"
+    assert passes.count - before >= len(sock.calls) - 2 >= 2, "each turn is a pass, whoever comes first in it"
 
 
 def test_pipelined_requests_are_answered_in_turns_of_time(

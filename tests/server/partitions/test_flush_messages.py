@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -25,6 +27,15 @@ from support.lives.server_crashes import FLUSHED
 from support.lives.server_life import Ledger, Life, Transactions, offset, transaction
 
 OFFSETS_LOG = "/data/__consumer_offsets-0/00000000000000000000.log"
+
+
+@asynccontextmanager
+async def living(files: CrashFiles, **options: str) -> AsyncIterator[Life]:
+    """With a broker, and topic `a` of one partition."""
+    async with running(files, **options) as (broker, client):
+        life = Life(broker, client, Ledger())
+        await life.create("a", 1)
+        yield life
 
 
 def syncs_of(files: CrashFiles, path: str) -> int:
@@ -57,16 +68,14 @@ def test_commits_that_come_together_share_a_sync(
     files = CrashFiles()
 
     async def work() -> None:
-        async with running(files, log_flush_interval_messages=flush_messages) as (broker, client):
-            life = Life(broker, client, Ledger())
-            await life.create("a", 1)
+        async with living(files, log_flush_interval_messages=flush_messages) as life:
             await life.commit("group", "a", 1, 0)
             before = syncs_of(files, OFFSETS_LOG)
             async with trio.open_nursery() as nursery:
                 for number in range(50):
                     nursery.start_soon(life.commit, f"group-{number}", "a", 1, number)
             assert syncs_of(files, OFFSETS_LOG) - before <= syncs_max
-            assert await offset_of(client, "group-49") == 49
+            assert await offset_of(life.client, "group-49") == 49
 
     run_in_order(work)
 
@@ -75,16 +84,14 @@ def test_a_commit_whose_sync_fails_is_refused_and_not_told_to_anybody() -> None:
     files = CrashFiles()
 
     async def work() -> None:
-        async with running(files, **FLUSHED) as (broker, client):
-            life = Life(broker, client, Ledger())
-            await life.create("a", 1)
+        async with living(files, **FLUSHED) as life:
             assert await life.commit("group", "a", 1, 1)
             refuse_syncs_of(files, OFFSETS_LOG)
             assert not await life.commit("group", "a", 1, 2)
             assert life.ledger.owed[offset("group", "a", 1)] == frozenset({1, 2})
             files.refuse = None
-            assert await offset_of(client, "group") is ErrorCode.NOT_COORDINATOR
-            (described,) = (await client.ask(DescribeGroupsRequest(groups=("group",)), 5)).groups
+            assert await offset_of(life.client, "group") is ErrorCode.NOT_COORDINATOR
+            (described,) = (await life.client.ask(DescribeGroupsRequest(groups=("group",)), 5)).groups
             assert described.error_code == ErrorCode.NOT_COORDINATOR
             assert not await life.commit("group", "a", 1, 3)
 
@@ -106,18 +113,14 @@ def test_a_flush_that_is_refused_for_a_while_is_made_up_for() -> None:
     files = FewDescriptors()
 
     async def work() -> None:
-        async with running(files, **FLUSHED) as (broker, client):
-            life = Life(broker, client, Ledger())
-            await life.create("a", 1)
-            broker.services.topics.partition("a", 0).log.leader_epochs.assign(
-                0, 0
-            )  # so that what is refused is the flush
+        async with living(files, **FLUSHED) as life:
+            log = life.broker.services.topics.partition("a", 0).log
+            log.leader_epochs.assign(0, 0)  # so that what is refused is the flush
             files.is_short = True
             assert not await life.produce("a", 1, "v")
-            log = broker.services.topics.partition("a", 0).log
             assert (log.log_end_offset, log.high_watermark, log.failure) == (1, 0, None)
             files.is_short = False
-            await pass_time(broker, 2_000)
+            await pass_time(life.broker, 2_000)
             assert log.high_watermark == 1
 
     run_in_order(work)
@@ -127,12 +130,10 @@ def test_a_decision_whose_sync_fails_leaves_no_marker_and_the_restart_decides() 
     files = CrashFiles()
 
     async def work() -> None:
-        async with running(files, **FLUSHED) as (broker, client):
-            life = Life(broker, client, Ledger())
-            await life.create("a", 1)
+        async with living(files, **FLUSHED) as life:
             producer = Transactions(life, "x")
             await producer.begin()
-            seen = broker.services.topics.partition("a", 0).log
+            seen = life.broker.services.topics.partition("a", 0).log
 
             def refuse(operation: str, path: str, _: int) -> None:
                 # The second sync of that log is the decision's: the record of the partition comes first.
@@ -152,10 +153,8 @@ def test_a_marker_of_an_administrator_is_answered_when_it_is_on_disk() -> None:
     files = CrashFiles()
 
     async def work() -> None:
-        async with running(files, **FLUSHED) as (broker, client):
-            life = Life(broker, client, Ledger())
-            await life.create("a", 1)
-            log = broker.services.topics.partition("a", 0).log
+        async with living(files, **FLUSHED) as life:
+            log = life.broker.services.topics.partition("a", 0).log
 
             async def mark() -> int:
                 marker = WritableTxnMarker(
@@ -164,7 +163,7 @@ def test_a_marker_of_an_administrator_is_answered_when_it_is_on_disk() -> None:
                     transaction_result=False,
                     topics=(WritableTxnMarkerTopic(name="a", partition_indexes=(0,)),),
                 )
-                (answer,) = (await client.ask(WriteTxnMarkersRequest(markers=(marker,)), 1)).markers
+                (answer,) = (await life.client.ask(WriteTxnMarkersRequest(markers=(marker,)), 1)).markers
                 return int(answer.topics[0].partitions[0].error_code)
 
             assert (await mark(), log.recovery_point) == (ErrorCode.NONE, 1)
@@ -178,18 +177,16 @@ def test_a_reader_gets_records_once_they_are_on_disk() -> None:
     files = CrashFiles()
 
     async def work() -> None:
-        async with running(files, **FLUSHED) as (broker, client):
-            life = Life(broker, client, Ledger())
-            await life.create("a", 1)
+        async with living(files, **FLUSHED) as life:
             answers: list[FetchResponse] = []
             early: list[int] = []
 
             def look(operation: str, path: str, _: int) -> None:
                 if (operation, path) == ("sync", "/data/a-0/00000000000000000000.log"):
-                    early.append(len(answers) + broker.services.topics.partition("a", 0).log.high_watermark)
+                    early.append(len(answers) + life.broker.services.topics.partition("a", 0).log.high_watermark)
 
             async def read() -> None:
-                answers.append(await client.ask(fetch_request("a", 0, max_wait_ms=600_000), 12))
+                answers.append(await life.client.ask(fetch_request("a", 0, max_wait_ms=600_000), 12))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)
@@ -207,9 +204,7 @@ def test_a_reader_gets_records_though_their_producer_has_gone_before_the_sync() 
     files = CrashFiles()
 
     async def work() -> None:
-        async with running(files, **FLUSHED) as (broker, client):
-            life = Life(broker, client, Ledger())
-            await life.create("a", 1)
+        async with living(files, **FLUSHED) as life:
             answers: list[FetchResponse] = []
             scope = trio.CancelScope()
 
@@ -218,7 +213,7 @@ def test_a_reader_gets_records_though_their_producer_has_gone_before_the_sync() 
                     scope.cancel()
 
             async def read() -> None:
-                answers.append(await client.ask(fetch_request("a", 0, max_wait_ms=600_000), 12))
+                answers.append(await life.client.ask(fetch_request("a", 0, max_wait_ms=600_000), 12))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)
@@ -228,7 +223,7 @@ def test_a_reader_gets_records_though_their_producer_has_gone_before_the_sync() 
                     await life.produce("a", 1, "v")
                 files.refuse = None
                 assert scope.cancelled_caught
-                await pass_time(broker, 2_000)
+                await pass_time(life.broker, 2_000)
                 assert len(answers) == 1
             assert len(answers[0].responses[0].partitions[0].records or b"") > 0
 

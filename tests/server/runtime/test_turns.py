@@ -7,6 +7,7 @@ import trio
 
 from ottla.server.runtime import turns
 from ottla.server.runtime.turns import Turn
+from support.passes import counting_passes
 
 
 def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,31 +23,19 @@ def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pyt
 
 
 async def test_in_each_pass_one_of_many_has_a_turn_in_order() -> None:
-    passes = 0
     seen: list[tuple[int, str]] = []
 
     async def work(name: str) -> None:
         turn = Turn()
         for _ in range(3):
             await turn.next()
-            seen.append((passes, name))
+            seen.append((passes.count, name))
 
-    async def count(scope: trio.CancelScope) -> None:
-        nonlocal passes
-        with scope:
-            while True:
-                await trio.lowlevel.checkpoint()
-                passes += 1
-
-    scope = trio.CancelScope()
-    async with trio.open_nursery() as everybody:
-        everybody.start_soon(count, scope)
-        async with trio.open_nursery() as nursery:
-            for name in "abc":
-                nursery.start_soon(work, name)
-        scope.cancel()
+    async with counting_passes() as passes, trio.open_nursery() as nursery:
+        for name in "abc":
+            nursery.start_soon(work, name)
     assert len(seen) == 9
-    assert max(sum(one == number for one, _ in seen) for number in range(passes + 1)) <= 2, (
+    assert max(sum(one == number for one, _ in seen) for number in range(passes.count + 1)) <= 2, (
         "two when the counter comes between"
     )
     names = [name for _, name in seen]
