@@ -8,6 +8,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
@@ -55,12 +56,12 @@ async def codecs_survive(suite: Suite, bootstrap: str) -> None:
         suite.equal(f"{codec}: headers", [(("h", b"%d" % n),) for n in range(RECORDS)], [r.headers for r in got])
 
 
-async def read(bootstrap: str, topic: str, count: int) -> list:
+async def read(bootstrap: str, topic: str, count: int) -> list[Any]:
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
     await consumer.start()
     try:
         consumer.assign([TopicPartition(topic, 0)])
-        records = []
+        records: list[Any] = []
         while len(records) < count:
             records += [r for batch in (await consumer.getmany(timeout_ms=1000)).values() for r in batch]
         return records

@@ -165,12 +165,16 @@ class KafkaPythonMember(Member):
 
 class _KafkaPythonListener(kafka.ConsumerRebalanceListener):
     def __init__(self, member: Member) -> None:
-        self.on_partitions_assigned = member.assigned
-        self.on_partitions_revoked = member.revoked
-        self.on_partitions_lost = member.lost
+        self.member = member
 
-    def on_partitions_assigned(self, assigned): ...
-    def on_partitions_revoked(self, revoked): ...
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        self.member.assigned(assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        self.member.revoked(revoked)
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        self.member.lost(lost)
 
 
 class AiokafkaMember(Member):
@@ -203,10 +207,10 @@ class _AiokafkaListener(aiokafka.ConsumerRebalanceListener):
     def __init__(self, member: Member) -> None:
         self.member = member
 
-    def on_partitions_assigned(self, assigned):
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         self.member.assigned(assigned)
 
-    def on_partitions_revoked(self, revoked):
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
         self.member.revoked(revoked)
 
 

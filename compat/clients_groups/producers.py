@@ -96,7 +96,7 @@ class ConfluentProducer(Producer):
             }
         )
         consumer.subscribe([source])
-        messages = []
+        messages: list[confluent_kafka.Message] = []
         while len(messages) < count:
             messages += [message for message in consumer.consume(count - len(messages), 1) if not message.error()]
         for message in messages:

@@ -11,6 +11,7 @@ same process before the power goes.
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import FrameType
 
 from support.disk.crash_search import Counts
 from support.lives.crash_lives import LIVES
@@ -41,18 +42,18 @@ SITES_RECOVERED = ("a second pass on top", "a split at start", "a split where no
 
 def site_of_sync() -> str:
     """Which line of the storage floor asks for the sync that is about to happen, and on whose behalf."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     found: list[str] = []
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(STORAGE):
-            module = path.removeprefix(STORAGE).removesuffix(".py")
+            module = Path(path).stem
             if not found:
                 found.append(f"{module}.{frame.f_code.co_name}:{frame.f_lineno}")
             elif module not in ("segment", "segment_indexes", "index_file", "checkpoints", "flush"):
                 found.append(f"{module}.{frame.f_code.co_name}")
                 break
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return " for ".join(found)
 
 
@@ -134,9 +135,9 @@ def body(suite: Suite, options: Options) -> None:
         }
         for site in sorted({site for site, _ in mutants}):
             wrong = {
-                name: failing
+                name: disks
                 for (each, name), running in mutants.items()
-                if each == site and (failing := running.result().failing)
+                if each == site and (disks := running.result().failing)
             }
             told = f"{sum(wrong.values())} disks are wrong without the sync in {site}"
             if ".prepare_swap" in site or ".change_suffix" in site:

@@ -7,6 +7,7 @@ that it cannot go on; whoever supervises it then starts it again, as after a kil
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -47,7 +48,8 @@ def init(producer: Producer) -> None:
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            return producer.init_transactions(TIMEOUT_S)
+            producer.init_transactions(TIMEOUT_S)
+            return
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline_s:
                 raise
@@ -116,11 +118,12 @@ def transact(producer: Producer, consumer: Consumer, target: str, messages: list
     return True
 
 
-def again(step: Any) -> None:
+def again(step: Callable[[], object]) -> None:
     """A step of a transaction, again while its client says that it may be."""
     while True:
         try:
-            return step()
+            step()
+            return
         except KafkaException as error:
             if not error.args[0].retriable():
                 raise

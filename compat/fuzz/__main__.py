@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from ..support.brokers.ottla_process import OttlaProcess
 from ..support.clients.holds import INTERVAL_MS, Pinger
@@ -136,10 +136,10 @@ def is_served(bootstrap: str, value: str) -> bool:
     failures: list[KafkaError | None] = []
     ends: list[int] = []
 
-    def delivered(error: KafkaError | None, message: object) -> None:
+    def delivered(error: KafkaError | None, message: Message) -> None:
         failures.append(error)
         if error is None:
-            ends.append(message.offset())  # type: ignore[attr-defined]
+            ends.append(message.offset())
 
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 20_000})
     producer.produce("fuzz", key=b"ordinary", value=value.encode(), partition=1, on_delivery=delivered)

@@ -112,20 +112,20 @@ class _Listener(kafka.ConsumerRebalanceListener):
     def __init__(self, life: Life) -> None:
         self.life = life
 
-    def on_partitions_assigned(self, assigned):
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         self.life.assigned(assigned)
 
-    def on_partitions_revoked(self, revoked):
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
         self.life.revoked(revoked)
 
-    def on_partitions_lost(self, lost):
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
         self.life.lost(lost)
 
 
 LIVES: dict[str, type[Life]] = {"confluent-kafka": ConfluentLife, "kafka-python": KafkaPythonLife}
 
 
-def lives(name: str, client: str, arguments: tuple[str, ...], events: Path) -> None:
+def lives(name: str, client: str, arguments: tuple[str, str, str, str], events: Path) -> None:
     """One after the other, for ever."""
     chance = random.Random(name)
     for number in itertools.count(1):

@@ -161,12 +161,13 @@ def judge_with_apache_kafka(suite: Suite, broker: BrokerProcess) -> None:
     """The same, decoded by Apache Kafka's own tool from the files."""
     what = "kafka-dump-log decodes the offsets"
     if not shutil.which("java"):
-        return suite.skip(what, "needs java")
+        suite.skip(what, "needs java")
+        return
     logs = [segments(broker.partition_dir(OFFSETS, number)) for number in range(OFFSETS_PARTITIONS)]
     judge(suite, what, [file for files in logs for file in files], "--offsets-decoder")
     decoded = Counter(decoded_pairs([file for files in logs for file in files[:-1]]))
     expected = {(group, TOPIC, partition): 1 for group in GROUPS for partition in range(PARTITIONS)}
-    return suite.check("kafka-dump-log: each pair once below the active segments", decoded == expected, len(decoded))
+    suite.check("kafka-dump-log: each pair once below the active segments", decoded == expected, len(decoded))
 
 
 def decoded_pairs(files: list[Path]) -> list[Pair]:

@@ -190,11 +190,11 @@ def play(suite: Suite, ground: Ground, steps: Steps, at: int, name: str, scene: 
         code, text = driver.go_on()
         wrong = between.wrong + (traffic.finish() if traffic else [])
         if scene.values != {}:
-            before = {key_of(n).encode(): f"{n}".encode() * 500 for n in range(scene.start, BATCHES)}
+            before: Values = {key_of(n).encode(): f"{n}".encode() * 500 for n in range(scene.start, BATCHES)}
             expected = traffic.newest(before) if traffic else scene.values
             found = values_of(server.bootstrap)
             if not scene.old_values:
-                live = {each.encode() for each in LIVE_KEYS}
+                live: set[bytes | None] = {each.encode() for each in LIVE_KEYS}
                 found, expected = ({key: each[key] for key in live} for each in (found, expected or {}))
             if found != expected:
                 wrong.append("newest values are lost")
@@ -249,7 +249,7 @@ def several_nodes(suite: Suite, ground: Ground) -> None:
     """Nodes share one store: an install is for all of them, whichever leads, and while one is stopped."""
     ground.restore()
     wrong = list[str]()
-    with Served(ground, nodes=3) as server:
+    with Served(ground, 3) as server:
         server.start()
         traffic = Traffic(",".join(server.addresses))
         code, text = Driver("install", ground.data, "--admin", server.admin, "--max-groups", "1").wait()

@@ -2,6 +2,7 @@
 
 import sys
 from concurrent.futures import Executor
+from types import FrameType
 
 from ..support.suite import Suite
 
@@ -47,9 +48,9 @@ def without_a_sync() -> tuple[str, int]:
 
 def is_in(name: str) -> bool:
     """Whether a function of this name is being called."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == name:
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False

@@ -17,7 +17,7 @@ QUICK = {"log.segment.delete.delay.ms": "1", "log.flush.offset.checkpoint.interv
 class Served(OttlaProcess):
     """`ottla serve --admin` over a ground's data directory, on the same ports whenever it starts."""
 
-    def __init__(self, ground: Ground, *, nodes: int = 1, **overrides: str) -> None:
+    def __init__(self, ground: Ground, nodes: int = 1, /, **overrides: str) -> None:
         self.admin = f"127.0.0.1:{free_port()}"
         named = {name.replace("_", "."): value for name, value in overrides.items()}
         super().__init__(

@@ -63,8 +63,8 @@ def differences(expected: Any, actual: Any, path: str = "") -> list[str]:
     if expected == actual:
         return []
     if isinstance(expected, str) and isinstance(actual, str):
-        pairs = enumerate(zip(expected, actual, strict=False))
-        same = max(0, next((at for at, (left, right) in pairs if left != right), 0) - 40)
+        letters = enumerate(zip(expected, actual, strict=False))
+        same = max(0, next((at for at, (left, right) in letters if left != right), 0) - 40)
         expected, actual = ("…" * (same > 0) + text[same:] for text in (expected, actual))
     return [f"{path}: Apache Kafka {_short(expected)}, here {_short(actual)}"]
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 ROUNDS = ("classic", "consumer", "idempotent")
@@ -65,7 +66,7 @@ def wanting_a_broker(runner_source: str) -> set[str]:
 
 def _parse(name: str, *words: str) -> Line:
     number, _, subtest = name.partition("/")
-    values: dict[str, object] = {"number": number, "subtest": subtest}
+    values: dict[str, Any] = {"number": number, "subtest": subtest}
     if rounds := tuple(word for word in words if word in ROUNDS):
         values["rounds"] = rounds
     for word in words:
@@ -76,7 +77,7 @@ def _parse(name: str, *words: str) -> Line:
             values[key] = int(value)
         else:
             values[key] = value if separator else True
-    return Line(**values)  # type: ignore[arg-type]
+    return Line(**values)
 
 
 def _entries(file: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 import zlib
+from collections.abc import Callable
 from functools import cache
 
 import lz4.frame
@@ -72,12 +73,13 @@ def frames_of_nothing(codec: Codec, size_bytes: int) -> bytes:
     """A batch with one record, whose compressed block is filled up with empty frames (members, chunks)."""
     plain = build_batch([(0, int(time.time() * 1000), b"k", b"v", ())])
     block = bytes(plain[HEADER_BYTES:])
-    empty, whole = {
+    made: dict[Codec, Callable[[], tuple[bytes, bytes]]] = {
         Codec.GZIP: lambda: (_gzip(b""), _gzip(block)),
         Codec.LZ4: lambda: (lz4.frame.compress(b"", store_size=False), lz4.frame.compress(block, store_size=False)),
         Codec.ZSTD: lambda: (zstandard.ZstdCompressor().compress(b""), zstandard.ZstdCompressor().compress(block)),
         Codec.SNAPPY: lambda: (struct.pack(">i", 1) + b"\0", bytes(compress(Codec.SNAPPY, block))),
-    }[codec]()
+    }
+    empty, whole = made[codec]()
     filling = empty * ((size_bytes - HEADER_BYTES - len(whole)) // len(empty))
     body = whole + filling if codec == Codec.SNAPPY else filling + whole
     batch = bytearray(build_batch([(0, int(time.time() * 1000), b"k", b"v", ())], codec=codec))[:HEADER_BYTES] + body

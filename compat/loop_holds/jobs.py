@@ -659,6 +659,21 @@ def _speak_all(at: At) -> None:
             sender.ask(frame)
 
 
+def _create_and_delete(at: At) -> None:
+    _create_many(at)
+    _delete_many(at)
+
+
+def _expire(at: At) -> None:
+    at.advance_clock(DAY_MS + HOUR_MS)
+    at.advance_clock(HOUR_MS)
+
+
+def _collect(at: At) -> None:
+    _many_producers(at)
+    time.sleep(COLLECTOR_S)
+
+
 JOBS = (
     Job("The first request of each API", "one each, the process is new", _speak_all),
     Job("Creation of a topic of many partitions", "{size} partitions", _create_many, size=10_000, quick_size=500),
@@ -668,7 +683,7 @@ JOBS = (
         "Removal of the files of a deleted topic",
         "{size} partitions",
         _delete_files,
-        lambda at: (_create_many(at), _delete_many(at)),
+        _create_and_delete,
         10_000,
         500,
         needs_clock=True,
@@ -702,7 +717,7 @@ JOBS = (
     Job(
         "Expiry of producer ids",
         "{size} of 1 000 partitions",
-        lambda at: (at.advance_clock(DAY_MS + HOUR_MS), at.advance_clock(HOUR_MS)),
+        _expire,
         _many_producers,
         100_000,
         5_000,
@@ -712,7 +727,7 @@ JOBS = (
     Job(
         "The collector when many producers have come",
         "{size} of 1 000 partitions",
-        lambda at: (_many_producers(at), time.sleep(COLLECTOR_S)),
+        _collect,
         size=100_000,
         quick_size=70_000,
     ),

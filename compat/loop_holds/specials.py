@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ottla.protocol.apis import APIS
+from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.compression import Codec
 from ottla.protocol.connection import encode_request
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -104,7 +105,7 @@ class Specials:
         with client(self.bootstrap) as at:
             create_topics(at, {"large": 1})
         with Sender(self.bootstrap) as sender:
-            batch = bytes(blocks.build_batch([(0, int(time.time() * 1000), b"k", bytes(1_000_000), ())]))
+            batch = bytes(build_batch([(0, int(time.time() * 1000), b"k", bytes(1_000_000), ())]))
             sender.ask(produce("large", {0: batch}) * 60, 60)
         wanted = (FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 30),)
         fetch = FetchRequest(max_bytes=1 << 30, topics=(FetchTopic(topic="large", partitions=wanted),))
@@ -177,7 +178,7 @@ class Specials:
         yield "Produce of too large a batch", f"{size >> 20} MiB", produce("large", {0: bytes(size)}), 1
         with client(self.bootstrap) as at:
             create_topics(at, {"huge": 1}, max_message_bytes=str(2 * size))
-        huge = bytes(blocks.build_batch([(0, int(time.time() * 1000), b"k", bytes(size), ())]))
+        huge = bytes(build_batch([(0, int(time.time() * 1000), b"k", bytes(size), ())]))
         yield "Produce of a batch of many megabytes", f"{size >> 20} MiB", produce("huge", {0: huge}), 1
         # As many names as fit into what a group may bring along.
         names = 200_000 if self.quick else 900_000

@@ -57,7 +57,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def write(suite: Suite, bootstrap: str, model: Model, size: Size) -> None:
-    create_topic(bootstrap, TOPIC, **TOPIC_CONFIGS)
+    create_topic(bootstrap, TOPIC, configs=TOPIC_CONFIGS)
     started_s = time.monotonic()
     errors = write_all(bootstrap, model, TOPIC, range(size.updates))
     took_s = time.monotonic() - started_s

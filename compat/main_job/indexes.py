@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from ottla.storage.disk.files import OsFiles
-from ottla.storage.disk.paths import parse_partition_dir
+from ottla.storage.disk.paths import TopicPartition, parse_partition_dir
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 
@@ -15,6 +15,8 @@ INDEX_SUFFIXES = (".index", ".timeindex")
 
 def differences_to_rebuilt(partition_dir: Path) -> list[str]:
     """Names of index files whose bytes differ from a rebuild out of the `.log` files alone; empty is good."""
+    topic_partition = parse_partition_dir(partition_dir.name)
+    assert isinstance(topic_partition, TopicPartition)
     with tempfile.TemporaryDirectory(prefix="compat-rebuild-") as folder:
         rebuilt = Path(folder) / partition_dir.name
         rebuilt.mkdir()
@@ -25,7 +27,7 @@ def differences_to_rebuilt(partition_dir: Path) -> list[str]:
             OsFiles(),
             str(rebuilt),
             LogConfig(),
-            topic_partition=parse_partition_dir(partition_dir.name),
+            topic_partition=topic_partition,
             recovery_point=0,
             log_start_offset=0,
             clean_shutdown=False,

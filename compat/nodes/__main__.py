@@ -145,7 +145,7 @@ def read_with_confluent(suite: Suite, addresses: list[str], expected: set[bytes]
     )
     consumer.subscribe(["spread"])
     values: Counter[bytes] = Counter()
-    empty = 0
+    empty = 0.0
     while empty < 5:
         messages = consumer.consume(1000, 1.0)
         values.update(message.value() for message in messages if message.error() is None)

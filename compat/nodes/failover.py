@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from kafka import KafkaConsumer
@@ -147,7 +148,7 @@ def failover(suite: Suite, broker: OttlaProcess) -> None:
     suite.equal("no record was refused", [], writer.errors[:3])
     acknowledged = Counter(writer.acknowledged)
     for name, reader in readers.items():
-        wait_until(lambda reader=reader: len(reader.seen) >= len(acknowledged))  # type: ignore[misc]
+        wait_until(partial(has_seen, reader, len(acknowledged)))
         missing = acknowledged.keys() - reader.seen.keys()
         suite.equal(f"{name} in a group read all that was acknowledged", 0, len(missing))
         reader.done.set()
@@ -155,6 +156,10 @@ def failover(suite: Suite, broker: OttlaProcess) -> None:
     stored = read_partitions(bootstrap, [(TOPIC, partition) for partition in range(PARTITIONS)])
     values = Counter(record.value for records in stored.values() for record in records)
     suite.equal("the log holds what was acknowledged, each record once", acknowledged, values)
+
+
+def has_seen(reader: Reader, count: int) -> bool:
+    return len(reader.seen) >= count
 
 
 def slowest(counts: Counter[int | None]) -> int:

@@ -49,7 +49,7 @@ def workers(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
 
 def speculation(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
     """A task that stops for ever in the middle of its file; Spark runs another, and kills it."""
-    orders = {operations(log)[4][5]: ("pause",)}
+    orders: dict[str, tuple[str, ...]] = {operations(log)[4][5]: ("pause",)}
     compact_with(suite, driver, log, "with speculation, a task that does not end", orders, SPECULATION)
 
 
@@ -60,7 +60,7 @@ def drivers(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
     that one was to be killed at.
     """
     log.restore()
-    codes, finished = [], []
+    codes, finished = list[int](), list[int]()
     for operation, others in zip((None, None, 5, 6, 8, 9), cycle([("self",), ()]), strict=False):
         there = {name for name in log.staged() if name.endswith(".log")}
         missing = [number for number, base in enumerate(log.bases) if f"{base}.log" not in there]

@@ -124,8 +124,9 @@ class LogUnderTest:
         """What a consumer of a server on the directory ends with: the newest value of each key that has one."""
         values: dict[bytes, bytes] = {}
         with OttlaProcess(data=self.data, overrides={"log.cleaner.enable": "false"}) as broker:
-            for message in read_messages(broker.bootstrap, [tuple(TP)]):
+            for message in read_messages(broker.bootstrap, [(TP.topic, TP.partition)]):
                 key, value = message.key(), message.value()
+                assert key is not None
                 if value is None:
                     values.pop(key, None)
                 else:
@@ -143,6 +144,7 @@ class LogUnderTest:
             segment = LogSegment.open(OsFiles(), str(self.partition), int(path.stem), LogConfig(), 0)
             for _, batch in segment.batches():
                 for record in batch.records():
+                    assert record.key is not None
                     if record.value is None:
                         values.pop(record.key, None)
                     else:

@@ -54,7 +54,9 @@ def python_without_ottla(work: Path) -> Path:
         origin = Path(spec.origin)
         found = origin.parent if origin.name == "__init__.py" else origin
         (packages / found.name).symlink_to(found)
-    for path in Path(find_spec("numpy").origin).parents[1].glob("*.libs"):  # type: ignore[union-attr, arg-type]
+    numpy = find_spec("numpy")
+    assert numpy is not None and numpy.origin is not None
+    for path in Path(numpy.origin).parents[1].glob("*.libs"):
         (packages / path.name).symlink_to(path)
     made = work / "python-without-ottla"
     made.write_text(f'#!/bin/sh\nPYTHONPATH="{packages}:$PYTHONPATH" exec "{sys.executable}" -S "$@"\n')

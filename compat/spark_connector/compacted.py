@@ -37,7 +37,7 @@ def judge(suite: Suite, spark: Connector, broker: BrokerProcess, *, quick: bool)
 
 def judge_gaps(suite: Suite, spark: Connector, broker: BrokerProcess, *, quick: bool) -> None:
     topic, count = "gaps", 1_000
-    create_topic(broker.bootstrap, topic, **CONFIGS)
+    create_topic(broker.bootstrap, topic, configs=CONFIGS)
     # Keys 0 to 9 are updated in the first third only, so that their newest values stand alone in wide gaps.
     written = [
         update(topic, at, at % KEYS if at < count // 3 else KEYS // 2 + at % (KEYS // 2), deletes=at % 101 == 0)
@@ -115,7 +115,7 @@ def judge_emptied_tail(suite: Suite, spark: Connector, broker: BrokerProcess, *,
     """
     kind = "an idempotent producer" if idempotent else "a producer without an id"
     topic = "tail-idempotent" if idempotent else "tail"
-    create_topic(broker.bootstrap, topic, **CONFIGS)
+    create_topic(broker.bootstrap, topic, configs=CONFIGS)
     count = 300
     written = [update(topic, at, at % KEYS) for at in range(count)]
     written += [update(topic, count + key, key, deletes=True) for key in range(KEYS)]

@@ -11,7 +11,7 @@ from .topics import Row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
 COLUMNS = ("topic", "partition", "offset", "unix_millis(timestamp) AS timestamp", "timestampType", "key", "value")

@@ -1,5 +1,7 @@
 """What the connector itself refuses, so that nobody takes it for a broker's answer; and a topic that is not there."""
 
+from functools import partial
+
 from ..support.suite import Suite
 from .connector import Connector, offsets, refused
 from .topics import create_and_fill
@@ -63,19 +65,18 @@ SINK: dict[str, tuple[list[str], dict[str, str], str]] = {
 def judge(suite: Suite, spark: Connector) -> None:
     create_and_fill(spark.broker["kafka.bootstrap.servers"], TOPIC, 5, partitions=3)
     for what, (options, words) in BATCH.items():
-        refused(suite, f"refused in a batch: {what}", lambda chosen=options: spark.read(**chosen), words)
+        refused(suite, f"refused in a batch: {what}", partial(spark.read, **options), words)
     for what, (options, words) in STREAM.items():
         into = f"refused-{len(what)}"
-        refused(
-            suite,
-            f"refused in a stream: {what}",
-            lambda chosen=options, name=into: spark.run(spark.stream(subscribe=TOPIC, **chosen), name),
-            words,
-        )
+        refused(suite, f"refused in a stream: {what}", partial(run_stream, spark, options, into), words)
     for what, (columns, options, words) in SINK.items():
         frame = spark.spark.sql("SELECT 'k' AS key, 'v' AS value").selectExpr(*columns)
-        refused(suite, f"refused by the sink: {what}", lambda of=frame, to=options: spark.write(of, **to), words)
+        refused(suite, f"refused by the sink: {what}", partial(spark.write, frame, **options), words)
     for mode in ("overwrite", "ignore"):
-        frame = spark.spark.sql("SELECT 'v' AS value").write.mode(mode).format("kafka")
-        writer = frame.options(topic=TOPIC, **spark.broker)
+        writer = spark.spark.sql("SELECT 'v' AS value").write.mode(mode).format("kafka")
+        writer = writer.options(topic=TOPIC, **spark.broker)
         refused(suite, f"refused by the sink: mode {mode}", writer.save, "not allowed for Kafka")
+
+
+def run_stream(spark: Connector, options: dict[str, str], name: str) -> None:
+    spark.run(spark.stream(subscribe=TOPIC, **options), name)

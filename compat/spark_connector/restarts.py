@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 from ..support.brokers.process import BrokerProcess
 from ..support.clients.steps import create_topic
@@ -32,7 +33,7 @@ def judge_query(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
         query = spark.start(frame, topic)
         try:
             seen = len(spark.table(topic))
-            wait_until(lambda before=seen: len(spark.table(topic)) > before, query)
+            wait_until(partial(has_rows, spark, topic, seen + 1), query)
         finally:
             query.stop()
     suite.note(f"a query stopped four times had written {len(spark.table(topic))} of {2 * count} rows")
@@ -50,14 +51,23 @@ def judge_source(suite: Suite, spark: Connector, broker: BrokerProcess, *, kill:
     try:
         producing.start()
         for at_least in (200, 900):
-            wait_until(lambda rows_seen=at_least: len(spark.table(topic)) >= rows_seen, query)
+            wait_until(partial(has_rows, spark, topic, at_least), query)
             broker.restart(kill=kill)
         producing.join(90)
-        wait_until(lambda: len(spark.table(topic)) >= 2 * PARTS * PART, query)
+        wait_until(partial(has_rows, spark, topic, 2 * PARTS * PART), query)
     finally:
         query.stop()
     every = rows(topic, {0: (0, PARTS * PART), 1: (0, PARTS * PART)})
     same(suite, f"restarts, {how} of the broker under a running query: every row once", every, spark.table(topic))
+
+
+def has_rows(spark: Connector, table: str, at_least: int) -> bool:
+    """Whether a query has written so many."""
+    return len(spark.table(table)) >= at_least
+
+
+def holds_records(spark: Connector, topic: str, at_least: int) -> bool:
+    return len(spark.read(subscribe=topic, **PATIENT)) >= at_least
 
 
 def fill_slowly(bootstrap: str, topic: str) -> None:
@@ -89,7 +99,7 @@ def judge_sink(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
     query = spark.start(frame.select("key", "value", "partition"), "killed-sink", topic=topic)
     try:
         for at_least in (100, 300):
-            wait_until(lambda records=at_least: len(spark.read(subscribe=topic, **PATIENT)) >= records, query)
+            wait_until(partial(holds_records, spark, topic, at_least), query)
             broker.restart(kill=True)
         query.processAllAvailable()
     finally:

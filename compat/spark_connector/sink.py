@@ -54,7 +54,7 @@ def judge_topic_column(suite: Suite, spark: Connector) -> None:
 
 def expected() -> list[list[tuple[bytes | None, bytes | None, object]]]:
     """(key, value, headers) of each partition, in the order of the rows."""
-    headers = (("h", b"1"), ("h", None))
+    headers: object = (("h", b"1"), ("h", None))
     made = [
         (None if id % 10 == 7 else b"k%d" % (id % 25), None if id % 13 == 5 else b"v%d" % id, headers)
         for id in range(ROWS)

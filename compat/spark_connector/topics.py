@@ -50,7 +50,7 @@ def rows(topic: str, ranges: Ranges, *, headers: bool = False) -> list[Row]:
 
 
 def create_and_fill(bootstrap: str, topic: str, records: int, *, partitions: int = 1, **configs: str) -> Ranges:
-    create_topic(bootstrap, topic, partitions=partitions, **configs)
+    create_topic(bootstrap, topic, partitions=partitions, configs=configs)
     ranges = {number: (0, records) for number in range(partitions)}
     fill(bootstrap, topic, ranges)
     return ranges

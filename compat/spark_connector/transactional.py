@@ -123,7 +123,7 @@ def judge_nothing_visible(suite: Suite, spark: Connector) -> None:
 def judge_cleaned(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
     """Committed and aborted transactions in a log that the cleaner has gone over."""
     topic, size = "transactions-cleaned", 50
-    create_topic(broker.bootstrap, topic, **CONFIGS)
+    create_topic(broker.bootstrap, topic, configs=CONFIGS)
 
     def make(at: int) -> Row:
         return update(topic, at, at % KEYS)

@@ -4,6 +4,7 @@ from ottla.pipeline.compaction import exchange
 from ottla.pipeline.snapshot import snapshot
 from ottla.pipeline.source.read_options import MAX_PARTITION_BYTES_DEFAULT
 from ottla.pipeline.verify import key_audit, verify
+from ottla.storage.filter.offset_map import BYTES_PER_SLOT
 
 MIB = 1 << 20
 BASE_BYTES = 170 * MIB
@@ -29,7 +30,7 @@ RECORD_BYTES = 62
 
 def worker_bounds(records: int, *, records_a_segment: int) -> dict[str, int]:
     """Command -> the most that a worker may need for a log of so many records."""
-    entries = min(records, exchange.BUCKET_BYTES // exchange.BYTES_PER_SLOT)
+    entries = min(records, exchange.BUCKET_BYTES // BYTES_PER_SLOT)
     compact = max((SCAN_RECORD_BYTES + SCAN_KEY_BYTES) * records_a_segment, MERGE_ENTRY_BYTES * entries)
     verified = VERIFY_ROW_BYTES * max(
         min(records, verify.ROWS_A_BUCKET), min(records_a_segment, key_audit.ROWS_AT_ONCE)

@@ -72,7 +72,7 @@ def send_all(broker: BrokerProcess, now_ms: int) -> dict[str, Any]:
     found = {}
     with RawConnection("127.0.0.1", broker.port) as connection:
         for name, (topic, build) in table().items():
-            code, indexes = UNKNOWN_TOPIC_OR_PARTITION, []
+            code, indexes = UNKNOWN_TOPIC_OR_PARTITION, list[int]()
             while code == UNKNOWN_TOPIC_OR_PARTITION:  # Apache Kafka's new leader is not there at once
                 request = produce_body(topic, 0, build(now_ms))
                 code, indexes = answer_of(connection.request(PRODUCE, PRODUCE_VERSION, request), topic)

@@ -4,6 +4,7 @@ import gzip
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from crc32c import crc32c
 
@@ -189,7 +190,7 @@ Builder = Callable[[int], bytes]
 def table() -> dict[str, tuple[str, Builder]]:
     """Name -> (topic, from the time now to the batch), every case in every codec."""
     return {
-        f"{name} ({codec_name})": (case.topic, lambda now_ms, case=case, codec=codec: case.batch(codec, now_ms))
+        f"{name} ({codec_name})": (case.topic, partial(case.batch, codec))
         for name, case in CASES.items()
         for codec_name, codec in CODECS.items()
     }

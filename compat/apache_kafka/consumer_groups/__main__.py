@@ -139,7 +139,7 @@ class World:
         else:
             self.names += 1
             member, instance = f"m{self.names}", rng.choice([None, None, "i", "k"])
-        return Beat(
+        beat = Beat(
             self.group,
             member,
             0,
@@ -149,24 +149,27 @@ class World:
             rebalance_ms=rng.choice([60_000] * 9 + [-1]),
             assignor=rng.choice([None] * 8 + ["range", "other"]),
             owns=rng.choice([(), (), (), (), (), (), (), (), None, (("alpha", (0,)),)]),
-            **self._subscription(),
-        )._replace(version=1 if self._may_use_regexes else rng.randrange(2))
+        )
+        return self._subscribed(beat)._replace(version=1 if self._may_use_regexes else rng.randrange(2))
 
-    def _subscription(self) -> dict[str, object]:
+    def _subscribed(self, beat: Beat) -> Beat:
+        """With names of topics, an expression, or both."""
         rng = self.rng
         topics = tuple(rng.sample(TOPICS, rng.randint(1, 3)))
         if self._may_use_regexes and rng.random() < 0.5:
-            return {"topics": rng.choice([None, topics]), "regex": rng.choice(REGEXES)}
-        return {"topics": topics}
+            return beat._replace(topics=rng.choice([None, topics]), regex=rng.choice(REGEXES))
+        return beat._replace(topics=topics)
 
     def _beat(self, known: Known) -> Beat:
         rng = self.rng
         owns = rng.choice([None, known.given, known.given, known.given, (), known.given[:1], (("beta", (0, 1, 2)),)])
-        news = self._subscription() if rng.random() < 0.08 else {}
+        beat = Beat(self.group, known.member, 0, 1, owns=owns)
+        if rng.random() < 0.08:
+            beat = self._subscribed(beat)
         rebalance_ms = rng.choice([-1] * 6 + [60_000])
         instance = known.instance if rng.random() < 0.95 else rng.choice(["i", None])
         epoch = self._some_epoch(known)
-        return Beat(self.group, known.member, epoch, 1, instance=instance, rebalance_ms=rebalance_ms, owns=owns, **news)
+        return beat._replace(epoch=epoch, instance=instance, rebalance_ms=rebalance_ms)
 
     def _some_epoch(self, known: Known) -> int:
         rng = self.rng

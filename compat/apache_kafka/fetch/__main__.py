@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import islice
+from typing import Protocol, TypeVar
 
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from . import cases, events, reading
-from .asking import Answer, Ask, Side
+from .asking import Ask, Side
 
 MAX_DIFFERENCE_MS = 20
 ROUNDS = 5
@@ -35,9 +36,13 @@ OVERRIDES = {
     "log.cleaner.enable": "false",
 }
 
-Timed = tuple[Answer, float]
-Both = Callable[[Callable[[Side], Timed]], tuple[Timed, Timed]]
-"""Does the same to Ottla and to Apache Kafka at the same time."""
+T = TypeVar("T")
+
+
+class Both(Protocol):
+    """Does the same to Ottla and to Apache Kafka at the same time."""
+
+    def __call__(self, do: Callable[[Side], T]) -> tuple[T, T]: ...
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -72,7 +77,7 @@ def both_brokers() -> Iterator[tuple[Side, Side, Both]]:
         stack.callback(kafka.close)
         pool = stack.enter_context(ThreadPoolExecutor(2))
 
-        def both(do: Callable[[Side], Timed]) -> tuple[Timed, Timed]:
+        def both(do: Callable[[Side], T]) -> tuple[T, T]:
             ours, theirs = pool.submit(do, ottla), pool.submit(do, kafka)
             return ours.result(), theirs.result()
 
@@ -176,7 +181,7 @@ def alike(ours_ms: list[float], theirs_ms: list[float]) -> bool:
 
 
 def read_by_librdkafka(suite: Suite, quick: bool, ottla: Side, kafka: Side, both: Both) -> None:
-    both(lambda side: (reading.fill(side), 0.0))  # type: ignore[arg-type,return-value]
+    both(reading.fill)
     for name, wanted in reading.READINGS.items():
         rounds = 1 if quick else 3
         ours_s, theirs_s = (

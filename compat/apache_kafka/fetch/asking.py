@@ -151,7 +151,7 @@ class Side:
 
     # Making what is fetched
 
-    def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
+    def create(self, topic: str, partitions: int = 1, /, **configs: str) -> None:
         """Make a topic and wait until it is led."""
         wanted = CreatableTopic(
             name=topic,

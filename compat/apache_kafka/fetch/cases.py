@@ -130,7 +130,8 @@ def session(rng: random.Random, steps: int) -> Iterator[Ask]:
 
     yield Ask(tuple(map(want, present)), version=version, committed=committed)
     for _ in range(steps):
-        moved, forget = rng.sample(present, rng.choice((0, 0, 1, 2))), ()
+        moved = rng.sample(present, rng.choice((0, 0, 1, 2)))
+        forget: tuple[tuple[str, int], ...] = ()
         if rng.random() < 0.3 and len(present) > 2:
             gone = rng.choice([topic for topic in present if topic not in moved] or present)
             present.remove(gone)

@@ -27,7 +27,7 @@ class Event(NamedTuple):
 
 
 def empty(side: Side, topic: str) -> None:
-    side.create(topic, partitions=2)
+    side.create(topic, 2)
 
 
 def nearly_full(side: Side, topic: str) -> None:

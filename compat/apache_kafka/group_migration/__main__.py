@@ -115,7 +115,7 @@ class Life:
             case ["news"]:
                 member.topics = self.subscription()
                 return (
-                    self.joining(member) if member.is_classic else self.going_on(member)._replace(topics=member.topics)
+                    self.joining(member) if member.is_classic else self.beating(member)._replace(topics=member.topics)
                 )
             case ["odd"]:
                 return self.odd(member)
@@ -143,12 +143,15 @@ class Life:
 
     def joining(self, member: Known) -> Step:
         if not member.is_classic:
-            return Beat(member.member, 0, member.instance, member.topics, (), is_full=True)
+            return self.entering(member)
         is_new_static = member.instance is not None and member.epoch == 0
         protocols = self.rng.choice([("range",), ("range",), ("range", "sticky"), ("sticky", "range"), ("sticky",)])
         return Join(
             "" if is_new_static else member.member, member.instance, member.topics, self.claim(member), protocols
         )
+
+    def entering(self, member: Known) -> Beat:
+        return Beat(member.member, 0, member.instance, member.topics, (), is_full=True)
 
     def claim(self, member: Known) -> Places:
         """Mostly what it has, or less of it."""
@@ -164,8 +167,12 @@ class Life:
                 return self.joining(member)
             of = Sync if kind == 1 else Alive
             return of(member.member, member.epoch, member.instance)
+        return self.beating(member)
+
+    def beating(self, member: Known) -> Beat:
+        rng = self.rng
         if member.epoch <= 0:
-            return self.joining(member)
+            return self.entering(member)
         owns = rng.choice([None, self.claim(member)])
         is_full = owns is not None and rng.random() < 0.2
         topics = member.topics if is_full else None
@@ -175,6 +182,7 @@ class Life:
         """A request with something wrong."""
         rng = self.rng
         step = self.going_on(member)
+        assert isinstance(step, Join | Beat | Sync | Alive)
         if isinstance(step, Join) or (isinstance(step, Beat) and not step.epoch):
             # A member that joins under somebody else's name: Apache Kafka then knows it under both.
             return Leave((("nobody", None), ("", rng.choice(["x", "y"])), (member.member, "x")))
@@ -226,13 +234,13 @@ class Life:
             case Beat(name), ("FENCED_MEMBER_EPOCH" | "UNKNOWN_MEMBER_ID", *_) if name in by_name:
                 by_name[name].epoch, by_name[name].owns = 0, ()
             case Join(name, instance), ("NONE", generation, member_id, *_):
-                member = by_name.get(name) or next(
+                joined = by_name.get(name) or next(
                     (one for one in self.members if one.is_classic and one.instance == instance and one.epoch == 0),
                     None,
                 )
-                if member is not None:
-                    member.past.append(member.epoch)
-                    member.member, member.epoch = member_id, generation
+                if joined is not None:
+                    joined.past.append(joined.epoch)
+                    joined.member, joined.epoch = member_id, generation
             case Sync(name), ("NONE", _, _, given) if name in by_name:
                 by_name[name].owns = tuple(given)
 

@@ -181,8 +181,8 @@ class Side:
         )
         answer = self.client.ask(request, 5)
         topics = read_assignment(answer.assignment).assigned_partitions
-        given = sorted((topic.topic, index) for topic in topics for index in topic.partitions)
-        return _code(answer.error_code), answer.protocol_type, answer.protocol_name, given
+        owned = sorted((topic.topic, index) for topic in topics for index in topic.partitions)
+        return _code(answer.error_code), answer.protocol_type, answer.protocol_name, owned
 
     def _leave(self, step: Leave) -> Answer:
         members = tuple(

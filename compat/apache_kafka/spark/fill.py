@@ -39,8 +39,8 @@ def create_topics(bootstrap: str) -> None:
         "segment_bytes": str(SEGMENT_BYTES),
         "min_cleanable_dirty_ratio": "0.01",
     }
-    create_topic(bootstrap, CLEANED, partitions=1, **compacted)
-    create_topic(bootstrap, LAGGING, partitions=2, min_compaction_lag_ms=str(LAG_MS), **compacted)
+    create_topic(bootstrap, CLEANED, partitions=1, configs=compacted)
+    create_topic(bootstrap, LAGGING, partitions=2, configs=compacted, min_compaction_lag_ms=str(LAG_MS))
     create_topic(bootstrap, EVENTS, partitions=2, segment_bytes=str(SEGMENT_BYTES), retention_ms="-1")
     create_topic(bootstrap, STAMPED, message_timestamp_type="LogAppendTime", retention_ms="-1")
 

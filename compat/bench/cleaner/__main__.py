@@ -71,10 +71,10 @@ class Bench:
         now_ms = int(time.time() * 1000)
         log_bytes = generate(shape, raw_bytes, log, now_ms)
         first_dirty = first_dirty_offset(shape, raw_bytes)
-        bounds = (None, None) if self.quick else (shape.floor, shape.aim)
-        row = Row(shape.name, "MB/CPU s", *bounds, more_is_better=True)
-        bounds = (COPY_FLOOR, COPY_AIM) if shape is BASE and not self.quick else (None, None)
-        beside_copy = Row(f"{shape.name}, and a copy", "MB/CPU s", *bounds, True, (COPY, OTTLA))
+        floor, aim = (None, None) if self.quick else (shape.floor, shape.aim)
+        row = Row(shape.name, "MB/CPU s", floor, aim, more_is_better=True)
+        floor, aim = (COPY_FLOOR, COPY_AIM) if shape is BASE and not self.quick else (None, None)
+        beside_copy = Row(f"{shape.name}, and a copy", "MB/CPU s", floor, aim, True, (COPY, OTTLA))
         cleaners: dict[str, Callable[[Path, int, int], Pass]] = {KAFKA: kafka.clean, OTTLA: clean_with_ottla}
         for side in [OTTLA] + [KAFKA] * (0 if self.quick else WARM_UP_PASSES):
             with fresh_copy(log, self.work / side) as directory:

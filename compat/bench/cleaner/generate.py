@@ -130,7 +130,7 @@ def _block(
     rng: random.Random, shape: Shape, keys: Iterator[bytes], fields: list[bytes], timestamp_deltas: list[int]
 ) -> bytes:
     """The records of one batch: length, attributes, timestamp delta, offset delta, key, value, no headers."""
-    parts = []
+    parts: list[bytes] = []
     for offset_delta, timestamp_delta in enumerate(timestamp_deltas):
         key = next(keys)
         field = fields[int(rng.random() * DIFFERENT_VALUES)]

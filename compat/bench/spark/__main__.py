@@ -4,15 +4,24 @@ Each ratio has two sides on the same log, done in turns within one run; wall and
 workers together. What compactions leave is compared with the server's bytes, snapshots with the query's rows.
 """
 
+from __future__ import annotations
+
 import argparse
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..cleaner.work import load_note, work_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .logs import Made
+    from .sides import Side, Sides
+    from .stages import Alone
 
 ROUNDS, MANY_KEYS_ROUNDS = 5, 3
 MEGABYTES, QUICK_MEGABYTES = 500, 16
@@ -70,7 +79,7 @@ def body(suite: Suite, options: Options) -> None:
 class Bench:
     """One run."""
 
-    def __init__(self, suite: Suite, spark, work: Path, rounds: int, *, judged: bool) -> None:
+    def __init__(self, suite: Suite, spark: SparkSession, work: Path, rounds: int, *, judged: bool) -> None:
         from .rows import Figures
 
         self.suite = suite
@@ -79,7 +88,7 @@ class Bench:
         self.rounds = rounds
         self.judged = judged
         self.figures = Figures()
-        self.alone: list = []
+        self.alone: list[tuple[Made, Alone]] = []
 
     def run(self, size_bytes: int) -> None:
         small, large = self.log("updates", size_bytes, 10), self.log("updates-x4", GROWTH * size_bytes, 10)
@@ -124,22 +133,22 @@ class Bench:
         self.suite.note(f"many keys: the server's cleaner needs {many.server_passes} passes with a map of 16 MiB")
         self.remove(many)
 
-    def log(self, name: str, size_bytes: int, updates: int):
+    def log(self, name: str, size_bytes: int, updates: int) -> Sides:
         from .logs import Shape, make_log
         from .sides import Sides
 
         return Sides(self.spark, make_log(Shape(name, size_bytes, updates), self.work / name), self.work)
 
-    def remove(self, sides) -> None:
+    def remove(self, sides: Sides) -> None:
         sides.clear_staging()
         shutil.rmtree(sides.made.data_dir)
 
-    def measure_stages(self, sides) -> None:
+    def measure_stages(self, sides: Sides) -> None:
         from .stages import run_alone
 
         self.alone.append((sides.made, run_alone(sides.made)))
 
-    def rounds_of(self, sides: dict[str, Callable], rounds: int) -> None:
+    def rounds_of(self, sides: dict[str, Side], rounds: int) -> None:
         """All sides once a round, in turns from the first or from the last on."""
         from .cost import IDLE_MIN, idle_share
 

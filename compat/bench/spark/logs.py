@@ -4,11 +4,12 @@ Records have keys of 16 bytes, values of 76 bytes of JSON, and take 100 bytes ea
 the same bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from ottla.protocol.batch_builder import seal_batch
 from ottla.protocol.varints import append_varint
@@ -114,7 +115,7 @@ class _Block:
         self._values = np.array(value_at)[:, None] + np.arange(VALUE_BYTES)
         self._pool = np.frombuffer(b"".join(values(VALUE_BYTES)), np.uint8).reshape(-1, VALUE_BYTES)
 
-    def fill(self, numbers, first_value: int) -> bytes:
+    def fill(self, numbers: Sequence[int] | npt.NDArray[np.uint64], first_value: int) -> bytes:
         """Keys made of these numbers, and some of the values, which repeat after 2 000."""
         hexed = np.asarray(numbers, ">u8").tobytes().hex().encode()
         self._block[self._keys] = np.frombuffer(hexed, np.uint8).reshape(-1, KEY_BYTES)

@@ -1,12 +1,13 @@
 """What one would write first: a Data Source that yields tuples, and queries that shuffle whole records."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from pyspark.cloudpickle import register_pickle_by_value
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -81,5 +82,6 @@ def latest_by_row_number(records: DataFrame) -> DataFrame:
 
 
 def register(spark: SparkSession) -> None:
-    register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
+    by_value: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
+    by_value(sys.modules[__name__])  # workers cannot import it
     spark.dataSource.register(ObviousSource)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipeline.compaction import compact as spark_compact
 from ottla.pipeline.compaction.local import compact_locally
@@ -83,7 +83,7 @@ class Sides:
 
         return measured_here(work)
 
-    def _frame(self, schema: str | None = None):
+    def _frame(self, schema: str | None = None) -> DataFrame:
         reader = self.spark.read.format(OttlaSource.name()).option("topic", TP.topic)
         return (reader.schema(schema) if schema else reader).load(self.data_dir)
 
@@ -210,5 +210,5 @@ def planned(data_dir: str) -> CompactionPlan:
         return make_plan(log, data_dir=store.data_dir, checkpoint=None, now_ms=NOW_MS, secret=SECRET)
 
 
-def _drain(frame) -> None:
+def _drain(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
@@ -13,6 +14,7 @@ from ...support.clients.raw import RawConnection, produce_body, produce_result
 from ...support.clients.steps import admin, create_topic
 
 topic_numbers = count()
+Loop = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Load:
             *(seconds / gigabytes for seconds in (*produce_cpu, *fetch_cpu)),
         )
 
-    def measure(self, part) -> tuple[float, float, float]:  # type: ignore[no-untyped-def]
+    def measure(self, part: Callable[[], Loop]) -> tuple[float, float, float]:
         """Seconds of the loop that `part` prepares: wall, broker CPU, and the kernel's part of that."""
         loop, broker = part(), self.broker
         cpu_s, kernel_s, started_s = broker.cpu_seconds(), broker.kernel_seconds(), time.perf_counter()
@@ -60,7 +62,7 @@ class Load:
             return random.Random(1).randbytes(self.size)
         return (b'{"id": 1234567, "name": "some name", "state": "active", "amount": 12.50}' * self.size)[: self.size]
 
-    def produce(self):  # type: ignore[no-untyped-def]
+    def produce(self) -> Loop:
         producer = Producer(
             {
                 "bootstrap.servers": self.broker.bootstrap,
@@ -90,7 +92,7 @@ class Load:
 
         return loop
 
-    def fetch(self):  # type: ignore[no-untyped-def]
+    def fetch(self) -> Loop:
         consumer = Consumer(
             {
                 "bootstrap.servers": self.broker.bootstrap,

@@ -5,15 +5,15 @@
 class ExternalService:
     """A broker that runs already."""
 
-    def __init__(self, host, port):
+    def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
 
-    def dump_logs(self):
+    def dump_logs(self) -> None:
         """Its output is elsewhere."""
 
 
 class SpawnedService:
     """A broker that the fixtures would start: not here."""
 
-    def __init__(self, *_):
+    def __init__(self, *_: object) -> None:
         raise RuntimeError("only an external broker (KAFKA_URI) is tested here")

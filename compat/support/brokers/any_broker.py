@@ -6,11 +6,11 @@ from .ottla_process import OttlaProcess
 from .process import BrokerProcess, RunningBroker
 
 
-def broker_process(options: Options, overrides: dict[str, str] | None = None, **ottla_only: object) -> BrokerProcess:
-    """A broker of its own that has not been started; `overrides` are broker options under Kafka's names."""
+def broker_process(options: Options, overrides: dict[str, str] | None = None, *, nodes: int = 1) -> BrokerProcess:
+    """A broker of its own that has not been started; `overrides` are options under Kafka's names, only Ottla has several nodes."""
     if options.against == "apache-kafka":
         return ApacheKafkaProcess(overrides=overrides, keep=options.keep)
-    return OttlaProcess(overrides=overrides, keep=options.keep, **ottla_only)  # type: ignore[arg-type]
+    return OttlaProcess(overrides=overrides, keep=options.keep, nodes=nodes)
 
 
 def any_broker(options: Options, overrides: dict[str, str] | None = None) -> BrokerProcess | RunningBroker:

@@ -24,7 +24,8 @@ VERSION = "4.3.1"
 HERE = Path(__file__).parent
 POM = HERE / "apache_kafka.pom.xml"
 LOG4J = HERE / "log4j2.yaml"
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def cache_dir() -> Path:

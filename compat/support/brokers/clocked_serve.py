@@ -45,7 +45,7 @@ def main(path: str, *arguments: str) -> int:
             threading.Thread(target=partial(obey, trio.lowlevel.current_trio_token()), daemon=True).start()
             yield broker
 
-    serve.run_broker = run_clocked
+    vars(serve)["run_broker"] = run_clocked
     return cli.main(arguments)
 
 

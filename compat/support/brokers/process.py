@@ -54,7 +54,9 @@ class BrokerProcess:
     stdin_source = subprocess.DEVNULL
     stop_timeout_s = STOP_TIMEOUT_S
 
-    def __init__(self, *, data: Path | None = None, overrides: dict[str, str] | None = None, keep: bool = False):
+    def __init__(
+        self, *, data: Path | None = None, overrides: dict[str, str] | None = None, keep: bool = False
+    ) -> None:
         self.work = Path(tempfile.mkdtemp(prefix=f"compat-{self.kind}-"))
         self.data = data or self.work / "data"
         self.overrides = dict(overrides or {})

@@ -1,8 +1,9 @@
 """Small steps with confluent-kafka that several suites take: create a topic, change it, read a partition whole."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
@@ -25,9 +26,17 @@ def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
 
 
-def create_topic(bootstrap: str, topic: str, *, partitions: int = 1, replicas: int = 1, **configs: str) -> None:
-    """Create a topic and wait for the broker's answer; config names with `_` for `.`."""
-    config = {name.replace("_", "."): value for name, value in configs.items()}
+def create_topic(
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int = 1,
+    replicas: int = 1,
+    configs: Mapping[str, str] = MappingProxyType({}),
+    **more: str,
+) -> None:
+    """Create a topic with `configs` and `more` of them, and wait for the broker's answer; config names with `_` for `.`."""
+    config = {name.replace("_", "."): value for name, value in {**configs, **more}.items()}
     client = admin(bootstrap)  # kept: its answers never come once it is collected
     for done in client.create_topics([NewTopic(topic, partitions, replicas, config=config)]).values():
         done.result(30)

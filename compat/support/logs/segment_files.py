@@ -97,7 +97,7 @@ def index_faults(partition_dir: Path) -> list[str]:
     return faults
 
 
-def _time_faults(name: str, base: int, headers: list[BatchHeader], times: list[tuple[int, int]]) -> list[str]:
+def _time_faults(name: str, base: int, headers: list[BatchHeader], times: list[tuple[int, ...]]) -> list[str]:
     faults = []
     newest, at = -1, 0
     previous = (-1, -1)
