@@ -11,7 +11,7 @@ from .large_requests import LargeRequests
 from .request_memory import RequestMemory
 from .unsent_answers import UnsentAnswers
 
-# What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see the README's differences.
+# What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see docs/differences.md.
 DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
 
 

@@ -1,0 +1,46 @@
+"""The texts: every link leads somewhere, and every file that they name is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXTS = subprocess.run(
+    ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout.split()
+# Of the present; CHANGELOG.md names what was there once.
+GUIDES = [text for text in TEXTS if text in ("DESIGN.md", "CONTRIBUTING.md", "README.md") or text.startswith("docs/")]
+FOLDERS = "protocol|storage|server|pipeline|tests|compat|docs|examples|docker|typings"
+
+
+def anchors(text: str) -> set[str]:
+    """What links may name behind the #, as GitHub makes it of headings."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_links_lead_somewhere(text: str) -> None:
+    missing = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", (ROOT / text).read_text()):
+        path, _, anchor = link.partition("#")
+        target = ROOT / text if not path else (ROOT / text).parent / path
+        if ":" not in link and not (target.exists() and (not anchor or anchor in anchors(target.read_text()))):
+            missing.append(link)
+    assert missing == []
+
+
+@pytest.mark.parametrize("text", GUIDES)
+def test_files_and_folders_that_are_named_are_there(text: str) -> None:
+    """With or without `.py`; a place for a new one is written with <…>."""
+    named = re.findall(rf"(?<![\w/.<-])((?:{FOLDERS})/[\w./<>*-]*[\w>*])", (ROOT / text).read_text())
+    missing = [each for each in named if not set(each) & set("<>*") and not _is_there(each)]
+    assert missing == []
+
+
+def _is_there(path: str) -> bool:
+    return (ROOT / path).exists() or (ROOT / f"{path}.py").exists()
