@@ -2,7 +2,7 @@
 
 All nodes stand on one store. Which node leads a partition or coordinates a group is a fact of
 routing: a request that reaches the wrong node is refused as on a real cluster, and no data is ever
-copied between nodes. `node_life` stops and starts them.
+copied between nodes. `broker.node_life` stops and starts them.
 """
 
 from __future__ import annotations

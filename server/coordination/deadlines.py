@@ -1,6 +1,6 @@
 """Deadlines in a heap: set, moved and cleared in constant time, so that 100 000 members cost no scan.
 
-Used by everything in this package that must happen later, and always by time that passes (`Clock.elapsed_ms`), whatever
+Used by coordinators for everything that must happen later, and always by time that passes (`Clock.elapsed_ms`), whatever
 becomes of the wall clock meanwhile. The heap holds (time, deadline) pairs lazily: moving a
 deadline to a later time, which every heartbeat does, writes one number; the pair already in the heap comes up at the
 old time, is found early, and is queued again.

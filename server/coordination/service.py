@@ -1,6 +1,6 @@
 """A coordinator inside Trio: loads it, wakes it when its next deadline comes, and lets handlers wait for its answers.
 
-The base of each coordinator's service. `Broker` owns one of each kind for all its nodes.
+The base of each coordinator's service. `services.coordinators` owns one of each kind, for all nodes of a broker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What all kinds of groups have in common: the classic ones, consumer groups, and those that come later.
 
-`shard` keeps groups of all kinds in one table by group id; `commits`, `offsets`, listing, deleting and expiry ask only
+`shard` keeps groups of all kinds in one table by group id; `offsets.commits`, `offsets.offsets`, listing, deleting and expiry ask only
 this of them.
 """
 

@@ -72,7 +72,7 @@ class GroupService(CoordinatorService[GroupCoordinator]):
 
 
 class BrokerTopics:
-    """The broker's topics as consumer groups see them (`consumer.topics.TopicView`)."""
+    """The broker's topics as consumer groups see them (`assigning.topics.TopicView`)."""
 
     def __init__(self, topics: Topics, nodes: Sequence[Node]) -> None:
         self._topics = topics

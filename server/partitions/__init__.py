@@ -1,1 +1,1 @@
-"""Partitions as requests meet them: topics, waiting, flushing, large appends, cold reads."""
+"""Partitions as requests meet them: topics, appends, waiting, flushing, fetch sessions."""

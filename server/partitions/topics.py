@@ -1,7 +1,7 @@
 """The topics as the nodes see them: names, ids, partitions and who leads them.
 
 Built at start from the catalog (what was promised to clients) and the log manager (what is on
-disk); changed only by `topic_admin`, and by `placement` where partitions change hands. Handlers look partitions up here,
+disk); changed only by `cluster.topic_admin`, and by `cluster.placement` where partitions change hands. Handlers look partitions up here,
 and nowhere else.
 """
 

@@ -1,1 +1,1 @@
-"""Which member of a consumer group gets which partition: subscriptions, assignors, targets."""
+"""Which member of a consumer group gets which partition: the assignors, and what they ask of the broker's topics."""

@@ -1,6 +1,6 @@
 """The server-side assignors of consumer groups, `uniform` and `range` (KIP-848).
 
-Called by `targets` whenever a group needs a new target assignment. They depend on what they are given alone; ties are
+Called by `consumer.targets` whenever a group needs a new target assignment. They depend on what they are given alone; ties are
 broken by the order of the members and by topic id, so the same group gets the same assignment again.
 
 `range` gives the very assignment that Apache Kafka gives. `uniform` gives as many members as many partitions and moves

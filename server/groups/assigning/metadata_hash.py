@@ -1,6 +1,6 @@
 """One number for all that an assignment depends on in the topics of a group; a changed number means a new assignment.
 
-Called by `protocol` whenever subscriptions or topics may have changed; written down with the group's epoch (KIP-1101).
+Called by `consumer.protocol` whenever subscriptions or topics may have changed; written down with the group's epoch (KIP-1101).
 Apache Kafka takes XXH3 here. No broker compares its numbers with another's but one that takes over the log, and that
 one would assign anew once; so it is a hash that Python has.
 """

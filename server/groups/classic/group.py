@@ -1,7 +1,7 @@
 """One classic consumer group as a table: its members, their votes, its state and generation.
 
-Called by `classic` (which knows the protocol's rules over time) and `coordinator` (which describes, lists and expires
-groups). Nothing here sets a deadline, writes a record or reads a clock.
+Called by `protocol` (which knows the rules over time), by `groups.descriptions`, and by `groups.coordinator`, which
+expires groups. Nothing here sets a deadline, writes a record or reads a clock.
 
     Empty ──────────► PreparingRebalance ◄────────────┐
       ▲                 │           ▲                 │

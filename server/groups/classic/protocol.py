@@ -1,6 +1,6 @@
 """The classic group protocol: what joins, heartbeats, leaves and time-outs do to a group.
 
-Called by `coordinator` with a group already found; `now_ms` comes in with every call, parked answers go out through
+Called by `groups.coordinator` with a group already found; `now_ms` comes in with every call, parked answers go out through
 the callbacks that came with the requests, and anything that must happen later is a deadline. Here it is decided what
 causes a rebalance; how one runs is in `rebalance`.
 """

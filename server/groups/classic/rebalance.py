@@ -1,6 +1,6 @@
 """One rebalance of a classic group, from its cause to the assignment.
 
-Called by `classic`, which decides what causes one. Three steps: members send JoinGroup and are parked
+Called by `protocol`, which decides what causes one. Three steps: members send JoinGroup and are parked
 (PreparingRebalance); once all have, or the time is over, they are told the generation and the leader gets the list of
 members (CompletingRebalance); the leader sends the assignment with its SyncGroup, and every SyncGroup is answered with
 the member's part (Stable).

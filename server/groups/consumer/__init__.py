@@ -2,7 +2,6 @@
 
 Read in this order: `member` and `group` (the tables), `records` and `replay` (how they are written down and changed),
 `protocol` (what heartbeats, leaves and time-outs do) with `membership` (who sends this?), `transition` (what a
-heartbeat changes), `targets` (what all should have) with the `assignors`, `reconciliation` (how one gets there) and
-`timers`; `regexes`, `metadata_hash` and `topics` (what is asked of the broker's topics); `migration` and
-`classic_members` (members of the classic protocol in these groups).
+heartbeat changes), `targets` (what all should have) with the assignors of `groups.assigning`, `reconciliation` (how one
+gets there) and `timers`; `migration` and `classic_members` (members of the classic protocol in these groups).
 """

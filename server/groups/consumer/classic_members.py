@@ -1,6 +1,6 @@
 """Members of the classic protocol in a consumer group (KIP-848): JoinGroup, SyncGroup, Heartbeat and LeaveGroup there.
 
-Called by `coordinator`. A classic member's generation is its member epoch, its JoinGroup says what a heartbeat of the
+Called by `groups.coordinator`. A classic member's generation is its member epoch, its JoinGroup says what a heartbeat of the
 consumer protocol would, its SyncGroup fetches what it has been assigned. Nobody leads, and nothing is ever parked: a
 member that is to give up or to get partitions is told by REBALANCE_IN_PROGRESS to join again.
 

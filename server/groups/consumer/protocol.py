@@ -1,6 +1,6 @@
 """The consumer group protocol: what heartbeats, leaves, time-outs and changed topics do to a group (KIP-848).
 
-Called by `coordinator` with an active shard. Every event becomes a list of records, computed without touching anything
+Called by `groups.coordinator` with an active shard. Every event becomes a list of records, computed without touching anything
 (`transition` for heartbeats); they are appended as one batch and only then applied, by the same code that applies them
 at a load. An event that fails leaves no trace.
 """

@@ -1,6 +1,6 @@
 """Committing, fetching, deleting and expiring offsets, in the tables of a shard and in its partition.
 
-Called by `coordinator` with an active shard. Every change is appended to the partition first and applied to the tables
+Called by `groups.coordinator` with an active shard. Every change is appended to the partition first and applied to the tables
 after, so the tables never hold what a restart would not find again.
 """
 

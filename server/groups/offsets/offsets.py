@@ -1,6 +1,6 @@
 """Committed offsets of the groups of one partition of `__consumer_offsets`, plain and transactional.
 
-Called by `shard` while loading and by `coordinator` for every commit, fetch and expiry. An offset that was committed
+Called by `groups.shard` while loading and by `groups.coordinator` for every commit, fetch and expiry. An offset that was committed
 inside a transaction stays pending, unseen, until the transaction's marker makes it real or throws it away (KIP-98); a
 reader that requires stable offsets (KIP-447) is told to come back while one is pending.
 

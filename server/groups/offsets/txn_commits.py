@@ -1,6 +1,6 @@
 """Committing offsets as part of a transaction (KIP-98, KIP-447): written now, real once the transaction is committed.
 
-Called by `coordinator` with an active shard, after the transaction coordinator has said that the transaction writes to
+Called by `groups.coordinator` with an active shard, after the transaction coordinator has said that the transaction writes to
 the shard's partition. The batch carries the producer's id and epoch, and readers of the partition see it as pending
 until the transaction's marker follows. What happens then is `Offsets.end_transaction`.
 """

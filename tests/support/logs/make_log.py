@@ -83,7 +83,7 @@ def reopen(
 
 
 def append(log: Log, *pairs: Pair, now_ms: int | None = None, roll: bool = False, **batch_fields: Any) -> int:
-    """Append one batch, as `support.batches.batch` makes it; returns its base offset. Then roll, if asked to."""
+    """Append one batch, as `support.logs.batches.batch` makes it; returns its base offset. Then roll, if asked to."""
     made = batch(*pairs, **batch_fields)
     if now_ms is None:
         now_ms = RecordBatch(made).max_timestamp
