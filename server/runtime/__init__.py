@@ -1,1 +1,5 @@
-"""Clock, nursery, threads and turns: what everything that runs in the server stands on."""
+"""Clock, nursery, threads and turns: what everything that runs in the server stands on.
+
+`clock` (two times); `nursery`, `turns`, `waking` (Trio's thread, and how long anybody may have it); `disk` and `cold_reads`
+(worker threads); `collector` and `freeing` (memory that is given back); `meters`; `expressions`.
+"""

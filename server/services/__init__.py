@@ -1,1 +1,4 @@
-"""What a request may ask for: the rooms below, together."""
+"""What a request may ask for: the rooms below, together.
+
+`context` (what handlers see) and `coordinators` (made when they are first asked for).
+"""

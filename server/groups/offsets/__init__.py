@@ -1,1 +1,4 @@
-"""Committed offsets, transactional ones too."""
+"""Committed offsets, transactional ones too.
+
+`offsets` (the table), `commits` (committing, fetching, expiring), `txn_commits` (within a transaction).
+"""
