@@ -123,4 +123,6 @@ def same(ours: Any, theirs: Any) -> bool:
         )
     if isinstance(ours, tuple):
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    if isinstance(ours, float):  # NaN is no other NaN's equal
+        return repr(ours) == repr(theirs)
     return bool(ours == theirs)
