@@ -6,7 +6,7 @@
     ownership   staged files get the owner, group and mode of those that they replace, or all is refused
     for each group, in order, one at a time
         originals   hard links to all files that go, in <staging>/originals
-        swap        hard links to the staged files come in as `.cleaned`; then `storage.swap`, as after a cleaner's pass
+        swap        hard links to the staged files come in as `.cleaned`; then `storage.logs.swap`, as after a cleaner's pass
         mark        <staging>/<group>/installed; the staged names go
     checkpoint  of the cleaner: the log is clean up to the plan's upper offset
 

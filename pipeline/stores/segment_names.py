@@ -1,6 +1,6 @@
 """What the names in a partition's directory say at one moment: which segments the log has, and where their files are.
 
-The rules are those of a start (`storage.swap.outcome`), taken as done: whoever is at work in the directory, or has died at
+The rules are those of a start (`storage.logs.swap.outcome`), taken as done: whoever is at work in the directory, or has died at
 work, a reader need not wait.
 
     at work                what is there beside segments with their final names        and it is read as
