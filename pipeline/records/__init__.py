@@ -1,1 +1,4 @@
-"""Records a column at a time."""
+"""Records a column at a time.
+
+`batch_window` (headers of many batches), `lanes` and `columns` (their records), `arrow` (for Spark), `key_hashes`.
+"""

@@ -1,1 +1,5 @@
-"""What a compacted log must hold, judged record by record."""
+"""What a compacted log must hold, judged record by record, and by nothing that the cleaner or the jobs are made of.
+
+Read in this order: `verify` (the stages), `audit_scope` and `promises` (what is judged by what), `log_view`, `range_audit` with
+`record_table`, `segment_checks` and `txn_audit`, `key_audit`, `findings`; `verify_jobs` (on Spark).
+"""

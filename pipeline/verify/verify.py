@@ -43,7 +43,7 @@ class Judged(NamedTuple):
 def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone") -> VerifyReport:
     """Judge in this process, one range after the other.
 
-    Memory: 49 bytes for each key of each range of a partition, besides what a task of `verify_on` takes.
+    Memory: 49 bytes for each key of each range of a partition, besides what a task of `verify_jobs.verify_on` takes.
 
     Raises:
         CorruptSourceError: The originals are damaged.
