@@ -30,9 +30,10 @@ from ...storage.disk.files import Files
 from ...storage.filter.batch_chunks import ChunkReader
 from ...storage.filter.clean_output import CleanOutput
 from ...storage.filter.clean_rules import BatchFilter
-from ...storage.filter.copy_group import copy_group, set_mtime
+from ...storage.filter.copy_group import copy_group
 from ...storage.filter.dead_bits import DeadBits
 from ...storage.logs.staged_segment import MANIFEST_FILE, size_and_crc
+from ...storage.segment.cleaned import set_mtime
 from ...storage.segment.segment import LogSegment
 from ..errors import CorruptSourceError, SourceChangedError, SparkFailedError
 from .exchange import BITS, Blob, set_superseded

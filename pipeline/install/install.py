@@ -27,13 +27,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ...storage.data_dirs import clean_stop
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, OffsetCheckpoint
 from ...storage.disk.files import DirectoryLockedError, Files, Ownership
-from ...storage.logs import clean_stop
 from ...storage.logs.staged_segment import StagedSegment
-from ...storage.logs.swap import discard, finish_swaps, is_begun, swap_files
+from ...storage.logs.swap import finish_swaps, is_begun, swap_files
 from ...storage.produce import producer_snapshots
+from ...storage.segment.cleaned import discard
 from ...storage.segment.segment import LogSegment
 from ..compaction.plan import CompactionPlan
 from ..errors import SourceChangedError, StoreLockedError, UsageError

@@ -15,7 +15,7 @@ from functools import partial
 import trio
 
 from ...protocol.errors import KafkaError
-from ...storage.logs.manager import LogManager
+from ...storage.data_dirs.manager import LogManager
 from ..cleaning.cleaning import Cleaning
 from ..config.live_config import LiveConfig
 from ..network.connections import Connections

@@ -16,8 +16,8 @@ import re
 
 import trio
 
+from ...storage.data_dirs.manager import LogManager
 from ...storage.logs.log import Log
-from ...storage.logs.manager import LogManager
 from ..cleaning.cleaning import Cleaning
 from ..partitions.appends import Appends
 from ..runtime.clock import Clock

@@ -8,7 +8,7 @@ What they may hold, and what becomes of it:
     no catalog, no meta.properties  names, ids and numbers of partitions come from the directories
     a topic without its directory   it was being created: an empty log is made
     a directory without its topic   see `storage.partition_dirs`
-    not all directories             see `storage.directories`
+    not all directories             see `storage.data_dirs.inspection`
 
 Everything is looked at twice, before the locks are taken, so that a refusal leaves not even a lock file, and under them.
 """
@@ -22,12 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look
+from ...storage.data_dirs.manager import DataDirectoryError, LogManager
+from ...storage.data_dirs.partition_dirs import Assigned, assign, topics_of
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.directories import FoundDirectory, check, check_assigned, home_of, look
-from ...storage.logs.manager import DataDirectoryError, LogManager
-from ...storage.logs.partition_dirs import Assigned, assign, topics_of
 from ...storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ...storage.topics.config import LogConfig
 from ..config.broker_config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, resolve, static_config

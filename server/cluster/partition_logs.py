@@ -6,8 +6,8 @@ import logging
 from collections.abc import Collection, Sequence
 
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.manager import LogManager
 from ...storage.topics.catalog import PartitionEntry
 from ...storage.topics.config import LogConfig
 from ..cleaning.cleaning import Cleaning

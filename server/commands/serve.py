@@ -14,9 +14,9 @@ from importlib import import_module
 
 import trio
 
+from ...storage.data_dirs.manager import DataDirectoryError
 from ...storage.disk.files import DirectoryLockedError, OsFiles
 from ...storage.kernel import COMPILED
-from ...storage.logs.manager import DataDirectoryError
 from ...storage.topics.catalog import CatalogError
 from ...storage.topics.config import ConfigError
 from ..broker.broker import run_broker

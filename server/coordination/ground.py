@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from ...storage.logs.manager import LogManager
+from ...storage.data_dirs.manager import LogManager
 from ..cluster.nodes import Node
 from ..config.live_config import LiveConfig
 from ..partitions.appends import Appends

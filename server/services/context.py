@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.files import Files
-from ...storage.logs.manager import LogManager
 from ..cleaning.cleaning import Cleaning
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges

@@ -21,11 +21,11 @@ from ..disk import paths
 from ..filter.batch_chunks import ChunkReader
 from ..filter.clean_output import CleanOutput
 from ..filter.clean_rules import BatchFilter, RemovedRecords
-from ..filter.copy_group import copy_group, set_mtime
+from ..filter.copy_group import copy_group
 from ..filter.map_builder import DirtyMap, build_map
 from ..filter.offset_map import BYTES_PER_SLOT, OffsetMap, TableMemory, entries_max
-from ..logs.swap import discard, discard_cleaned
 from ..produce import producer_snapshots
+from ..segment.cleaned import discard, discard_cleaned, set_mtime
 from ..segment.index import RELATIVE_OFFSET_MAX, AbortedTxn
 from ..segment.segment import LogSegment
 from ..segment.split import overflows, split_segment

@@ -53,11 +53,3 @@ def copy_group(
     checkpoint(0)
     cleaned.on_roll()
     return bytes_read
-
-
-def set_mtime(segment: LogSegment, mtime_ms: int) -> None:
-    """Make a cleaned segment as old as its data: retention looks at that where records have no timestamps."""
-    files = segment.files
-    for path in segment.file_paths():
-        if files.exists(path):
-            files.set_mtime_ms(path, mtime_ms)

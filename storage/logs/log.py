@@ -32,6 +32,7 @@ from ..disk.paths import TopicPartition
 from ..produce import producer_snapshots
 from ..produce.producers import ProducerStates
 from ..produce.validation import AppendOrigin, CheckedBatch, assign, check_batch
+from ..segment.cleaned import discard
 from ..segment.index import RELATIVE_OFFSET_MAX
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
@@ -41,7 +42,7 @@ from .flush import Flush
 from .log_reader import FoundOffset, LogReader
 from .replay import load_producers, update_producers
 from .retention import SEGMENTS_AT_ONCE, deletable_segments
-from .swap import discard, is_begun, swap_files
+from .swap import is_begun, swap_files
 
 __all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "LargeWriteError", "Log"]
 

@@ -41,9 +41,9 @@ from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..segment.split import overflows, split_segment
 from ..topics.config import LogConfig
-from .clean_stop import StoppedLog
 from .log import Log
 from .replay import Replay, load_producers
+from .stopped_log import StoppedLog
 from .swap import finish_swaps, swap_files
 
 Note = Callable[[str], None]

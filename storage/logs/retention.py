@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from ..disk.files import WouldWaitError
 from ..segment.segment import LogSegment
-
-if TYPE_CHECKING:
-    from .log import Log
-
+from .log_reader import LogReader
 
 SEGMENTS_AT_ONCE = 500
 """So many segments go in one step at most: to choose them, and to let go of them, takes a few milliseconds."""
 
 
-def deletable_segments(log: Log, now_ms: int, *, at_once: bool = False, at_most: int | None = None) -> list[LogSegment]:
+def deletable_segments(
+    log: LogReader, now_ms: int, *, at_once: bool = False, at_most: int | None = None
+) -> list[LogSegment]:
     """The oldest segments that may go, in order; possibly all of them (then the log must roll first).
 
     Every policy lets go what lies wholly below the log start offset; `delete` adds size, then age:

@@ -20,11 +20,11 @@ from crc32c import crc32c
 from ..disk import paths
 from ..disk.files import Files
 from ..produce import producer_snapshots
+from ..segment.cleaned import discard, discard_cleaned
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
 from .flush import Flush
 from .log import Log
-from .swap import discard, discard_cleaned
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_BYTES_MAX = 16 << 20

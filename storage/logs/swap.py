@@ -95,34 +95,6 @@ def is_begun(new_segments: Iterable[LogSegment]) -> bool:
     return any(segment.suffix != paths.CLEANED for segment in new_segments)
 
 
-def discard_cleaned(files: Files, directory: str) -> None:
-    """Remove every `.cleaned` file: what a pass, a split or an install that failed has left. None of them may be at work.
-
-    Nothing is synced: the swap that comes next syncs the directory before it renames anything. Where a swap was cut off,
-    which a `.swap` tells, nothing is touched: there a `.cleaned` may say that it is to be undone.
-
-    Raises:
-        OSError: The disk refused.
-    """
-    names = files.list(directory)
-    if not any(name.endswith(paths.SWAP) for name in names):
-        for name in names:
-            if name.endswith(paths.CLEANED) and paths.parse_segment_name(name):
-                files.remove(paths.join(directory, name))
-
-
-def discard(files: Files, directory: str, new_segments: Iterable[LogSegment]) -> None:
-    """Leave nothing of segments that will not be swapped in: close them, and discard all `.cleaned` files.
-
-    For the way out of something that has failed, so it raises no OSError. What the disk would not remove is left to the
-    next pass or start; it does no harm there.
-    """
-    for segment in new_segments:
-        segment.log_file.close()
-    with suppress(OSError):
-        discard_cleaned(files, directory)
-
-
 def finish_swaps(files: Files, directory: str, next_offset_of: NextOffsetOf) -> list[str]:
     """Clear away what a stop in the midst of cleaning, splitting, swapping or deleting left behind.
 

@@ -13,7 +13,7 @@ Source: KAFKA-6264.
 from __future__ import annotations
 
 from ..disk import paths
-from ..logs.swap import discard
+from .cleaned import discard, set_mtime
 from .index import RELATIVE_OFFSET_MAX
 from .segment import LogSegment
 
@@ -66,9 +66,7 @@ def split_segment(segment: LogSegment, now_ms: int) -> list[LogSegment]:
         for each in new:
             each.on_roll()
             each.flush()
-            for path in each.file_paths():
-                if files.exists(path):
-                    files.set_mtime_ms(path, files.mtime_ms(segment.file_paths()[0]))
+            set_mtime(each, files.mtime_ms(segment.file_paths()[0]))
     except BaseException:
         discard(files, segment.directory, new)
         raise

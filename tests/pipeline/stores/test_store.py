@@ -14,10 +14,10 @@ from ottla.pipeline.stores.reading_files import ReadingFiles
 from ottla.pipeline.stores.store import Store
 from ottla.pipeline.stores.stored_log import StoredLog, open_log
 from ottla.storage.cleaning.dirtiness import dirtiness_of
+from ottla.storage.data_dirs import clean_stop
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import MetaProperties, OffsetCheckpoint, write_meta_properties
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.logs import clean_stop
 from ottla.storage.logs.log import Log
 from ottla.storage.topics.catalog import CLUSTER_DEFAULT, Catalog, CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import LogConfig

@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from ottla.protocol.messages.cluster_metadata import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.disk.checkpoints import (
     MetaProperties,
     read_meta_properties,
@@ -23,7 +24,6 @@ from ottla.storage.disk.checkpoints import (
     write_meta_properties,
     write_partition_metadata,
 )
-from ottla.storage.logs.data_dir import DataDirectoryError
 from ottla.storage.topics.catalog import CatalogError
 from support.broker.stored_broker import StoredBroker, Values
 from support.disk.crash_files import CrashFiles, PowerLoss

@@ -14,10 +14,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.partitions.flusher import Flusher
 from ottla.server.runtime.clock import Clock
 from ottla.storage.cleaning.cleaner_manager import CleanerManager
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.manager import LogManager
 from support.cleaner.choosing import filthiest
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import TP, append, make_log

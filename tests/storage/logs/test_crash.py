@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ottla.protocol.records import batches
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs import log as log_module
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.manager import LogManager
 from ottla.storage.segment.segment import LogSegment
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles, power_losses

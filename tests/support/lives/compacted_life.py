@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from ottla.protocol.records import RecordBatch, batches
 from ottla.storage.cleaning.cleaner_manager import CleanerManager
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import AppendOrigin, Log
-from ottla.storage.logs.manager import LogManager
 from ottla.storage.logs.replay import update_producers
 from ottla.storage.produce.txn_markers import ABORT_MARKER, read_marker
 from ottla.storage.topics.config import LogConfig

@@ -20,10 +20,10 @@ from ottla.pipeline.stores.store import Store
 from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.cleaning.cleaner import CleanStats
 from ottla.storage.cleaning.dirtiness import first_dirty_offset, measure
+from ottla.storage.data_dirs import clean_stop
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.filter.clean_rules import RemovedRecords
-from ottla.storage.logs import clean_stop
 from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import TOPIC_OPTIONS, LogConfig
 from ottla.storage.topics.options import format_value

@@ -9,9 +9,7 @@
                                 "00000000000000004711.snapshot": [102, 991823],
                                 "leader-epoch-checkpoint": [8, 310449]}, ...}}
 
-After a clean stop nothing is scanned, and what the small files say cannot be seen in the log: an index of aborted
-transactions that lost its entries makes their records look committed. So a start looks whether the files still are what
-the stop has left; sizes alone where reading would take long. What differs is made anew from the log.
+What it is for that a start looks at the files of each log stands in `logs.stopped_log`.
 
 That the mark is there is what counts, as in Apache Kafka, which reads the epoch alone and passes over the rest; one that
 it has written says nothing of files. Who changes a log while no broker runs takes it out of the mark first (`forget`).
@@ -25,48 +23,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crc32c import crc32c
-
 from ..disk import paths
 from ..disk.checkpoints import read_text, write_atomically
 from ..disk.files import Files
-from .log_reader import LogReader
+from ..logs.log_reader import LogReader
+from ..logs.stopped_log import StoppedLog
 
 _LOGS = "logs"
-_START = "start"
-_READ_WHOLE = (paths.TXN_INDEX, paths.SNAPSHOT)
-
-Stamp = int | list[int]
-"""Bytes of a file, or bytes and CRC-32C."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoppedLog:
-    """What a log was like at a clean stop. Says nothing if it is not known."""
-
-    said: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def log_start_offset(self) -> int:
-        start = self.said.get(_START)
-        return start if isinstance(start, int) and 0 <= start <= paths.OFFSET_MAX else 0
-
-    def changed(self, files: Files, directory: str, names: Iterable[str]) -> set[str]:
-        """Names of files that are missing, new, or not what they were; snapshots that are gone do no harm.
-
-        Args:
-            names: All that are in the directory now.
-
-        Raises:
-            OSError: The disk refused.
-        """
-        if not self.said:
-            return set()
-        found = stamps(files, directory, names)
-        differing = {name for name in found.keys() | self.said.keys() if found.get(name) != self.said.get(name)}
-        return {
-            name for name in differing if _is_stamped(name) and (name in found or not name.endswith(paths.SNAPSHOT))
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +48,6 @@ class CleanStop:
         return StoppedLog(said if isinstance(said, dict) else {})
 
 
-def stamps(files: Files, directory: str, names: Iterable[str]) -> dict[str, Stamp]:
-    """What the files of a log are like, by name. Reads those whose content nothing else can tell."""
-    found: dict[str, Stamp] = {}
-    for name in names:
-        if _is_stamped(name):
-            path = paths.join(directory, name)
-            if name.endswith(_READ_WHOLE) or name == paths.LEADER_EPOCH_CHECKPOINT:
-                file = files.open(path)
-                try:
-                    found[name] = [file.size(), crc32c(file.read_at(0, file.size()))]
-                finally:
-                    file.close()
-            else:
-                found[name] = files.size(path)
-    return found
-
-
-def _is_stamped(name: str) -> bool:
-    parsed = paths.parse_segment_name(name)
-    return not parsed.suffix if parsed else name == paths.LEADER_EPOCH_CHECKPOINT
-
-
 def write(files: Files, data_dir: str, logs: Iterable[LogReader], broker_epoch: int = -1) -> None:
     """Say that all logs of this directory were closed properly. The last write of a clean stop.
 
@@ -114,12 +55,8 @@ def write(files: Files, data_dir: str, logs: Iterable[LogReader], broker_epoch: 
         logs: Those in it, closed.
         broker_epoch: A number that KRaft controllers compare; -1 is "unknown", as without one.
     """
-    said = {str(log.topic_partition): _said_of(log) for log in logs}
+    said = {str(log.topic_partition): StoppedLog.of(log).said for log in logs}
     _write(files, data_dir, {"version": 0, "brokerEpoch": broker_epoch, _LOGS: said})
-
-
-def _said_of(log: LogReader) -> dict[str, Stamp]:
-    return {_START: log.log_start_offset, **stamps(log.files, log.directory, log.files.list(log.directory))}
 
 
 def _write(files: Files, data_dir: str, content: Mapping[str, Any]) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.storage.data_dirs import clean_stop
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.logs import clean_stop
 from ottla.storage.logs.log import AppendOrigin
-from ottla.storage.logs.manager import LogManager
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.batches import ABORT, batch, marker

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage.data_dirs.data_dir import DataDir
+from ottla.storage.data_dirs.manager import DataDirectoryError, LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import (
     MetaProperties,
@@ -18,9 +20,7 @@ from ottla.storage.disk.checkpoints import (
     write_meta_properties,
 )
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.logs.data_dir import DataDir
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.manager import DataDirectoryError, LogManager
 from ottla.storage.topics.config import LogConfig
 from support.calls import calls_of
 from support.disk.crash_files import CrashFiles

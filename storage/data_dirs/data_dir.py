@@ -22,9 +22,9 @@ from ..disk.checkpoints import (
 from ..disk.files import DirectoryLockedError, Files, Lock
 from ..disk.health import Health
 from ..disk.paths import TopicPartition
+from ..logs.log import Log
 from . import clean_stop
 from .clean_stop import CleanStop
-from .log import Log
 
 
 class DataDirectoryError(Exception):

@@ -23,7 +23,7 @@ from ..disk.files import Files
 from ..disk.paths import TopicPartition
 from ..topics.catalog import TopicEntry
 from .data_dir import DataDirectoryError
-from .directories import FoundDirectory, holds_log
+from .inspection import FoundDirectory, holds_log
 
 ABSENT_PER_PRESENT_MAX = 100
 """A topic made of its directories alone gets at most so many empty partitions for each that is there.

@@ -30,14 +30,14 @@ from ..disk.checkpoints import MetaProperties, uuid_text, write_partition_metada
 from ..disk.files import Files
 from ..disk.health import Health
 from ..disk.paths import MovingDir, TopicPartition
+from ..logs.log import Log
+from ..logs.recovery import load_log
+from ..logs.stopped_log import StoppedLog
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
-from .clean_stop import StoppedLog
 from .data_dir import DataDir, DataDirectoryError
-from .directories import check_owners
-from .log import Log
+from .inspection import check_owners
 from .partition_dirs import put_aside, topic_id_in
-from .recovery import load_log
 
 __all__ = ["DataDirectoryError", "LogManager", "LogTable", "Removal"]
 
@@ -235,7 +235,7 @@ class LogManager:
     def claim(self, home: str, cluster_id: str, record: Callable[[Mapping[str, str]], None]) -> None:
         """Write in each data directory whose it is, and where the catalog lies. Nothing is written that stands there.
 
-        Each step leaves what `directories.check` takes, so a start that is cut off here needs nobody's hand.
+        Each step leaves what `inspection.check` takes, so a start that is cut off here needs nobody's hand.
 
         Args:
             home: The directory of the catalog.

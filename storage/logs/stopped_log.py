@@ -1,0 +1,84 @@
+"""What one log was like when it was stopped cleanly: the sizes of its files, and CRCs of the small ones.
+
+After a clean stop nothing is scanned, and what the small files say cannot be seen in the log: an index of aborted
+transactions that lost its entries makes their records look committed. So a start looks whether the files still are what
+the stop has left; sizes alone where reading would take long. What differs is made anew from the log (`recovery`).
+
+The mark of the stop, which has one of these for each log, is drawn in `data_dirs.clean_stop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crc32c import crc32c
+
+from ..disk import paths
+from ..disk.files import Files
+from .log_reader import LogReader
+
+_START = "start"
+_READ_WHOLE = (paths.TXN_INDEX, paths.SNAPSHOT)
+
+Stamp = int | list[int]
+"""Bytes of a file, or bytes and CRC-32C."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedLog:
+    """What a log was like at a clean stop. Says nothing if it is not known."""
+
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """As the mark has it; nothing in it is sure to make sense."""
+
+    @classmethod
+    def of(cls, log: LogReader) -> StoppedLog:
+        """What a closed log is like now. OSError: the disk refused."""
+        names = log.files.list(log.directory)
+        return cls({_START: log.log_start_offset, **_stamps(log.files, log.directory, names)})
+
+    @property
+    def log_start_offset(self) -> int:
+        start = self.said.get(_START)
+        return start if isinstance(start, int) and 0 <= start <= paths.OFFSET_MAX else 0
+
+    def changed(self, files: Files, directory: str, names: Iterable[str]) -> set[str]:
+        """Names of files that are missing, new, or not what they were; snapshots that are gone do no harm.
+
+        Args:
+            names: All that are in the directory now.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        if not self.said:
+            return set()
+        found = _stamps(files, directory, names)
+        differing = {name for name in found.keys() | self.said.keys() if found.get(name) != self.said.get(name)}
+        return {
+            name for name in differing if _is_stamped(name) and (name in found or not name.endswith(paths.SNAPSHOT))
+        }
+
+
+def _stamps(files: Files, directory: str, names: Iterable[str]) -> dict[str, Stamp]:
+    """What the files of a log are like, by name. Reads those whose content nothing else can tell."""
+    found: dict[str, Stamp] = {}
+    for name in names:
+        if _is_stamped(name):
+            path = paths.join(directory, name)
+            if name.endswith(_READ_WHOLE) or name == paths.LEADER_EPOCH_CHECKPOINT:
+                file = files.open(path)
+                try:
+                    found[name] = [file.size(), crc32c(file.read_at(0, file.size()))]
+                finally:
+                    file.close()
+            else:
+                found[name] = files.size(path)
+    return found
+
+
+def _is_stamped(name: str) -> bool:
+    parsed = paths.parse_segment_name(name)
+    return not parsed.suffix if parsed else name == paths.LEADER_EPOCH_CHECKPOINT
