@@ -14,6 +14,7 @@ from ottla.storage.cleaning.dirtiness import measure
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
+from ottla.storage.logs.log_parts import LastStop, LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
@@ -71,12 +72,10 @@ class Writer:
 
     def _load(self) -> Log:
         return load_log(
-            OsFiles(),
-            self.directory,
+            LogPlace(OsFiles(), self.directory, TopicPartition(self.partition.topic, 0)),
             LogConfig.from_texts(self.partition.configs),
-            topic_partition=TopicPartition(self.partition.topic, 0),
+            LastStop(is_clean=True),
             now_ms=self.now_ms,
-            clean_shutdown=True,
             rng=self.rng,
         )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.disk.paths import TopicPartition, parse_partition_dir
+from ottla.storage.logs.log_parts import LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 
@@ -24,13 +25,8 @@ def differences_to_rebuilt(partition_dir: Path) -> list[str]:
             if path.suffix not in (*INDEX_SUFFIXES, ".txnindex", ".snapshot"):
                 shutil.copy2(path, rebuilt / path.name)
         log = load_log(
-            OsFiles(),
-            str(rebuilt),
+            LogPlace(OsFiles(), str(rebuilt), topic_partition),
             LogConfig(),
-            topic_partition=topic_partition,
-            recovery_point=0,
-            log_start_offset=0,
-            clean_shutdown=False,
             now_ms=int(time.time() * 1000),
         )
         log.close(int(time.time() * 1000))

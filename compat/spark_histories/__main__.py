@@ -204,17 +204,16 @@ def clean_in_place(store: Any, secret: bytes) -> float:
     from ottla.storage.disk import paths
     from ottla.storage.disk.checkpoints import OffsetCheckpoint
     from ottla.storage.disk.files import OsFiles
+    from ottla.storage.logs.log_parts import LastStop, LogPlace
     from ottla.storage.logs.recovery import load_log
 
     from .big_log import TP
 
     log = load_log(
-        OsFiles(),
-        store.directory_of(TP),
+        LogPlace(OsFiles(), store.directory_of(TP), TP),
         store.config_of(TP.topic),
-        topic_partition=TP,
+        LastStop(is_clean=True),
         now_ms=NOW_MS,
-        clean_shutdown=True,
     )
     cleaner = Cleaner(dedupe_buffer_bytes=MAP_BYTES, load_factor=0.9, io_buffer_bytes=4 << 20)
     started_s = time.monotonic()

@@ -55,7 +55,9 @@ def write(files: Files, data_dir: str, logs: Iterable[LogReader], broker_epoch: 
         logs: Those in it, closed.
         broker_epoch: A number that KRaft controllers compare; -1 is "unknown", as without one.
     """
-    said = {str(log.topic_partition): StoppedLog.of(log).said for log in logs}
+    said = {
+        str(log.topic_partition): StoppedLog.of(log.files, log.directory, log.log_start_offset).said for log in logs
+    }
     _write(files, data_dir, {"version": 0, "brokerEpoch": broker_epoch, _LOGS: said})
 
 

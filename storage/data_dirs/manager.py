@@ -31,8 +31,8 @@ from ..disk.files import Files
 from ..disk.health import Health
 from ..disk.paths import MovingDir, TopicPartition
 from ..logs.log import Log
+from ..logs.log_parts import LastStop, LogPlace
 from ..logs.recovery import load_log
-from ..logs.stopped_log import StoppedLog
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
 from .data_dir import DataDir, DataDirectoryError
@@ -314,10 +314,7 @@ class LogManager:
                 config,
                 now_ms,
                 elapsed_ms,
-                recovery_point=recovery_points.get(found, 0),
-                log_start_offset=log_starts.get(found, 0),
-                clean_shutdown=bool(stop),
-                stopped=stop.log(name),
+                LastStop(bool(stop), recovery_points.get(found, 0), log_starts.get(found, 0), stop.log(name)),
                 topic_id=topic_id_in(self._files, directory, self._note),
             )
             if log.needs_flush:
@@ -342,27 +339,18 @@ class LogManager:
         config: LogConfig,
         now_ms: int,
         elapsed_ms: int,
+        last_stop: LastStop,
         *,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        clean_shutdown: bool = False,
-        stopped: StoppedLog | None = None,
         topic_id: bytes | None,
     ) -> Log:
+        directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
         log = load_log(
-            self._files,
-            paths.join(data_dir.path, paths.partition_dir_name(*topic_partition)),
+            LogPlace(self._files, directory, topic_partition, topic_id, data_dir.health),
             config,
-            topic_partition=topic_partition,
+            last_stop,
             now_ms=now_ms,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean_shutdown=clean_shutdown,
-            stopped=stopped,
-            topic_id=topic_id,
             producer_expiration_ms=self._producer_expiration_ms,
             rng=self._rng,
-            health=data_dir.health,
             note=self._note,
         )
         log.last_flush_ms = elapsed_ms
@@ -435,9 +423,8 @@ class LogManager:
         try:
             self._files.make_dir(directory)
             write_partition_metadata(self._files, directory, topic_id)
-            return self._open(
-                data_dir, topic_partition, config, now_ms, elapsed_ms, clean_shutdown=True, topic_id=topic_id
-            )
+            stop = LastStop(is_clean=True)
+            return self._open(data_dir, topic_partition, config, now_ms, elapsed_ms, stop, topic_id=topic_id)
         except OSError:
             self._files.remove_dir(directory)
             raise

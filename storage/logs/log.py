@@ -26,19 +26,17 @@ from ...protocol.batch_builder import assign_in_place
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records import NO_PRODUCER_ID, RecordBatch
 from ..disk import paths
-from ..disk.files import Files, WouldWaitError, WriteAhead
-from ..disk.health import Health, is_disk_failure
-from ..disk.paths import TopicPartition
+from ..disk.files import WouldWaitError, WriteAhead
+from ..disk.health import is_disk_failure
 from ..produce import producer_snapshots
-from ..produce.producers import ProducerStates
 from ..produce.validation import AppendOrigin, CheckedBatch, assign, check_batch
 from ..segment.cleaned import discard
 from ..segment.index import RELATIVE_OFFSET_MAX
-from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
 from .deletion import Deletion
 from .flush import Flush
+from .log_parts import LogContents, LogPlace
 from .log_reader import FoundOffset, LogReader
 from .replay import load_producers, update_producers
 from .retention import SEGMENTS_AT_ONCE, deletable_segments
@@ -85,38 +83,9 @@ class _LargeAppend(NamedTuple):
 class Log(LogReader):
     """An open partition. Made by `recovery.load_log`, kept by the LogManager."""
 
-    def __init__(
-        self,
-        *,
-        files: Files,
-        directory: str,
-        topic_partition: TopicPartition,
-        topic_id: bytes | None,
-        config: LogConfig,
-        segments: Iterable[LogSegment],
-        producers: ProducerStates,
-        leader_epochs: LeaderEpochs,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-        rng: random.Random,
-        health: Health,
-    ) -> None:
+    def __init__(self, place: LogPlace, config: LogConfig, contents: LogContents, rng: random.Random) -> None:
         """Takes what recovery found; `rng` draws the jitter of `segment.jitter.ms`."""
-        super().__init__(
-            files=files,
-            directory=directory,
-            topic_partition=topic_partition,
-            topic_id=topic_id,
-            config=config,
-            segments=segments,
-            producers=producers,
-            leader_epochs=leader_epochs,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            recovery_point=recovery_point,
-            health=health,
-        )
+        super().__init__(place, config, contents)
         self.last_flush_ms = 0
         """When it was flushed or, at first, opened; in elapsed time."""
         self.pending_deletions: list[tuple[int, Iterable[str]]] = []

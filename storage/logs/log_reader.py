@@ -15,22 +15,20 @@ last one is behind it then, unseen until it is on disk, as in Apache Kafka, whic
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
-from ..disk.files import Files, FileSlice, WouldWaitError
+from ..disk.files import FileSlice, WouldWaitError
 from ..disk.health import Health
-from ..disk.paths import TopicPartition
-from ..produce.producers import ProducerStates
 from ..segment.index import AbortedTxn
-from ..segment.leader_epochs import LeaderEpochs
 from ..segment.log_offset_metadata import FetchedRecords, LogOffsetMetadata
 from ..segment.segment import LogSegment, end_of
 from ..topics.config import LogConfig
+from .log_parts import LogContents, LogPlace
 from .segments import SegmentList
 
 
@@ -50,42 +48,27 @@ and each may be taken by another thread."""
 class LogReader:
     """State of a partition and all ways to look at it."""
 
-    def __init__(
-        self,
-        *,
-        files: Files,
-        directory: str,
-        topic_partition: TopicPartition,
-        topic_id: bytes | None,
-        config: LogConfig,
-        segments: Iterable[LogSegment],
-        producers: ProducerStates,
-        leader_epochs: LeaderEpochs,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-        health: Health,
-    ) -> None:
-        self.files = files
-        self.directory = directory
-        self.data_dir = paths.parent(directory)
+    def __init__(self, place: LogPlace, config: LogConfig, contents: LogContents) -> None:
+        self.files = place.files
+        self.directory = place.directory
+        self.data_dir = paths.parent(place.directory)
         """The data directory that it lies in."""
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
+        self.topic_partition = place.topic_partition
+        self.topic_id = place.topic_id
         self.config = config
         """Replaceable at any time; holds from the next append, retention or clean pass on."""
-        self.segments = SegmentList(segments)
-        self.producers = producers
-        self.leader_epochs = leader_epochs
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.high_watermark = log_end_offset
+        self.segments = SegmentList(contents.segments)
+        self.producers = contents.producers
+        self.leader_epochs = contents.leader_epochs
+        self.log_start_offset = contents.log_start_offset
+        self.log_end_offset = contents.log_end_offset
+        self.high_watermark = contents.log_end_offset
         """The end of what consumers may read (exclusive)."""
-        self.recovery_point = recovery_point
-        """Everything below it survives a power loss, the indexes of whole segments below it included."""
+        self.recovery_point = contents.recovery_point
+        """See `LogContents`."""
         self.is_surveyed = len(self.segments) == 1
         """Whether `survey` has nothing to read any more."""
-        self._health = health
+        self._health = place.health
         # The active segment, which nearly all appends and reads want.
         self._active = self.segments.active
 

@@ -31,9 +31,6 @@ from contextlib import suppress
 from ...protocol.errors import CorruptRecordError
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError
-from ..disk.files import Files
-from ..disk.health import Health
-from ..disk.paths import TopicPartition
 from ..produce import producer_snapshots
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT, ProducerStates
 from ..segment.index import CorruptIndexError
@@ -42,40 +39,31 @@ from ..segment.segment import LogSegment
 from ..segment.split import overflows, split_segment
 from ..topics.config import LogConfig
 from .log import Log
+from .log_parts import LastStop, LogContents, LogPlace
 from .replay import Replay, load_producers
-from .stopped_log import StoppedLog
 from .swap import finish_swaps, swap_files
 
 Note = Callable[[str], None]
 
+_NO_STOP = LastStop()
+
 
 def load_log(
-    files: Files,
-    directory: str,
+    place: LogPlace,
     config: LogConfig,
+    last_stop: LastStop = _NO_STOP,
     *,
-    topic_partition: TopicPartition,
     now_ms: int,
-    recovery_point: int = 0,
-    log_start_offset: int = 0,
-    clean_shutdown: bool = False,
-    stopped: StoppedLog | None = None,
-    topic_id: bytes | None = None,
     producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
     rng: random.Random | None = None,
-    health: Health | None = None,
     note: Note = lambda _: None,
 ) -> Log:
-    """Open the log in `directory`, which exists; an empty directory becomes an empty log.
+    """Open the log in a directory that exists; an empty directory becomes an empty log.
 
     Args:
-        recovery_point: From the checkpoint: everything below is known to be on disk.
-        log_start_offset: From the checkpoint; the first segment's base if that is higher.
-        clean_shutdown: The directory was closed properly, and nothing has touched it since.
-        stopped: What it was like then, if that is known. What differs is made anew from the log; a log file that does is
-            scanned, and ends at the first byte that is no batch. What is behind it stays.
+        last_stop: What is known of it. What differs from that is made anew from the log; a log file that does is scanned,
+            and ends at the first byte that is no batch. What is behind it stays.
         rng: For `segment.jitter.ms`.
-        health: Shared by the logs of a data directory; see `Health`.
         note: Is told, in one line each, what was found broken and what was done about it.
 
     Returns:
@@ -84,19 +72,9 @@ def load_log(
     Raises:
         OSError: The disk refused, or a file cannot be read.
     """
-    return _Loader(
-        files,
-        directory,
-        config,
-        topic_partition,
-        recovery_point,
-        log_start_offset,
-        clean_shutdown,
-        stopped or StoppedLog(),
-        now_ms,
-        ProducerStates(expiration_ms=producer_expiration_ms),
-        note,
-    ).load(topic_id, rng or random.Random(), health or Health())
+    producers = ProducerStates(expiration_ms=producer_expiration_ms)
+    contents = _Loader(place, config, last_stop, now_ms, producers, note).load()
+    return Log(place, config, contents, rng or random.Random())
 
 
 class _Loader:
@@ -104,26 +82,21 @@ class _Loader:
 
     def __init__(
         self,
-        files: Files,
-        directory: str,
+        place: LogPlace,
         config: LogConfig,
-        topic_partition: TopicPartition,
-        recovery_point: int,
-        log_start_offset: int,
-        clean_shutdown: bool,
-        stopped: StoppedLog,
+        last_stop: LastStop,
         now_ms: int,
         producers: ProducerStates,
         note: Note,
     ) -> None:
-        self.files = files
-        self.directory = directory
+        self.files = place.files
+        self.directory = place.directory
+        self.topic_partition = place.topic_partition
         self.config = config
-        self.topic_partition = topic_partition
-        self.recovery_point = recovery_point
-        self.log_start_offset = log_start_offset
-        self.clean_shutdown = clean_shutdown
-        self.stopped = stopped
+        self.recovery_point = last_stop.recovery_point
+        self.log_start_offset = last_stop.log_start_offset
+        self.clean_shutdown = last_stop.is_clean
+        self.stopped = last_stop.stopped
         self.now_ms = now_ms
         self.producers = producers
         self._note = note
@@ -131,7 +104,7 @@ class _Loader:
     def note(self, what: str) -> None:
         self._note(f"{self.topic_partition}: {what}")
 
-    def load(self, topic_id: bytes | None, rng: random.Random, health: Health) -> Log:
+    def load(self) -> LogContents:
         names = finish_swaps(self.files, self.directory, self._next_offset_of)
         doubtful = self._compare(names)
         segments = self._open_segments(names)
@@ -188,20 +161,13 @@ class _Loader:
                 log_end_offset=log_end_offset,
                 now_ms=self.now_ms,
             )
-        return Log(
-            files=self.files,
-            directory=self.directory,
-            topic_partition=self.topic_partition,
-            topic_id=topic_id,
-            config=self.config,
-            segments=segments,
-            producers=self.producers,
-            leader_epochs=epochs,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
+        return LogContents(
+            segments,
+            self.producers,
+            epochs,
+            log_start_offset,
+            log_end_offset,
             recovery_point=log_end_offset if self.clean_shutdown else min(self.recovery_point, log_end_offset),
-            rng=rng,
-            health=health,
         )
 
     def _compare(self, names: Sequence[str]) -> set[str]:

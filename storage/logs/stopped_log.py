@@ -17,7 +17,6 @@ from crc32c import crc32c
 
 from ..disk import paths
 from ..disk.files import Files
-from .log_reader import LogReader
 
 _START = "start"
 _READ_WHOLE = (paths.TXN_INDEX, paths.SNAPSHOT)
@@ -34,10 +33,9 @@ class StoppedLog:
     """As the mark has it; nothing in it is sure to make sense."""
 
     @classmethod
-    def of(cls, log: LogReader) -> StoppedLog:
-        """What a closed log is like now. OSError: the disk refused."""
-        names = log.files.list(log.directory)
-        return cls({_START: log.log_start_offset, **_stamps(log.files, log.directory, names)})
+    def of(cls, files: Files, directory: str, log_start_offset: int) -> StoppedLog:
+        """What a log is like that was closed. OSError: the disk refused."""
+        return cls({_START: log_start_offset, **_stamps(files, directory, files.list(directory))})
 
     @property
     def log_start_offset(self) -> int:

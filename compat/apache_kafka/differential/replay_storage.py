@@ -15,6 +15,7 @@ from ottla.storage.cleaning.dirtiness import first_dirty_offset, measure
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
+from ottla.storage.logs.log_parts import LastStop, LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
@@ -53,12 +54,10 @@ class Replayer:
     def load(self, now_ms: int) -> Log:
         files = OsFiles()
         return load_log(
-            files,
-            str(self.folder),
+            LogPlace(files, str(self.folder), TP),
             self.config,
-            topic_partition=TP,
+            LastStop(is_clean=bool(segments(self.folder))),
             now_ms=now_ms,
-            clean_shutdown=bool(segments(self.folder)),
             rng=random.Random(0),
         )
 

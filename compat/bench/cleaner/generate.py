@@ -16,6 +16,7 @@ from ottla.protocol.varints import append_varint
 from ottla.storage.disk.files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
+from ottla.storage.logs.log_parts import LastStop, LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 
@@ -63,12 +64,10 @@ def generate(shape: Shape, raw_bytes: int, directory: Path, now_ms: int) -> int:
 
 def open_log(directory: Path, now_ms: int, *, clean_shutdown: bool = True) -> Log:
     return load_log(
-        OsFiles(),
-        str(directory),
+        LogPlace(OsFiles(), str(directory), PARTITION),
         CONFIG,
-        topic_partition=PARTITION,
+        LastStop(is_clean=clean_shutdown),
         now_ms=now_ms,
-        clean_shutdown=clean_shutdown,
         rng=random.Random(0),
     )
 

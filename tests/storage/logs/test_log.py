@@ -14,6 +14,7 @@ from ottla.storage.disk import paths
 from ottla.storage.disk.files import FileSlice
 from ottla.storage.disk.health import Health
 from ottla.storage.logs.log import AppendInfo, AppendOrigin, Log
+from ottla.storage.logs.log_parts import LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.record_checks import InvalidRecordError
 from ottla.storage.segment import segment as segment_module
@@ -220,7 +221,7 @@ def test_jitter_comes_from_the_random_source_given() -> None:
         files = CrashFiles()
         files.make_dir("/d")
         config, rng = LogConfig(segment_jitter_ms=10**6), random.Random(seed)
-        log = load_log(files, "/d", config, topic_partition=TP, now_ms=0, rng=rng)
+        log = load_log(LogPlace(files, "/d", TP), config, now_ms=0, rng=rng)
         return [log.roll(0).rolling_jitter_ms for _ in range(5) if append(log, ("k", "v")) >= 0]
 
     assert jitters(1) == jitters(1) != jitters(2)

@@ -10,6 +10,7 @@ import pytest
 from ottla.protocol.errors import CorruptRecordError, KafkaError
 from ottla.storage.disk import paths
 from ottla.storage.logs.log import Log
+from ottla.storage.logs.log_parts import LastStop, LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.logs.swap import finish_swaps
 from ottla.storage.segment.index import AbortedTxn
@@ -32,14 +33,10 @@ def load(
     config: LogConfig = LogConfig(),  # noqa: B008
 ) -> Log:
     return load_log(
-        files,
-        DIRECTORY,
+        LogPlace(files, DIRECTORY, TP),
         config,
-        topic_partition=TP,
+        LastStop(clean, recovery_point, log_start_offset),
         now_ms=now_ms,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
-        clean_shutdown=clean,
         note=notes.append if notes is not None else lambda _: None,
     )
 

@@ -15,6 +15,7 @@ from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.filter.offset_map import BYTES_PER_SLOT
 from ottla.storage.logs.log import Log
+from ottla.storage.logs.log_parts import LastStop, LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ottla.storage.produce.validation import AppendOrigin
@@ -45,14 +46,10 @@ def make_log(
     directory = f"{data_dir}/{tp}"
     files.make_dir(directory)
     return load_log(
-        files,
-        directory,
+        LogPlace(files, directory, tp),
         LogConfig(**{"cleanup_policy": ("compact",)} | config),
-        topic_partition=tp,
+        LastStop(clean_shutdown, recovery_point, log_start_offset),
         now_ms=now_ms,
-        clean_shutdown=clean_shutdown,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
         producer_expiration_ms=producer_expiration_ms,
         rng=random.Random(0),
     )
