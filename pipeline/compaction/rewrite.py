@@ -1,6 +1,6 @@
 """Stage 3 of a compaction: one group of segments becomes one new segment, in the staging directory.
 
-The batches go through the server's own `BatchFilter` and `CleanOutput`, with dead bits from stages 1 and 2 in the place of
+The batches go through the server's own `BatchFilter`, with dead bits from stages 1 and 2 in the place of
 the server's map; transactions, producers, the clock and the configs are the plan's. So the bytes are those that the
 server's pass would have written, indexes included, and the same every time.
 
@@ -28,7 +28,6 @@ from ...storage.disk import paths
 from ...storage.disk.checkpoints import read_text, write_atomically
 from ...storage.disk.files import Files
 from ...storage.filter.batch_chunks import ChunkReader
-from ...storage.filter.clean_output import CleanOutput
 from ...storage.filter.clean_rules import BatchFilter
 from ...storage.filter.copy_group import copy_group
 from ...storage.filter.dead_bits import DeadBits
@@ -202,16 +201,15 @@ def write_segment(
     bits = dead_bits_of(plan, group, blobs)
     numbers = plan.groups[group]
     sources = {plan.sources[number].base_offset: plan.sources[number] for number in numbers}
-    output = CleanOutput(CHUNK_BYTES, lambda _: None)
     rules = BatchFilter(
         bits,
-        output,
         last_records=plan.last_records,
         upper_offset=plan.upper_offset,
         now_ms=plan.now_ms,
         delete_retention_ms=plan.log_config.delete_retention_ms,
+        chunk_bytes=CHUNK_BYTES,
+        transactions=plan.sources[numbers[0]].transactions,
     )
-    rules.transactions.go_on_from(plan.sources[numbers[0]].transactions)
     segments = [_open(plan, number, source_files) for number in numbers]
     cleaned = LogSegment.create(files, directory, plan.group_base(group), plan.log_config, plan.now_ms)
     try:
@@ -221,7 +219,6 @@ def write_segment(
                 cleaned,
                 rules,
                 reader=ChunkReader(CHUNK_BYTES),
-                output=output,
                 aborted_in=lambda segment: sources[segment.base_offset].aborted,
             )
             set_mtime(cleaned, plan.sources[numbers[-1]].mtime_ms)

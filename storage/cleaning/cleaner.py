@@ -19,7 +19,6 @@ from itertools import pairwise
 
 from ..disk import paths
 from ..filter.batch_chunks import ChunkReader
-from ..filter.clean_output import CleanOutput
 from ..filter.clean_rules import BatchFilter, RemovedRecords
 from ..filter.copy_group import copy_group
 from ..filter.map_builder import DirtyMap, build_map
@@ -162,19 +161,20 @@ class _Pass:
         self._config = to_clean.log.config
         self._now_ms = now_ms
         self._offsets = offsets
+        self._chunk_bytes = chunk_bytes
         self._reader = ChunkReader(chunk_bytes)
         self._swap = swap
         self._checkpoint = checkpoint
         self._on_map_built = on_map_built
         self._stats = stats = CleanStats()
 
-        def written(size_bytes: int) -> None:
+        def on_written(size_bytes: int) -> None:
             stats.bytes_written += size_bytes
             checkpoint(size_bytes)
 
         # Nothing here may refer back to the pass: its buffers and its files are to go with it, in its thread, and not when
         # the garbage collector next runs, which is in the owner's thread and holds that until they are gone.
-        self._output = CleanOutput(chunk_bytes, written)
+        self._on_written = on_written
         segments = to_clean.segments
         self._ends = {segment.base_offset: following.base_offset for segment, following in pairwise(segments)}
         if segments:
@@ -199,6 +199,8 @@ class _Pass:
             upper_offset=self._to_clean.upper_offset,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
+            chunk_bytes=self._chunk_bytes,
+            on_written=self._on_written,
         )
         segments = [segment for segment in self._to_clean.segments if segment.base_offset < dirty.end_offset]
         for group in group_segments(segments, self._to_clean.upper_offset, self._config):
@@ -248,7 +250,6 @@ class _Pass:
                 cleaned,
                 rules,
                 reader=self._reader,
-                output=self._output,
                 aborted_in=self._aborted_in,
                 checkpoint=self._checkpoint,
             )

@@ -1,7 +1,10 @@
 """What a clean pass writes: batches gathered in one buffer, with their CRCs and index entries, one write a chunk."""
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ...protocol.batch_builder import finish_batch, write_crc
 from ...protocol.records import HEADER_BYTES
@@ -16,39 +19,50 @@ BATCHES_MAX = 4096
 _ROOM_BYTES = 1 << 16
 
 
+class Entries(NamedTuple):
+    """Where the kernel notes what it puts into the output, between two writes; how many there are, it counts itself."""
+
+    rebuilt: array[int]
+    """Start and end of each batch that needs a CRC."""
+    offsets: array[int]
+    positions: array[int]
+    """Of the entries of the offset index."""
+    timestamps: array[int]
+    timestamp_offsets: array[int]
+    """Of the entries of the time index."""
+
+    @classmethod
+    def empty(cls) -> Entries:
+        """Room for BATCHES_MAX batches."""
+        four, eight = bytes(4 * BATCHES_MAX), bytes(8 * BATCHES_MAX)
+        return cls(array("q", eight * 2), array("i", four), array("i", four), array("q", eight), array("i", four))
+
+
 class CleanOutput:
-    """The write buffer of one pass: `view` up to `filled`. The kernel writes into it, and `put` does.
+    """The write buffer of one pass: `view` up to `filled`. The kernel writes into it, and `put` does."""
 
-    Attributes:
-        kernel: Notes what is written; to be set before anything else is done.
-        arrays: What the kernel fills, for its constructor.
-    """
-
-    kernel: RecordFilter
-
-    def __init__(self, chunk_bytes: int, written: Callable[[int], None]) -> None:
+    def __init__(
+        self, kernel: RecordFilter, entries: Entries, chunk_bytes: int, on_written: Callable[[int], None]
+    ) -> None:
         """
         Args:
+            kernel: Notes in `entries` what is written.
             chunk_bytes: What is read at a time; batches may grow a little when they are rewritten.
-            written: Told the bytes of each write.
+            on_written: Told the bytes of each write.
         """
+        self._kernel = kernel
+        self._entries = entries
         self._size_bytes = chunk_bytes + _ROOM_BYTES
         self.view = memoryview(bytearray(self._size_bytes))
         self.filled = 0
-        self._written = written
-        self._rebuilt = array("q", bytes(16 * BATCHES_MAX))
-        self._offsets = array("i", bytes(4 * BATCHES_MAX))
-        self._positions = array("i", bytes(4 * BATCHES_MAX))
-        self._timestamps = array("q", bytes(8 * BATCHES_MAX))
-        self._timestamp_offsets = array("i", bytes(4 * BATCHES_MAX))
-        self.arrays = (self._rebuilt, self._offsets, self._positions, self._timestamps, self._timestamp_offsets)
+        self._on_written = on_written
 
     def begin(self, segment: LogSegment) -> None:
         """Write to this segment, which was just created, from now on."""
         self._segment = segment
         if len(self.view) > self._size_bytes:
             self.view = memoryview(bytearray(self._size_bytes))
-        self.kernel.begin_segment(
+        self._kernel.begin_segment(
             segment.base_offset,
             segment.config.index_distance_bytes,
             segment.offset_index.room,
@@ -58,23 +72,23 @@ class CleanOutput:
     def put(self, batch: BytesLike, last_offset: int, max_timestamp: int) -> None:
         """Add a batch that needs no CRC."""
         size_bytes = len(batch)
-        if size_bytes > len(self.view) - self.filled or self.kernel.is_full:
+        if size_bytes > len(self.view) - self.filled or self._kernel.is_full:
             self.make_room(size_bytes)
         self.view[self.filled : self.filled + size_bytes] = batch
-        self.kernel.note(last_offset, size_bytes, max_timestamp)
+        self._kernel.note(last_offset, size_bytes, max_timestamp)
         self.filled += size_bytes
 
     def put_packed(self, header: memoryview, block: bytes, last_offset: int, max_timestamp: int) -> None:
         """Add a batch with these packed records, whose header lacks length and CRC."""
         size_bytes = HEADER_BYTES + len(block)
-        if size_bytes > len(self.view) - self.filled or self.kernel.is_full:
+        if size_bytes > len(self.view) - self.filled or self._kernel.is_full:
             self.make_room(size_bytes)
         view, start = self.view, self.filled
         self.filled = end = start + size_bytes
         view[start : start + HEADER_BYTES] = header
         view[start + HEADER_BYTES : end] = block
         finish_batch(view, start, end)
-        self.kernel.note(last_offset, size_bytes, max_timestamp)
+        self._kernel.note(last_offset, size_bytes, max_timestamp)
 
     def make_room(self, size_bytes: int) -> None:
         """Write what is there, and have room for so many bytes more."""
@@ -95,8 +109,8 @@ class CleanOutput:
 
     def write(self, view: memoryview) -> None:
         """Write the batches that the kernel has noted, which are here; otherwise as `flush`."""
-        kernel = self.kernel
-        ends = iter(self._rebuilt[: kernel.rebuilt_count])
+        kernel, entries = self._kernel, self._entries
+        ends = iter(entries.rebuilt[: kernel.rebuilt_count])
         for start, end in zip(ends, ends, strict=True):
             write_crc(view, start, end)
         offset_count, time_count = kernel.offset_count, kernel.time_count
@@ -106,11 +120,11 @@ class CleanOutput:
                 kernel.last_offset,
                 kernel.max_timestamp,
                 kernel.max_timestamp_offset,
-                self._offsets[:offset_count],
-                self._positions[:offset_count],
-                self._timestamps[:time_count],
-                self._timestamp_offsets[:time_count],
+                entries.offsets[:offset_count],
+                entries.positions[:offset_count],
+                entries.timestamps[:time_count],
+                entries.timestamp_offsets[:time_count],
             ),
         )
         kernel.flushed()
-        self._written(len(view))
+        self._on_written(len(view))

@@ -1,6 +1,6 @@
 """What happens to each batch in the second half of a clean pass: copied, rewritten, emptied or dropped.
 
-`BatchFilter` is shown every batch of the cleaned segments, in offset order, and fills the output. Four zones by offset,
+`BatchFilter` is shown every batch of the cleaned segments, in offset order, and fills the new ones. Four zones by offset,
 of which two batches may lie in two:
 
         0                    first dirty                 latest mapped                 end of the last segment
@@ -36,12 +36,13 @@ from ...protocol.errors import CorruptRecordError
 from ...protocol.records import DELETE_HORIZON_BIT, HEADER_BYTES, NO_TIMESTAMP, RecordBatch, packed_block
 from ..kernel import RecordFilter, Stop
 from ..produce.producer_state import LastRecord
+from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
 from ..topics.options import MAX_LONG
 from .batch_chunks import unreadable
-from .clean_output import CleanOutput
+from .clean_output import CleanOutput, Entries
 from .dead_bits import DeadBits
-from .transaction_state import TransactionState
+from .transaction_state import NO_TRANSACTIONS, CarriedTransactions, TransactionState
 
 Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
 
@@ -67,27 +68,33 @@ class RemovedRecords:
 
 
 class BatchFilter:
-    """The rules, for one pass. Call `take` for every chunk in order; `transactions` is to know the aborted ones."""
+    """The rules, for one pass. For each new segment `begin`, then for each of its sources `begin_source`, `take` for every
+    chunk in order, and `finish_source`."""
 
     def __init__(
         self,
         bits: DeadBits,
-        output: CleanOutput,
         *,
         last_records: Mapping[int, LastRecord],
         upper_offset: int,
         now_ms: int,
         delete_retention_ms: int,
+        chunk_bytes: int,
+        on_written: Callable[[int], None] = lambda _: None,
+        transactions: CarriedTransactions = NO_TRANSACTIONS,
     ) -> None:
         """
         Args:
             last_records: Where each producer is that the log remembers.
             upper_offset: End of the cleaned range, exclusive.
             now_ms: The pass's time, the same for all batches.
+            chunk_bytes: What `take` is given at a time.
+            on_written: Told the bytes of each write.
+            transactions: Known from the batches before the first that is taken.
         """
-        self.transactions = TransactionState()
+        self._transactions = TransactionState()
+        self._transactions.go_on_from(transactions)
         self._bits = bits
-        self._output = output
         self._last_records = last_records
         self._upper_offset = upper_offset
         self._now_ms = now_ms
@@ -98,7 +105,8 @@ class BatchFilter:
         # These batches may be wanted without their records.
         pinned = [last.last_data_offset for last in last_records.values() if last.last_data_offset is not None]
         pinned.append(upper_offset - 1)
-        self._kernel = output.kernel = RecordFilter(
+        entries = Entries.empty()
+        self._kernel = RecordFilter(
             bits.dead,
             bits.tombstones,
             bits.numbered,
@@ -110,8 +118,9 @@ class BatchFilter:
             now_ms,
             min(now_ms + delete_retention_ms, MAX_LONG),  # "for ever", where the sum is more than a header can say
             array("q", _ascending(pinned)),
-            (*output.arrays, self._producers),
+            (*entries, self._producers),
         )
+        self._output = CleanOutput(self._kernel, entries, chunk_bytes, on_written)
 
     @property
     def records_read(self) -> int:
@@ -129,41 +138,49 @@ class BatchFilter:
             markers=self._markers,
         )
 
-    def begin_segment(self) -> None:
-        """`transactions` was told of those in the next source segment."""
-        self._kernel.wary_from = self.transactions.wary_from
+    def begin(self, cleaned: LogSegment) -> None:
+        """Write to this segment, which was just created, from now on."""
+        self._output.begin(cleaned)
+        self._txn_index = cleaned.txn_index
+
+    def begin_source(self, aborted: Iterable[AbortedTxn]) -> None:
+        """The next chunks are of another source segment, with which these transactions overlap."""
+        self._transactions.add_aborted(aborted)
+        self._kernel.wary_from = self._transactions.wary_from
         self._rewritten = memoryview(bytearray())
 
     def take(self, segment: LogSegment, view: memoryview, size_bytes: int) -> int:
-        """Put into the output what stays of the whole batches of `view[:size_bytes]`; returns how many bytes these are.
+        """Write what stays of the whole batches of `view[:size_bytes]`; returns how many bytes these are.
 
         Raises:
             CorruptRecordError: Records cannot be read.
+            OSError: The disk refused.
         """
         kernel, output = self._kernel, self._output
         at = 0
         while True:
             at, output.filled, stop = kernel.filter(view, at, size_bytes, output.view, output.filled)
             if count := kernel.producer_count:
-                self.transactions.add_committing(self._producers[:count])
+                self._transactions.add_committing(self._producers[:count])
                 kernel.producer_count = 0
             if stop == Stop.DONE:
                 if kernel.unchanged_from >= 0:
                     output.write(view[kernel.unchanged_from : at])
+                output.flush()
                 return at
             if stop == Stop.CORRUPT:
                 raise unreadable(segment, view, at)
             if stop == Stop.COMPRESSED:
                 at += self._open(segment, view, at)
-                kernel.wary_from = self.transactions.wary_from
+                kernel.wary_from = self._transactions.wary_from
                 continue
             batch = RecordBatch(view, at)
             if stop == Stop.FLUSH:
                 output.make_room(kernel.room_for(view, at, batch.size_bytes))
             elif stop == Stop.GROW:
                 kernel.grow(batch.record_count)
-            elif stop == Stop.TRANSACTION and not self.transactions.on_data(batch):
-                kernel.wary_from = max(self.transactions.wary_from, batch.next_offset)  # this one is as good as any
+            elif stop == Stop.TRANSACTION and not self._transactions.on_data(batch):
+                kernel.wary_from = max(self._transactions.wary_from, batch.next_offset)  # this one is as good as any
             else:
                 if stop == Stop.CONTROL:
                     self._take_control(segment, view, at, batch)
@@ -173,10 +190,10 @@ class BatchFilter:
                     self._empty(batch)
                 else:
                     self._empty(batch)
-                kernel.wary_from = self.transactions.wary_from
+                kernel.wary_from = self._transactions.wary_from
                 at += batch.size_bytes
 
-    def finish_segment(self, base_offset: int) -> None:
+    def finish_source(self, base_offset: int) -> None:
         """All batches of a source segment were taken; what they became may be kept.
 
         Raises:
@@ -190,7 +207,9 @@ class BatchFilter:
             )
 
     def _take_control(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch) -> None:
-        is_unneeded = self.transactions.on_control(batch)
+        is_unneeded, aborted = self._transactions.on_control(batch)
+        if aborted is not None:
+            self._txn_index.append(aborted)
         horizon_ms = batch.delete_horizon_ms
         self._records_read += batch.record_count
         if batch.record_count == 0:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
 from .batch_chunks import ChunkReader
-from .clean_output import CleanOutput
 from .clean_rules import BatchFilter
 
 
@@ -17,7 +16,6 @@ def copy_group(
     rules: BatchFilter,
     *,
     reader: ChunkReader,
-    output: CleanOutput,
     aborted_in: Callable[[LogSegment], Iterable[AbortedTxn]],
     checkpoint: Callable[[int], None] = lambda _: None,
 ) -> int:
@@ -25,7 +23,6 @@ def copy_group(
 
     Args:
         group: Neighbours, in order; `rules` has seen all groups before them, or was told what these left behind.
-        output: The one that `rules` writes to.
         aborted_in: The aborted transactions that overlap a segment.
         checkpoint: Called before every chunk with the bytes read since; may raise to stop.
 
@@ -37,19 +34,16 @@ def copy_group(
             `cleaned`, open.
         OSError: The disk refused.
     """
-    rules.transactions.keep_aborted = cleaned.txn_index.append
-    output.begin(cleaned)
+    rules.begin(cleaned)
     bytes_read = 0
     for segment in group:
-        rules.transactions.add_aborted(aborted_in(segment))
-        rules.begin_segment()
+        rules.begin_source(aborted_in(segment))
         for size_bytes in reader.chunks(segment, 0):
             checkpoint(size_bytes)
             taken_bytes = rules.take(segment, reader.view, size_bytes)
             bytes_read += taken_bytes
             reader.taken(taken_bytes)
-            output.flush()
-        rules.finish_segment(segment.base_offset)
+        rules.finish_source(segment.base_offset)
     checkpoint(0)
     cleaned.on_roll()
     return bytes_read

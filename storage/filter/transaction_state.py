@@ -11,7 +11,7 @@ A marker may go only when no data of its transaction is left: readers of the dat
 Source: KIP-98 and Apache Kafka's cleaner (KAFKA-5196, KAFKA-8351).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -37,11 +37,13 @@ class CarriedTransactions(NamedTuple):
     committing: tuple[int, ...] = ()
 
 
+NO_TRANSACTIONS = CarriedTransactions()
+
+
 @dataclass(slots=True)
 class TransactionState:
-    """See the module. `keep_aborted` is told each aborted transaction whose marker stays, when it is met."""
+    """See the module."""
 
-    keep_aborted: Callable[[AbortedTxn], None] | None = None
     _pending: list[tuple[int, int, AbortedTxn]] = field(default_factory=list)
     _aborting: dict[int, _Aborting] = field(default_factory=dict)
     _committing: set[int] = field(default_factory=set)
@@ -88,28 +90,30 @@ class TransactionState:
         self._committing.add(batch.producer_id)
         return False
 
-    def on_control(self, batch: RecordBatch) -> bool:
-        """Walk over a control batch; whether nothing of what it is about is left before it.
+    def on_control(self, batch: RecordBatch) -> tuple[bool, AbortedTxn | None]:
+        """Walk over a control batch.
+
+        Returns:
+            Whether nothing of what it is about is left before it; and, of a marker that stays, the transaction that it
+            aborts, for the index of the segment that it goes to.
 
         Raises:
             CorruptRecordError: A marker that cannot be read.
         """
         self._advance(batch.last_offset)
         if batch.record_count == 0:
-            return True
+            return True, None
         marker = read_marker(batch)
         if marker is None:
-            return False
+            return False, None
         if marker.kind == ABORT_MARKER:
             aborting = self._aborting.pop(batch.producer_id, None)
             if aborting is None or not aborting.has_data:
                 # Data that passed for committed, with an ABORT after it: the index has lost the transaction. Without its
                 # marker a restart would find it open, for ever.
-                return not self._is_committing(batch.producer_id)
-            if self.keep_aborted is not None:
-                self.keep_aborted(aborting.txn)
-            return False
-        return not self._is_committing(batch.producer_id)
+                return not self._is_committing(batch.producer_id), None
+            return False, aborting.txn
+        return not self._is_committing(batch.producer_id), None
 
     def _is_committing(self, producer_id: int) -> bool:
         """Whether data was seen since the producer's last marker; a marker has come, so from now on there is none."""

@@ -389,7 +389,8 @@ def test_an_index_entry_without_a_marker_does_not_pass_later_data_off_as_aborted
         for at in (1, 5, 10, 12)
     ]
     assert found == [True, False, True, True]
-    assert not state.on_control(read_batches(marker(ABORT, producer_id=7, base_offset=13))[0])
+    marker_of_the_second = read_batches(marker(ABORT, producer_id=7, base_offset=13))[0]
+    assert state.on_control(marker_of_the_second) == (False, AbortedTxn(7, 10, 13, 14))
 
 
 def test_a_pass_whose_halves_disagree_changes_nothing() -> None:
@@ -413,7 +414,7 @@ def test_a_pass_whose_halves_disagree_changes_nothing() -> None:
 
 def test_a_control_record_of_another_kind_stays() -> None:
     state = TransactionState()
-    assert not state.on_control(read_batches(marker(2, producer_id=7))[0])
+    assert state.on_control(read_batches(marker(2, producer_id=7))[0]) == (False, None)
 
 
 def test_a_transaction_that_is_gone_with_its_marker_is_not_found_open_by_a_replay_from_an_older_snapshot() -> None:
