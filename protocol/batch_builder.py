@@ -13,14 +13,18 @@ from crc32c import crc32c
 from .compression import Codec, compress
 from .records import (
     ATTRIBUTES_POSITION,
+    CODEC_MASK,
     CONTROL_BIT,
     CRC_POSITION,
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_BYTES,
+    LEADER_EPOCH_POSITION,
+    LENGTH_POSITION,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     MAGIC,
+    MAX_TIMESTAMP_POSITION,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -36,9 +40,6 @@ _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
-_LENGTH_POSITION = 8
-_LEADER_EPOCH_POSITION = 12
-_MAX_TIMESTAMP_POSITION = 35
 
 
 def build_batch(
@@ -155,10 +156,10 @@ def seal_batch(
     A batch without records carries no codec and no bytes behind its header, whatever `attributes` says.
     """
     if record_count == 0:
-        attributes &= ~0x07
+        attributes &= ~CODEC_MASK
         block: BytesLike = b""
     else:
-        codec = attributes & 0x07
+        codec = attributes & CODEC_MASK
         block = compress(codec, payload, level) if codec else payload
     batch = bytearray(HEADER_BYTES)
     HEADER.pack_into(
@@ -185,14 +186,14 @@ def seal_batch(
 
 def finish_batch(view: memoryview, start: int, end: int) -> None:
     """Make length and CRC of the batch in `view[start:end]` those of its bytes."""
-    _I32.pack_into(view, start + _LENGTH_POSITION, end - start - LOG_OVERHEAD_BYTES)
+    _I32.pack_into(view, start + LENGTH_POSITION, end - start - LOG_OVERHEAD_BYTES)
     write_crc(view, start, end)
 
 
 def assign_in_place(batch: bytearray | memoryview, base_offset: int, partition_leader_epoch: int) -> None:
     """Give a produced batch its place in the log. Both fields lie outside the CRC, which stays as it is."""
     _I64.pack_into(batch, 0, base_offset)
-    _I32.pack_into(batch, _LEADER_EPOCH_POSITION, partition_leader_epoch)
+    _I32.pack_into(batch, LEADER_EPOCH_POSITION, partition_leader_epoch)
 
 
 def set_timestamp_type_in_place(batch: bytearray | memoryview, *, log_append_time: bool, max_timestamp: int) -> None:
@@ -203,7 +204,7 @@ def set_timestamp_type_in_place(batch: bytearray | memoryview, *, log_append_tim
     (attributes,) = _I16.unpack_from(batch, ATTRIBUTES_POSITION)
     attributes = attributes | LOG_APPEND_TIME_BIT if log_append_time else attributes & ~LOG_APPEND_TIME_BIT
     _I16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
-    _I64.pack_into(batch, _MAX_TIMESTAMP_POSITION, max_timestamp)
+    _I64.pack_into(batch, MAX_TIMESTAMP_POSITION, max_timestamp)
     _write_crc(batch)
 
 

@@ -32,8 +32,6 @@ from .compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
 from .errors import CorruptRecordError
 from .varints import BytesLike, read_varint, read_varlong
 
-_GLANCE = struct.Struct(">qi10xBi")
-"""Base offset, length, low byte of the attributes, last offset delta."""
 HEADER_FIELDS = (
     ("base_offset", "q"),
     ("length", "i"),
@@ -55,13 +53,24 @@ HEADER_BYTES = HEADER.size
 LOG_OVERHEAD = struct.Struct(">qi")
 """Base offset and length: what a reader needs to find the next batch."""
 LOG_OVERHEAD_BYTES = LOG_OVERHEAD.size
-MAGIC = 2
+STEP = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic, last offset delta: what it takes to step from batch to batch, and to know their offsets."""
+_GLANCE = struct.Struct(">qi10xBi")
+"""Base offset, length, low byte of the attributes, last offset delta."""
+LENGTH_POSITION = 8
+LEADER_EPOCH_POSITION = 12
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 ATTRIBUTES_LOW_BYTE_POSITION = ATTRIBUTES_POSITION + 1
 """Codec and flags; one byte tells of a batch on its way in what there is to tell."""
+MAX_TIMESTAMP_POSITION = 35
 COUNT_POSITION = 57
+
+MAGIC = 2
+OLD_LENGTH_MIN = 14
+"""The length of the smallest message of magic 0: CRC, magic, attributes, and two lengths. Base offset, length and magic lie
+there as in a batch."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from ...protocol.errors import CorruptRecordError
-from ...protocol.records import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
+from ...protocol.records import HEADER_BYTES, LENGTH_POSITION, LOG_OVERHEAD_BYTES, RecordBatch
 from ..segment.segment import LogSegment
 
-_LENGTH = slice(8, LOG_OVERHEAD_BYTES)
+_LENGTH = slice(LENGTH_POSITION, LOG_OVERHEAD_BYTES)
 
 
 class ChunkReader:

@@ -7,14 +7,23 @@ Codes: CORRUPT_MESSAGE makes producers send the same again, so it is for damage 
 producer really meant to send and nobody can read is INVALID_RECORD, which they give up on.
 """
 
-import struct
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from ...protocol.batch_builder import assign_in_place, seal_batch, set_timestamp_type_in_place
 from ...protocol.compression import CODEC_NAMES, Codec
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ...protocol.records import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, NO_TIMESTAMP, RecordBatch
+from ...protocol.records import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    OLD_LENGTH_MIN,
+    RecordBatch,
+)
 from .record_checks import (
     AT_ONCE_BYTES,
     AT_ONCE_RECORDS,
@@ -27,10 +36,6 @@ from .record_checks import (
 AT_ONCE_PACKED_BYTES = 8 << 10
 """Records that are packed anew at once, in a codec of the topic's own; more make a batch heavy."""
 
-_LEGACY_OVERHEAD_BYTES = 14
-"""The length of the smallest record of magic 0, below which a length cannot be one."""
-_LENGTH = struct.Struct(">8xi")
-_MAGIC_POSITION = 16
 _SMALL_BYTES = min(AT_ONCE_BYTES.values())
 
 
@@ -156,7 +161,7 @@ def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
     end = _end_of_batch(view, 0)
     if end is None:
         raise _invalid(f"A produce request must have one record batch for {topic_partition}")
-    if view[_MAGIC_POSITION] != MAGIC:
+    if view[MAGIC_POSITION] != MAGIC:
         raise _invalid(f"Record batches for {topic_partition} must have magic 2")
     if _end_of_batch(view, end) is not None:
         raise _invalid(f"A produce request must have exactly one record batch for {topic_partition}")
@@ -171,12 +176,12 @@ def _end_of_batch(view: memoryview, at: int) -> int | None:
     """Where the batch at `at`, of any magic, ends; None if it is cut off before."""
     if len(view) - at < LOG_OVERHEAD_BYTES:
         return None
-    (length,) = _LENGTH.unpack_from(view, at)
-    if length < _LEGACY_OVERHEAD_BYTES:
+    _, length = LOG_OVERHEAD.unpack_from(view, at)
+    if length < OLD_LENGTH_MIN:
         raise CorruptRecordError(f"no record batch has a length of {length}")
-    if len(view) - at <= _MAGIC_POSITION:
+    if len(view) - at <= MAGIC_POSITION:
         return None
-    magic = view[at + _MAGIC_POSITION]
+    magic = view[at + MAGIC_POSITION]
     if magic > MAGIC:
         raise CorruptRecordError(f"no record batch has magic {magic}")
     end = at + LOG_OVERHEAD_BYTES + length

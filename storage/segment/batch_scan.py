@@ -18,7 +18,15 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from ...protocol.errors import CorruptRecordError
-from ...protocol.records import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, RecordBatch
+from ...protocol.records import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    OLD_LENGTH_MIN,
+    STEP,
+    RecordBatch,
+)
 from ..disk.files import File
 
 SCAN_CHUNK_BYTES = 4096
@@ -27,13 +35,8 @@ SCAN_CHUNK_BYTES = 4096
 RECOVERY_CHUNK_BYTES = 1 << 20
 """How much recovery reads at once. A larger batch is checked piece by piece: a broken length costs no memory."""
 
-# base offset, length, magic, last offset delta: what it takes to step from batch to batch.
-_STEP = struct.Struct(">qi4xb6xi")
-
 # Of a message of format v0 or v1: offset, length of what follows, CRC-32 of what follows that, magic.
 _OLD_HEAD = struct.Struct(">qiIb")
-OLD_LENGTH_MIN = 14
-"""CRC, magic, attributes, and two lengths."""
 
 
 def batch_steps(file: File, position: int, where: str, *, at_once: bool = False) -> Iterator[tuple[int, int, int]]:
@@ -44,7 +47,7 @@ def batch_steps(file: File, position: int, where: str, *, at_once: bool = False)
         WouldWaitError: Only if `at_once`: a header is not in memory.
     """
     size_bytes = file.size()
-    read_at, unpack_from = file.read_now if at_once else file.read_at, _STEP.unpack_from
+    read_at, unpack_from = file.read_now if at_once else file.read_at, STEP.unpack_from
     while position < size_bytes:
         chunk = read_at(position, SCAN_CHUNK_BYTES)
         chunk_start, at = position, 0

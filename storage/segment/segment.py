@@ -15,12 +15,11 @@ One thread owns a segment. Others may `flush` it while the owner appends, and re
 from __future__ import annotations
 
 import errno
-import struct
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
-from ...protocol.records import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
+from ...protocol.records import HEADER_BYTES, LOG_OVERHEAD, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
 from .. import kernel
 from ..disk import paths
 from ..disk.files import Buffer, Files, FileSlice, WriteAhead
@@ -32,7 +31,6 @@ from .segment_indexes import NewEntries, SegmentIndexes
 if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochs
 
-_BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
 _EVER = -(1 << 63)
 
 WRITTEN_AT_ONCE = 20_000
@@ -212,7 +210,7 @@ class LogSegment:
         self._check_fits(last_offset)
         self._indexes.grow()
         start = position = self.log_file.size()
-        base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(view)
+        base_offset, length = LOG_OVERHEAD.unpack_from(view)
         if ahead is None:
             self.log_file.append(view)
         else:
