@@ -182,7 +182,8 @@ class _Pass:
 
     def run(self) -> tuple[int, CleanStats]:
         last_records = self._to_clean.last_records
-        assert last_records is not None, "a pass wants `LogToClean.for_worker()`"
+        if last_records is None:
+            raise ValueError("a pass wants `LogToClean.for_worker()`")
         discard_cleaned(self._log.files, self._log.directory)  # what an earlier pass could not remove
         # An old value must not go for a newer one that a power loss could still take, be it with the marker that commits
         # it, which may lie in the active segment.

@@ -62,9 +62,9 @@ def _look(files: Files, path: str) -> FoundDirectory:
     partitions = []
     for name in files.list(path):
         found, directory = paths.parse_partition_dir(name), paths.join(path, name)
-        is_ours = isinstance(found, TopicPartition) and found.topic != paths.CLUSTER_METADATA_TOPIC
-        if is_ours and files.is_dir(directory):
-            assert isinstance(found, TopicPartition)
+        if not isinstance(found, TopicPartition) or found.topic == paths.CLUSTER_METADATA_TOPIC:
+            continue
+        if files.is_dir(directory):
             partitions.append((found, directory))
     metadata_log = paths.join(path, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))
     return FoundDirectory(
@@ -99,13 +99,14 @@ def check(files: Files, found: Sequence[FoundDirectory], node_id: int) -> None:
         OSError: The disk refused.
     """
     check_owners([(each.path, each.identity) for each in found], node_id)
-    homes = [each for each in found if each.catalog is not None]
+    homes = [(each, each.catalog) for each in found if each.catalog is not None]
     if len(homes) > 1:
+        first, second = (each.path for each, _ in homes[:2])
         raise DataDirectoryError(
-            f"{paths.CATALOG_FILE} is in {homes[0].path} as well as in {homes[1].path}: take away the one that is wrong"
+            f"{paths.CATALOG_FILE} is in {first} as well as in {second}: take away the one that is wrong"
         )
     if homes:
-        _check_with_catalog(found, homes[0])
+        _check_with_catalog(found, *homes[0])
     else:
         _check_without_catalog(files, found)
 
@@ -135,9 +136,8 @@ def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_i
                 )
 
 
-def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory) -> None:
-    assert home.catalog is not None
-    catalog = home.catalog.state
+def _check_with_catalog(found: Sequence[FoundDirectory], home: FoundDirectory, in_home: Catalog) -> None:
+    catalog = in_home.state
     for each in found:
         if each.identity is not None and each.identity.cluster_id != catalog.cluster_id:
             raise DataDirectoryError(
@@ -197,17 +197,16 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> None:
-    owned = [each for each in found if each.identity is not None]
+    owned = [(each.path, each.identity) for each in found if each.identity is not None]
     if not owned:
         return
-    for each in owned:
-        assert each.identity is not None
-        if each.identity.catalog_id is not None:
-            if each.identity.catalog_id in {other.identity.directory_id for other in owned if other.identity}:
-                raise DataDirectoryError(f"data directory {each.path} has lost its {paths.CATALOG_FILE}; {_ADVICE}")
+    for path, identity in owned:
+        if identity.catalog_id is not None:
+            if identity.catalog_id in {other.directory_id for _, other in owned}:
+                raise DataDirectoryError(f"data directory {path} has lost its {paths.CATALOG_FILE}; {_ADVICE}")
             raise DataDirectoryError(
-                f"data directory {each.path} needs the {paths.CATALOG_FILE} of the one with directory.id"
-                f" {uuid_text(each.identity.catalog_id)}: is that mounted, and among log.dirs? {_ADVICE}"
+                f"data directory {path} needs the {paths.CATALOG_FILE} of the one with directory.id"
+                f" {uuid_text(identity.catalog_id)}: is that mounted, and among log.dirs? {_ADVICE}"
             )
     metadata_logs = [each for each in found if each.has_metadata_log]
     if len(metadata_logs) > 1:
@@ -217,15 +216,15 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
     if not metadata_logs and not any(holds_log(files, directory) for each in found for _, directory in each.partitions):
         return
     nobodys = next((each for each in found if each.identity is None), None)
+    first_path, first = owned[0]
     if nobodys is not None:
-        assert owned[0].identity is not None
         raise DataDirectoryError(
-            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, {owned[0].path} belongs to cluster"
-            f" {owned[0].identity.cluster_id}: is it mounted? To add an empty one, start without it once"
+            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, {first_path} belongs to cluster"
+            f" {first.cluster_id}: is it mounted? To add an empty one, start without it once"
         )
     if not metadata_logs:
         raise DataDirectoryError(
-            f"data directory {owned[0].path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata log, which say how"
+            f"data directory {first_path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata log, which say how"
             f" topics are configured: is another directory missing from log.dirs? {_ADVICE}"
         )
 

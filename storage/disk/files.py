@@ -37,7 +37,7 @@ READ_AHEAD_BYTES = 64 << 10
 """Of who would wait for a few bytes, such as the header of a batch, is read so much: the next one is near."""
 
 _AHEAD_STEP_BYTES = 1 << 20
-_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # Linux
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)  # Linux alone has it
 _one_byte = bytearray(1)
 
 _NOT_OF_THIS_FILE_SYSTEM = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EINVAL})
@@ -316,7 +316,7 @@ class OsFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._tells = _NOWAIT is not None
+        self._tells = _NOWAIT != 0
         self._ahead: _OsWriteAhead | None = None
         self._failed_sync: SyncError | None = None
         # Of two syncs at a time the system tells one alone that the disk refused.
@@ -345,9 +345,11 @@ class OsFile:
         return self._ahead
 
     def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
-        assert self._ahead is ahead and ahead.is_written
+        begun = self._ahead
+        if begun is not ahead or not begun.is_written:
+            raise ValueError("this append was dropped, or is not written yet")
         size = self._size
-        end = size + len(self._ahead.data)
+        end = size + len(begun.data)
         self._ahead = None
         written = 0
         try:
@@ -401,7 +403,6 @@ class OsFile:
         if size_bytes <= 0:
             return b""
         buffer = bytearray(size_bytes)
-        assert _NOWAIT is not None
         # As in `_read_cached`: every fetch of a few records comes here some times.
         try:
             if os.preadv(self._descriptor, [buffer], position, _NOWAIT) == size_bytes:
@@ -414,7 +415,6 @@ class OsFile:
 
     def _read_cached(self, buffer: bytearray, position: int) -> int:
         """Read as much as is in memory without a gap."""
-        assert _NOWAIT is not None
         try:
             return os.preadv(self._descriptor, [buffer], position, _NOWAIT)
         except OSError as error:

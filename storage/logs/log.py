@@ -459,8 +459,7 @@ class Log(LogReader):
                         raise
                     deletable.pop()
                     has_more = False
-            staying = self.segments.higher(deletable[-1].base_offset)
-            assert staying is not None
+            staying = self.segments.higher(deletable[-1].base_offset) or self._active
             self.log_start_offset = max(self.log_start_offset, staying.base_offset)
             return self._deletion_of(deletable, staying.base_offset, has_more=has_more)
 

@@ -213,8 +213,7 @@ class LogReader:
             start = self.locate(offset, at_once=at_once)
         elif offset < end.offset:
             segment: LogSegment | None = self._active
-            assert segment is not None
-            if offset < segment.base_offset:
+            if offset < self._active.base_offset:
                 segment = self.segments.floor(offset) or self.segments.first
             try:
                 while segment is not None and segment.base_offset <= end.segment_base_offset:

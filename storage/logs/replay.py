@@ -7,7 +7,7 @@ nothing here refuses a batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import zip_longest
 
 from ...protocol.records import RecordBatch
 from ..disk.files import Files
@@ -91,8 +91,8 @@ def replayed(
         CorruptRecordError: Something there is no batch. What lies before it is taken in.
     """
     known_up_to = producers.end_offset
-    for segment, following in pairwise((*segments, None)):
-        assert segment is not None
+    in_order = list(segments)
+    for segment, following in zip_longest(in_order, in_order[1:]):
         if following is not None and following.base_offset <= known_up_to:
             continue
         for position, batch in segment.headers(segment.floor_position(known_up_to)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import zip_longest
 
 from ..disk.files import WouldWaitError
 from ..segment.segment import LogSegment
@@ -51,8 +51,7 @@ def deletable_segments(
     def take_while(condition: Callable[[LogSegment, LogSegment | None], bool]) -> None:
         nonlocal remaining, size_bytes
         taken = 0
-        for segment, following in pairwise((*remaining, None)):
-            assert segment is not None
+        for segment, following in zip_longest(remaining, remaining[1:]):
             upper_bound = log.log_end_offset if following is None else following.base_offset
             empty_active = following is None and segment.size_bytes == 0
             if len(deletable) == at_most:

@@ -400,7 +400,7 @@ def test_a_range_behind_the_end_is_read_as_the_end(path: str) -> None:
 def test_where_the_system_does_not_tell_what_was_written_here_is_taken_to_be_in_memory(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files_module, "_NOWAIT", None)  # as on macOS
+    monkeypatch.setattr(files_module, "_NOWAIT", 0)  # as on macOS
     FILES.open(path, create=True).append(b"found")
     file = FILES.open(path)
     file.append(b"written")
