@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 import trio
 import trio.from_thread
 
-from ..storage.disk.files import OsFiles
+from ..storage.disk.os_files import OsFiles
 from ..storage.disk.paths import TopicPartition
 from .broker import broker as server
 from .cleaning.status import CleanerStatus

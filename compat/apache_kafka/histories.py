@@ -11,7 +11,7 @@ from random import Random
 from ottla.protocol.batch_builder import RecordParts, build_batch
 from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.cleaning.dirtiness import measure
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.log_parts import LastStop, LogPlace

@@ -9,7 +9,7 @@ import sys
 
 from ottla.pipeline.compaction.staging import load_plan
 from ottla.pipeline.install.install import install
-from ottla.storage.disk.files import OsFile, OsFiles
+from ottla.storage.disk.os_files import OsFile, OsFiles
 
 
 class KillingFiles(OsFiles):

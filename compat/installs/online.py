@@ -120,7 +120,7 @@ def install_here(ground: Ground, server: Served) -> PipelineError | None:
     """Install from this process; the error, if it did not come to its end."""
     from ottla.pipeline.compaction.staging import load_plan
     from ottla.pipeline.install.install_online import install_online
-    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.disk.os_files import OsFiles
 
     try:
         install_online(load_plan(OsFiles(), str(ground.staging)), server.admin, OsFiles(), now_ms=NOW_MS)
@@ -189,7 +189,7 @@ SHORT_LEASE = """
 import sys
 from ottla.pipeline.install.install_online import install_online
 from ottla.pipeline.compaction.staging import load_plan
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 install_online(load_plan(OsFiles(), sys.argv[1]), sys.argv[2], OsFiles(), now_ms=1, lease_ms=20_000)
 """
 

@@ -97,7 +97,7 @@ class LogUnderTest:
         from ottla.pipeline.stores.store import Store
         from ottla.storage.cleaning.cleaner import Cleaner
         from ottla.storage.cleaning.dirtiness import measure
-        from ottla.storage.disk.files import OsFiles
+        from ottla.storage.disk.os_files import OsFiles
         from ottla.storage.logs.log_parts import LastStop, LogPlace
         from ottla.storage.logs.recovery import load_log
 
@@ -136,7 +136,7 @@ class LogUnderTest:
 
     def newest(self) -> dict[bytes, bytes]:
         """The model: the same by a plain walk over the batches on disk, none of the pipeline's code."""
-        from ottla.storage.disk.files import OsFiles
+        from ottla.storage.disk.os_files import OsFiles
         from ottla.storage.segment.segment import LogSegment
         from ottla.storage.topics.config import LogConfig
 

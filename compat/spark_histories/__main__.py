@@ -203,7 +203,7 @@ def clean_in_place(store: Any, secret: bytes) -> float:
     from ottla.storage.cleaning.dirtiness import measure
     from ottla.storage.disk import paths
     from ottla.storage.disk.checkpoints import OffsetCheckpoint
-    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.disk.os_files import OsFiles
     from ottla.storage.logs.log_parts import LastStop, LogPlace
     from ottla.storage.logs.recovery import load_log
 

@@ -135,7 +135,7 @@ def judge_server(suite: Suite, what: str, data_dir: Path, copy: Path, keys: int,
     """A pass of the server's own comes only so far, unless there are fewer keys than fit."""
     from ottla.storage.cleaning.cleaner import Cleaner
     from ottla.storage.cleaning.dirtiness import measure
-    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.disk.os_files import OsFiles
     from ottla.storage.logs.log_parts import LastStop, LogPlace
     from ottla.storage.logs.recovery import load_log
     from ottla.storage.topics.config import LogConfig

@@ -21,7 +21,8 @@ from socket import gethostname
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from ...storage.disk.files import Files, OsFiles
+from ...storage.disk.files import Files
+from ...storage.disk.os_files import OsFiles
 from ..errors import SparkFailedError, UsageError
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, Task, attempt_of, collected, mapped, numbers, row, work

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...storage.disk.files import OsFiles
+from ...storage.disk.os_files import OsFiles
 from ...storage.filter.offset_map import SECRET_BYTES
 from ..errors import UsageError
 from ..install.install_steps import is_plan_installed

@@ -5,7 +5,7 @@ compact    the pending plan, or a new one -> staged -> verified by its plan -> w
 
 from __future__ import annotations
 
-from ...storage.disk.files import OsFiles
+from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ..compaction.plan import CompactionPlan
 from ..compaction.rewrite import GroupResult, check_finished_group

@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ...storage.disk import paths
-from ...storage.disk.files import Files, OsFiles
+from ...storage.disk.files import Files
+from ...storage.disk.os_files import OsFiles
 from ..compaction.local import compact_locally, dry_run_locally
 from ..compaction.plan import CompactionPlan
 from ..compaction.rewrite import GroupResult, check_finished_group

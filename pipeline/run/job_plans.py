@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...protocol.errors import KafkaError
-from ...storage.disk.files import OsFiles
+from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan, staging_root
 from ..compaction.rewrite import check_finished_group

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ...storage.disk.files import OsFiles
+from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import OFFSET_MAX
 from ..records.key_hashes import HASH, by_key, hashed
 from ..source.reading import Task

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ...storage.disk import paths
-from ...storage.disk.files import Files, OsFiles
+from ...storage.disk.files import Files
+from ...storage.disk.os_files import OsFiles
 from ..errors import UsageError
 
 FINISHED = ".parquet"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...storage.disk.files import Files, OsFiles
+from ...storage.disk.files import Files
+from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ...storage.disk.steps import to_the_end
 from ...storage.logs.log import Log

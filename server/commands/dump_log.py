@@ -26,7 +26,8 @@ from ...storage.disk.checkpoints import (
     read_partition_metadata,
     uuid_text,
 )
-from ...storage.disk.files import File, Files, OsFiles
+from ...storage.disk.files import File, Files
+from ...storage.disk.os_files import OsFiles
 from ...storage.produce.producer_snapshots import CorruptSnapshotError
 from ...storage.produce.producer_snapshots import decode as decode_snapshot
 from ...storage.segment.batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc

@@ -15,7 +15,8 @@ from importlib import import_module
 import trio
 
 from ...storage.data_dirs.manager import DataDirectoryError
-from ...storage.disk.files import DirectoryLockedError, OsFiles
+from ...storage.disk.files import DirectoryLockedError
+from ...storage.disk.os_files import OsFiles
 from ...storage.kernel import COMPILED
 from ...storage.topics.catalog import CatalogError
 from ...storage.topics.config import ConfigError

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.cleaning.dirtiness import first_dirty_offset, measure
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.log_parts import LastStop, LogPlace

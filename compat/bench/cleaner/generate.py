@@ -13,7 +13,7 @@ from pathlib import Path
 from ottla.protocol.batch_builder import build_batch, seal_batch
 from ottla.protocol.records import TRANSACTIONAL_BIT
 from ottla.protocol.varints import append_varint
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.log_parts import LastStop, LogPlace

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ottla.protocol.batch_builder import seal_batch
 from ottla.protocol.varints import append_varint
 from ottla.storage.data_dirs import clean_stop
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.produce import producer_snapshots
 from ottla.storage.produce.producers import ProducerStates

@@ -27,7 +27,7 @@ from ottla.pipeline.stores.store import Store
 from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.cleaning.dirtiness import measure
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs.log_parts import LastStop, LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.logs.staged_segment import MANIFEST_FILE

@@ -100,7 +100,7 @@ def _without(directory: str, function: Callable[..., Any]) -> Callable[..., Any]
 
 def _install() -> None:
     from ottla.pipeline.compaction import exchange
-    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.disk.os_files import OsFiles
 
     for name, stage in (("scan", "scan_source"), ("merge", "merge_buckets")):
         setattr(exchange, stage, _stage(name, getattr(exchange, stage)))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ottla.storage.data_dirs import clean_stop
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.segment.segment import LogSegment
 from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry

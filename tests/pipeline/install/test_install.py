@@ -30,7 +30,8 @@ from ottla.pipeline.install.install_steps import (
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
-from ottla.storage.disk.files import OsFiles, Ownership
+from ottla.storage.disk.files import Ownership
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.topics.catalog import Catalog
 from support.disk import crash_files
 from support.disk.crash_files import CrashFiles

@@ -22,7 +22,7 @@ from ottla.pipeline.stores.reading_files import ReadingFiles
 from ottla.pipeline.stores.store import Store
 from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import CLEANER_CHECKPOINT, TopicPartition
 from support.broker.compacting import QUICK, VALUE, alter, consume, create_compacted, last_values, let_clean
 from support.broker.conversation import produce

@@ -86,7 +86,7 @@ def test_damage_leaves_the_old_snapshot_and_nothing_new(tmp_path: Path) -> None:
 
 
 def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None:
-    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.disk.os_files import OsFiles
     from ottla.storage.disk.paths import TopicPartition
     from support.logs.make_log import append, make_log
 

@@ -20,7 +20,7 @@ from ottla.pipeline.snapshot import snapshot, snapshot_rounds
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.logs.make_log import TP, Producer, append, clean, contents, latest_values, make_log
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ottla.pipeline.errors import UsageError
 from ottla.pipeline.source.read_options import EARLIEST, LATEST, ReadOptions, parse_options
 from ottla.pipeline.source.reading import offset_range, opened, partitions_of
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.logs.make_log import Producer, append, make_log
 

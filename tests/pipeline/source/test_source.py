@@ -20,7 +20,7 @@ import ottla
 import ottla.pipeline
 from ottla.pipeline.records.arrow import BATCH_COLUMNS, COLUMNS
 from ottla.protocol.records import RecordBatch
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs.log import Log
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient

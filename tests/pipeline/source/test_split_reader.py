@@ -22,7 +22,7 @@ from ottla.pipeline.stores.log_files import PartitionLog, Split
 from ottla.protocol.records import Record, RecordBatch
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import write_partition_metadata
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs.log import Log
 from support.cleaner.cleaner_history import random_history
 from support.disk.crash_files import CrashFiles

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.source.read_options import ReadOptions
 from ottla.pipeline.source.stream import StreamReader, as_json, from_json, share
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.logs.make_log import Producer, append, make_log

@@ -41,7 +41,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.records import RecordBatch
 from ottla.server.broker.broker import Broker
 from ottla.server.config.broker_config import BrokerConfig
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, Option
 from ottla.storage.topics.options import MAX_LONG, OptionType, options_of

@@ -25,7 +25,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.coordination.shard import ShardState
 from ottla.server.runtime.disk import Work, threads
 from ottla.storage.cleaning.cleaner_checkpoints import data_dir_of
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.broker.admin import create, delete, delete_records, wanted

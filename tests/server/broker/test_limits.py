@@ -14,7 +14,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.handlers.dispatch import ListenerDesk
 from ottla.server.network.desk import Desk
 from ottla.server.network.listener import Listener
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import address, create_topic, fetch, produce
 from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient

@@ -13,7 +13,7 @@ import trio
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.broker.broker import Broker
 from ottla.server.partitions.topics import Topic
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.broker.admin import set_topic_configs

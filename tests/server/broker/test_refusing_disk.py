@@ -14,7 +14,7 @@ from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsR
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.server.config.resources import ResourceType
-from ottla.storage.disk.files import OsFile, OsFiles
+from ottla.storage.disk.os_files import OsFile, OsFiles
 from support.broker.admin import create, delete, grow, growth, metadata, topic_names, wanted
 from support.broker.conversation import address, create_topic, fetch, produce
 from support.broker.raw_client import RawClient

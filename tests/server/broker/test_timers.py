@@ -18,7 +18,7 @@ import trio.testing
 import ottla
 from ottla.server.broker.housekeeping import TICK_MS, Housekeeping
 from ottla.server.runtime.clock import Clock
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.broker_timers import BROKER_TIMERS, BrokerTimer, fill
 from support.broker.conversation import fetch_request
 from support.broker.served import serving

@@ -32,7 +32,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.admin import delete
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient

@@ -20,7 +20,7 @@ from ottla.server.cleaning.status import CleanerStatus
 from ottla.server.runtime import turns
 from ottla.storage.cleaning import cleaner_manager
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
-from ottla.storage.disk.files import OsFile, OsFiles
+from ottla.storage.disk.os_files import OsFile, OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.admin import delete_records, set_topic_configs
 from support.broker.conversation import create_topic, list_offset, produce

@@ -32,7 +32,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.server.broker.broker import Broker
 from ottla.server.groups.classic.protocol import Caller
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.admin import set_topic_configs
 from support.broker.conversation import create_topic, fetch, list_offset, produce, records_of
 from support.broker.raw_client import RawClient

@@ -19,7 +19,7 @@ import trio
 
 import ottla
 from ottla.server import embedded
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.admin import topic_names
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient

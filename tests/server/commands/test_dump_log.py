@@ -22,7 +22,7 @@ from ottla.storage.disk.checkpoints import (
     write_meta_properties,
     write_partition_metadata,
 )
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.produce.producer_snapshots import encode
 from ottla.storage.produce.producer_state import BatchMetadata, ProducerState

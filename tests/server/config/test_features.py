@@ -16,7 +16,7 @@ from ottla.server.config.broker_config import static_config
 from ottla.server.config.features import finalized
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.runtime.clock import Clock
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 

@@ -61,7 +61,7 @@ from ottla.server import handlers
 from ottla.server.groups.settings import MEMBERS_A_PIECE
 from ottla.server.partitions.topics import Topic
 from ottla.server.runtime import turns
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
 from support.broker.served import Served, serving

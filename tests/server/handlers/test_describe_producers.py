@@ -16,7 +16,7 @@ from ottla.protocol.messages.describe_producers import (
     ProducerState,
     TopicRequest,
 )
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.admin import create, wanted
 from support.broker.conversation import address, create_topic, produce

@@ -64,7 +64,7 @@ from ottla.server.config.broker_config import StaticConfig, static_config
 from ottla.server.partitions.topics import Partition
 from ottla.server.runtime import turns
 from ottla.storage.cleaning import dirtiness
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.served import serving
 from support.logs.batches import batch

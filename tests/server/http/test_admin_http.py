@@ -31,7 +31,7 @@ from ottla.server.http.cleaning_calls import CallError
 from ottla.server.http.listener import BODY_BYTES_MAX, HEAD_BYTES_MAX, parse_address
 from ottla.server.runtime import turns
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import CLEANER_CHECKPOINT, TopicPartition, staging_root
 from ottla.storage.logs.staged_segment import MANIFEST_FILE
 from ottla.storage.segment.segment import LogSegment

@@ -21,7 +21,7 @@ from ottla.server.network.connections import Connections
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
 from ottla.server.runtime import turns
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 from support.broker.served import serving

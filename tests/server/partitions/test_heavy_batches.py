@@ -9,7 +9,7 @@ import trio
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.partitions.appends import HEAVY_CHECKS_MAX
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.produce.record_checks import AT_ONCE_RECORDS
 from support.broker.conversation import address, create_topic, fetch, produce, produce_request, records_of
 from support.broker.raw_client import RawClient

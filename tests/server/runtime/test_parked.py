@@ -14,7 +14,7 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.server.coordination.service import Parked
 from ottla.server.network.transport import PeerGoneError
 from ottla.server.runtime.waking import Waking
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
 from support.broker.served import serving

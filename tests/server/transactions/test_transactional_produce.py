@@ -15,7 +15,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.records import NO_PRODUCER_ID
 from ottla.server.transactions import verification
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic, fetch, list_offset, produce_request, records_of
 from support.broker.raw_client import RawClient

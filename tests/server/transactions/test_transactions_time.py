@@ -14,7 +14,7 @@ from ottla.server.partitions.internal_topics import TRANSACTIONS_TOPIC
 from ottla.server.transactions.metadata import MAX_EPOCH, TransactionMetadata, TransactionState
 from ottla.server.transactions.records import transaction_key, transaction_value
 from ottla.server.transactions.settings import MARKER_RETRY_MS
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic
 from support.broker.served import serving

@@ -17,7 +17,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.server.broker.broker import Broker
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.produce.producers import LARGEST_EPOCH
 from ottla.storage.produce.txn_markers import ABORT_MARKER, COMMIT_MARKER, read_marker

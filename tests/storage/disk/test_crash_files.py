@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.storage.disk.files import DirectoryLockedError, Files, OsFiles, SyncError
+from ottla.storage.disk.files import DirectoryLockedError, Files, SyncError
+from ottla.storage.disk.os_files import OsFiles
 from support.disk.crash_files import CrashFiles, PowerLoss, power_losses
 
 BOTH_MODELS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])

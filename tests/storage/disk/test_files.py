@@ -13,16 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.disk import files as files_module
-from ottla.storage.disk.files import (
-    DirectoryLockedError,
-    FileSlice,
-    OsFile,
-    OsFiles,
-    SyncError,
-    WouldWaitError,
-    sync_by,
-)
+from ottla.storage.disk import os_files
+from ottla.storage.disk.files import DirectoryLockedError, FileSlice, SyncError, WouldWaitError
+from ottla.storage.disk.os_files import OsFile, OsFiles, sync_by
 from ottla.storage.segment.index import TransactionIndex
 from support.between_lines import between_lines
 from support.disk.crash_files import CrashFiles
@@ -195,7 +188,7 @@ def test_a_read_is_short_only_at_the_end(path: str, position: int, size_bytes: i
 def test_a_read_that_the_kernel_cuts_is_continued(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FILES.open(path, create=True)
     file.append(b"0123456789")
-    monkeypatch.setattr(files_module, "READ_CHUNK_BYTES", 3)
+    monkeypatch.setattr(os_files, "READ_CHUNK_BYTES", 3)
     assert file.read_at(1, 8) == b"12345678"
     buffer = bytearray(8)
     assert (file.read_into(1, memoryview(buffer)), bytes(buffer)) == (8, b"12345678")
@@ -319,7 +312,8 @@ def test_a_second_lock_in_this_process_is_refused_under_any_name_of_the_file(tmp
 
 LOCK_ELSEWHERE = """
 import sys
-from ottla.storage.disk.files import DirectoryLockedError, OsFiles
+from ottla.storage.disk.files import DirectoryLockedError
+from ottla.storage.disk.os_files import OsFiles
 try:
     lock = OsFiles().lock(sys.argv[1])
 except DirectoryLockedError as error:
@@ -400,7 +394,7 @@ def test_a_range_behind_the_end_is_read_as_the_end(path: str) -> None:
 def test_where_the_system_does_not_tell_what_was_written_here_is_taken_to_be_in_memory(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files_module, "_NOWAIT", 0)  # as on macOS
+    monkeypatch.setattr(os_files, "_NOWAIT", 0)  # as on macOS
     FILES.open(path, create=True).append(b"found")
     file = FILES.open(path)
     file.append(b"written")
@@ -413,9 +407,7 @@ def test_where_the_system_does_not_tell_what_was_written_here_is_taken_to_be_in_
 def test_a_file_system_that_does_not_know_the_question_is_asked_once(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        files_module, "_NOWAIT", 1 << 20
-    )  # no flag of any system: refused as on a file system without it
+    monkeypatch.setattr(os_files, "_NOWAIT", 1 << 20)  # no flag of any system: refused as on a file system without it
     FILES.open(path, create=True).append(b"found")
     file = FILES.open(path)
     assert file.cached_bytes(0, 5) == 0

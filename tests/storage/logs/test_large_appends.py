@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.disk.files import Files, OsFiles
+from ottla.storage.disk.files import Files
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs import log as log_module
 from ottla.storage.logs.log import LargeWriteError, Log
 from support.disk.crash_files import CrashFiles

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.storage.cleaning.dirtiness import measure
 from ottla.storage.disk import paths
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.retention import deletable_segments
 from ottla.storage.segment.index import AbortedTxn, TransactionIndex

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import CorruptRecordError
 from ottla.protocol.records import RecordBatch
 from ottla.storage.disk import paths
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.segment import batch_scan, newest_batches
 from ottla.storage.segment.index import AbortedTxn, CorruptIndexError, InvalidOffsetError
 from ottla.storage.segment.leader_epochs import LeaderEpochs

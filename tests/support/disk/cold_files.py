@@ -6,7 +6,8 @@ import os
 import threading
 from functools import partial
 
-from ottla.storage.disk.files import OsFile, OsFiles, WouldWaitError
+from ottla.storage.disk.files import WouldWaitError
+from ottla.storage.disk.os_files import OsFile, OsFiles
 
 PAGE_BYTES = 4096
 PATIENCE_S = 20

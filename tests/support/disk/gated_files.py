@@ -6,7 +6,7 @@ import threading
 
 import trio
 
-from ottla.storage.disk.files import OsFile, OsFiles
+from ottla.storage.disk.os_files import OsFile, OsFiles
 
 PATIENCE_S = 60
 

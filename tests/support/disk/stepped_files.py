@@ -8,7 +8,8 @@ import threading
 
 import trio
 
-from ottla.storage.disk.files import Buffer, OsFile, OsFiles
+from ottla.storage.disk.files import Buffer
+from ottla.storage.disk.os_files import OsFile, OsFiles
 
 PATIENCE_S = 60
 

@@ -6,7 +6,8 @@ import errno
 import os
 from collections.abc import Callable
 
-from ottla.storage.disk.files import Buffer, OsFile, OsFiles, WriteAhead
+from ottla.storage.disk.files import Buffer, WriteAhead
+from ottla.storage.disk.os_files import OsFile, OsFiles
 
 Trouble = Callable[[str, str], None]
 """Called with the name of an operation and the path, before it; may raise. `create` is an `open` that makes the file."""

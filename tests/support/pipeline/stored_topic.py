@@ -8,7 +8,7 @@ from pathlib import Path
 from ottla.storage.data_dirs import clean_stop
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry

@@ -19,7 +19,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.server.groups.offsets.offsets import Place
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic
 from support.broker.raw_client import RawClient

@@ -1,0 +1,65 @@
+"""Lock files of the operating system, as Apache Kafka takes them, too."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+import threading
+
+from .files import DirectoryLockedError
+
+# POSIX locks belong to the process: it may take one twice, and loses it when it closes *any* descriptor of that file.
+# So this process keeps its own list, and asks it before it touches the file.
+_held_lock_paths: set[str] = set()
+_held_lock_guard = threading.Lock()
+
+
+class OsLock:
+    """A held lock file of the kind the JVM takes too (`fcntl`, whole file)."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        with _held_lock_guard:
+            if self._path in _held_lock_paths:
+                raise DirectoryLockedError(f"{path} is held by another broker of this process")
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = _holder(self._descriptor)
+                os.close(self._descriptor)
+                if error.errno in (errno.EACCES, errno.EAGAIN):  # POSIX allows either for "taken"
+                    raise DirectoryLockedError(f"{path} is held by another process{holder}") from None
+                raise
+            _held_lock_paths.add(self._path)
+
+    def release(self) -> None:
+        with _held_lock_guard:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+                _held_lock_paths.discard(self._path)
+
+
+_COMMAND_BYTES_MAX = 160
+_LINUX_FLOCK = struct.Struct("@hhqqi4x")
+"""`struct flock`: type, whence, start, length, process id; other systems order it otherwise."""
+
+
+def _holder(descriptor: int) -> str:
+    """What the system tells of the process that holds a lock file, as ` (PID 123: its command line)`."""
+    if sys.platform != "linux" or struct.calcsize("P") != 8:
+        return ""
+    try:
+        asked = _LINUX_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        pid = _LINUX_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[4]
+        if pid <= 0:  # given back meanwhile, or held from another container or machine
+            return ""
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(_COMMAND_BYTES_MAX).replace(b"\0", b" ").decode(errors="replace")
+    except (OSError, struct.error):
+        return ""
+    return f" (PID {pid}: {' '.join(words.split())})"
