@@ -139,16 +139,11 @@ class Bound(NamedTuple):
     by: BoundBy
 
 
-def find_bound(log: Measurable, dirty_from: int, now_ms: int) -> Bound:
+def find_bound_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[Bound]:
     """The end of what may be cleaned: undecided transactions, the active segment and young segments stay as they are.
 
     `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range.
     """
-    return to_the_end(find_bound_in_pieces(log, dirty_from, now_ms))
-
-
-def find_bound_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[Bound]:
-    """`find_bound`."""
     found = Bound(log.segments.active.base_offset, BoundBy.ACTIVE_SEGMENT)
     if log.last_stable_offset < found.offset:
         found = Bound(log.last_stable_offset, BoundBy.OPEN_TRANSACTION)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..disk.steps import Steps, to_the_end
+from ..disk.steps import Steps
 from ..logs.log import Log
 from ..topics.options import MAX_LONG
 from .cleaning_states import NOT_HELD
@@ -76,20 +76,6 @@ class Eligibility:
     eligible_at_ms: int | None
     """From when on it will be eligible if nothing but time passes. None if it is now, or if time alone does not do it:
     that takes more data, a roll, the end of a transaction or another configuration."""
-
-
-def assess(
-    log: Log,
-    checkpoint: int | None,
-    now_ms: int,
-    *,
-    held: str | None = None,
-    uncleanable: str | None = None,
-    cleaner_off: str | None = None,
-) -> Eligibility:
-    """`assess_in_pieces`, in one go."""
-    steps = assess_in_pieces(log, checkpoint, now_ms, held=held, uncleanable=uncleanable, cleaner_off=cleaner_off)
-    return to_the_end(steps)
 
 
 def assess_in_pieces(

@@ -87,7 +87,7 @@ class Removal:
 
     path: str
     _remove: Callable[[str], None]
-    _delete_at: Callable[[int, str], None]
+    _put_off: Callable[[int, str], None]
 
     def __call__(self) -> None:
         """Remove it, in any thread. OSError if the disk refuses; a part of it may be gone then."""
@@ -95,7 +95,7 @@ class Removal:
 
     def put_off(self, due_ms: int) -> None:
         """Make it due again at `due_ms` of elapsed time; in the owner's thread."""
-        self._delete_at(due_ms, self.path)
+        self._put_off(due_ms, self.path)
 
 
 class Departure:
@@ -488,9 +488,9 @@ class LogManager:
         for path in due:
             yield Removal(path, self._files.remove_dir, self._delete_dir_at)
         for log in self.logs.values():
-            if log.pending_deletions and log.data_dir == data_dir:
-                for path in log.take_due_files(elapsed_ms):
-                    yield Removal(path, self._files.remove, log.delete_at)
+            if log.deleted_files and log.data_dir == data_dir:
+                for path in log.deleted_files.take_due(elapsed_ms):
+                    yield Removal(path, self._files.remove, log.deleted_files.put_off)
 
     def _delete_dir_at(self, due_ms: int, path: str) -> None:
         self._pending_dir_deletions.append((due_ms, path))

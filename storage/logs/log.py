@@ -18,8 +18,7 @@ The drawing of a log's offsets stands in `log_reader`.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...protocol.batch_builder import assign_in_place
@@ -34,6 +33,7 @@ from ..segment.cleaned import discard
 from ..segment.index import RELATIVE_OFFSET_MAX
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
+from .deleted_files import DeletedFiles
 from .deletion import Deletion
 from .flush import Flush
 from .log_parts import LogContents, LogPlace
@@ -88,19 +88,13 @@ class Log(LogReader):
         super().__init__(place, config, contents)
         self.last_flush_ms = 0
         """When it was flushed or, at first, opened; in elapsed time."""
-        self.pending_deletions: list[tuple[int, Iterable[str]]] = []
-        """(due at, paths, to be taken once) of files renamed to `.deleted`; in elapsed time."""
+        self.deleted_files = DeletedFiles(place.directory)
         self._rng = rng
         self._large: _LargeAppend | None = None
         """The append of a large batch that was begun."""
         self._must_roll = False
         """Whether a roll was refused half-way. A file that begins at the LEO may be there, so nothing may be appended to the
         segment before it until the roll is done."""
-
-    @property
-    def unflushed_records(self) -> int:
-        """Offsets that a power loss may take."""
-        return self.log_end_offset - self.recovery_point
 
     @property
     def needs_flush(self) -> bool:
@@ -554,33 +548,11 @@ class Log(LogReader):
             self.end_deletion(deletion, elapsed_ms)
 
     def _delete_later(
-        self, segments: Sequence[LogSegment], with_snapshots: Sequence[LogSegment], elapsed_ms: int
+        self, segments: Sequence[LogSegment], snapshots_of: Sequence[LogSegment], elapsed_ms: int
     ) -> None:
         """Have the files of renamed segments removed, and the snapshots at the bases of some of them."""
-        if segments:
-            # Of a pass over thousands of small segments each path is made when its time comes.
-            files = _deleted_files(
-                self.directory,
-                [segment.base_offset for segment in segments],
-                [segment.base_offset for segment in with_snapshots],
-            )
-            self.pending_deletions.append((elapsed_ms + self.config.file_delete_delay_ms, files))
-
-    def take_due_files(self, elapsed_ms: int) -> Iterator[str]:
-        """The paths of `.deleted` files whose `file.delete.delay.ms` is over. The caller removes them, in any thread."""
-        due = [deleted for due_ms, deleted in self.pending_deletions if due_ms <= elapsed_ms]
-        if due:
-            self.pending_deletions = [entry for entry in self.pending_deletions if entry[0] > elapsed_ms]
-        return chain.from_iterable(due)
-
-    def delete_at(self, due_ms: int, path: str) -> None:
-        """Have a `.deleted` file removed at `due_ms` of elapsed time: it could not be."""
-        self.pending_deletions.append((due_ms, [path]))
-
-    def delete_due_files(self, elapsed_ms: int) -> None:
-        """Remove those files. OSError leaves the rest to the next start."""
-        for path in self.take_due_files(elapsed_ms):
-            self.files.remove(path)
+        bases, snapshot_bases = ([each.base_offset for each in some] for some in (segments, snapshots_of))
+        self.deleted_files.add(bases, snapshot_bases, elapsed_ms + self.config.file_delete_delay_ms)
 
     # The swap of the cleaner
 
@@ -655,12 +627,3 @@ class Log(LogReader):
         """Give the file handles back; reading is over. For the end of the broker, after `close` or instead of it."""
         for segment in self.segments:
             segment.log_file.close()
-
-
-def _deleted_files(directory: str, segments: Sequence[int], snapshots: Sequence[int]) -> Iterator[str]:
-    """The paths of files that have the suffix `.deleted`, by base offsets."""
-    for base_offset in segments:
-        for kind in paths.SEGMENT_KINDS:
-            yield paths.segment_path(directory, base_offset, kind, paths.DELETED)
-    for base_offset in snapshots:
-        yield paths.snapshot_path(directory, base_offset, paths.DELETED)

@@ -83,10 +83,6 @@ class ProducerStates:
         """Whose transaction that is."""
         return next(iter(self._open_txns.values()), None)
 
-    def last_record(self, producer_id: int) -> LastRecord | None:
-        state = self._states.get(producer_id)
-        return None if state is None else LastRecord(state.last_data_offset, state.producer_epoch)
-
     def last_records(self) -> dict[int, LastRecord]:
         """Every producer's last record, in a mapping of its own, for readers in other threads."""
         return {one: last for piece in self.last_records_in_pieces() for one, last in piece.items()}

@@ -214,10 +214,6 @@ class Catalog:
             }
         )
 
-    def set_features(self, levels: Mapping[str, int]) -> None:
-        """Replace all finalized feature levels."""
-        self._change(lambda state: {"features": dict(levels)})
-
     def set_directories(self, directories: Mapping[str, str]) -> None:
         """Replace the list of data directories; no write if it is the same."""
         if self._state.directories != directories:

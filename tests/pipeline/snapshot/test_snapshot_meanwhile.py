@@ -21,7 +21,7 @@ from ottla.pipeline.stores.store import Store
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
 from ottla.storage.disk.os_files import OsFiles
-from support.logs.make_log import TP, Producer, append, clean, contents, latest_values, make_log
+from support.logs.make_log import TP, Producer, append, clean, contents, latest_values, make_log, remove_deleted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ class Server:
         self.log.roll(self.now_ms)
         self.now_ms += 2 * KEPT_MS
         clean(self.log, now_ms=self.now_ms)
-        self.log.delete_due_files(10**15)
+        remove_deleted(self.log, 10**15)
         assert self.keys() == self.states[-1]
 
 
@@ -207,7 +207,7 @@ def test_a_cleaner_that_is_faster_each_time_is_told(tmp_path: Path, monkeypatch:
 def test_records_that_retention_takes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def retain(server: Server) -> None:
         server.log.truncate_fully_and_start_at(100, 0, 0)
-        server.log.delete_due_files(10**15)
+        remove_deleted(server.log, 10**15)
 
     with pytest.raises(SourceChangedError, match="went away while they were read"):
         take(tmp_path, monkeypatch, {2: retain})
@@ -319,7 +319,7 @@ def test_a_marker_above_the_high_watermark_that_the_cleaner_has_gone_by_is_waite
     producer.commit()
     server.states = [server.keys()]
     clean(server.log, now_ms=0)  # the older value of `k` is gone before the snapshot begins
-    server.log.delete_due_files(10**15)
+    remove_deleted(server.log, 10**15)
     pauses = []
 
     def pause() -> None:

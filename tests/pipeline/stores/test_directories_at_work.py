@@ -103,9 +103,9 @@ def a_pass_of_several_groups(log: Log) -> None:
 
 def two_passes(log: Log) -> None:
     clean(log, upper_offset=7)
-    log.delete_due_files(LATER_MS)
+    remove_deleted(log, LATER_MS)
     clean(log, now_ms=3_000)
-    log.delete_due_files(LATER_MS)
+    remove_deleted(log, LATER_MS)
 
 
 def a_roll(log: Log) -> None:
@@ -117,7 +117,7 @@ def a_roll(log: Log) -> None:
 def retention(log: Log) -> None:
     log.advance_log_start(7)
     log.delete_old_segments(LATER_MS, LATER_MS)
-    log.delete_due_files(LATER_MS)
+    remove_deleted(log, LATER_MS)
 
 
 def truncation(log: Log) -> None:
@@ -131,7 +131,7 @@ def starting_anew(log: Log) -> None:
 def splitting(log: Log) -> None:
     for segment in log.segments.non_active():
         log.replace_segments(split_segment(segment, 0), [segment], 0)
-    log.delete_due_files(LATER_MS)
+    remove_deleted(log, LATER_MS)
 
 
 def stopping(log: Log) -> None:

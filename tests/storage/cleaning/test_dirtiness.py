@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.storage.cleaning.dirtiness import find_bound, first_dirty_offset, measure
+from ottla.storage.cleaning.dirtiness import find_bound_in_pieces, first_dirty_offset, measure
+from ottla.storage.disk.steps import to_the_end
 from ottla.storage.logs.log import Log
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, batch
@@ -21,6 +22,11 @@ def segments_of_two(count: int, *, timestamp: int = 1_000, log: Log | None = Non
     for number in range(2 * count):
         append(log, ("k", str(number)), timestamp=timestamp, roll=number % 2 == 1)
     return log
+
+
+def bound_of(log: Log, dirty_from: int, now_ms: int) -> int:
+    """The first offset that may not be cleaned."""
+    return to_the_end(find_bound_in_pieces(log, dirty_from, now_ms)).offset
 
 
 # First dirty offset
@@ -57,7 +63,7 @@ def test_the_checkpoint_counts_where_it_can_be_right(
 def test_the_active_segment_bounds_what_may_be_cleaned() -> None:
     log = segments_of_two(3)
     append(log, ("k", "v"))
-    assert find_bound(log, 0, 0).offset == 6
+    assert bound_of(log, 0, 0) == 6
 
 
 @pytest.mark.scenario(72, 77)
@@ -68,12 +74,12 @@ def test_an_open_transaction_bounds_what_may_be_cleaned() -> None:
     log.roll(1_000)
     append(log, ("k", "v"), roll=True)
     much_later = 10 * HOUR_MS
-    assert find_bound(log, 0, much_later).offset == 4
+    assert bound_of(log, 0, much_later) == 4
     assert measure(log, 4, much_later).cleanable_bytes == 0
     append_marker(log, ABORT, 1, timestamp=much_later - 1)
     log.roll(much_later)
-    assert find_bound(log, 0, much_later).offset == 6, "the marker is young"
-    assert find_bound(log, 0, much_later + HOUR_MS).offset == 7
+    assert bound_of(log, 0, much_later) == 6, "the marker is young"
+    assert bound_of(log, 0, much_later + HOUR_MS) == 7
 
 
 @pytest.mark.scenario(74)
@@ -82,15 +88,15 @@ def test_young_segments_are_left_alone_and_all_after_them() -> None:
     segments_of_two(4, timestamp=1_000 + HOUR_MS, log=log)
     segments_of_two(1, timestamp=1, log=log)
     now_ms = 1_000 + HOUR_MS
-    assert find_bound(log, 0, now_ms).offset == 8
-    assert find_bound(log, 12, now_ms).offset == 12
-    assert find_bound(log, 0, now_ms - 1).offset == 0
+    assert bound_of(log, 0, now_ms) == 8
+    assert bound_of(log, 12, now_ms) == 12
+    assert bound_of(log, 0, now_ms - 1) == 0
 
 
 @pytest.mark.scenario(75)
 def test_without_young_segments_the_lag_bounds_nothing() -> None:
     log = segments_of_two(4, timestamp=1_000, min_compaction_lag_ms=HOUR_MS)
-    assert find_bound(log, 0, 1_000 + HOUR_MS).offset == 8
+    assert bound_of(log, 0, 1_000 + HOUR_MS) == 8
 
 
 def test_a_segment_without_timestamps_is_as_young_as_its_file() -> None:
@@ -98,8 +104,8 @@ def test_a_segment_without_timestamps_is_as_young_as_its_file() -> None:
     files.now_ms = 5_000
     log = make_log(files, min_compaction_lag_ms=1_000, message_timestamp_before_max_ms=2**62)
     append(log, ("k", "v"), timestamp=-1, now_ms=0, roll=True)
-    assert find_bound(log, 0, 5_999).offset == 0
-    assert find_bound(log, 0, 6_000).offset == 1
+    assert bound_of(log, 0, 5_999) == 0
+    assert bound_of(log, 0, 6_000) == 1
 
 
 # Bytes and ratio
@@ -140,7 +146,7 @@ def test_a_bound_inside_a_segment_is_rounded_down_to_its_base() -> None:
     append(log, ("k", "v"))
     Producer(log, 1, transactional=True).write("a")
     log.roll(1_000)
-    assert find_bound(log, 0, 1_000).offset == 5
+    assert bound_of(log, 0, 1_000) == 5
     assert measure(log, 0, 1_000).upper_offset == 4
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from ottla.storage.cleaning.cleaner_manager import CleanerManager
 from ottla.storage.cleaning.dirtiness import measure
-from ottla.storage.cleaning.eligibility import Eligibility, assess
+from ottla.storage.cleaning.eligibility import Eligibility, assess_in_pieces
+from ottla.storage.disk.steps import to_the_end
 from ottla.storage.logs.log import Log
 from support.cleaner.choosing import filthiest
 from support.logs.make_log import Producer, append, make_log
@@ -104,7 +105,7 @@ CASES = {
 
 def assessed(case: Case) -> tuple[Log, Eligibility]:
     log = case.log()
-    return log, assess(log, case.checkpoint, T0, **case.options)
+    return log, to_the_end(assess_in_pieces(log, case.checkpoint, T0, **case.options))
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -138,7 +139,7 @@ def test_the_numbers_are_those_that_choose() -> None:
     log = segments(3, min_compaction_lag_ms=0)
     append(log, ("k", "v"), timestamp=T0)
     sizes = [segment.size_bytes for segment in log.segments]
-    found = assess(log, 1, T0)
+    found = to_the_end(assess_in_pieces(log, 1, T0))
     assert (found.log_start_offset, found.first_dirty_offset, found.upper_offset, found.log_end_offset) == (0, 1, 3, 4)
     assert (found.first_uncleanable_offset, found.bound_by, found.bound_producer_id) == (3, "active_segment", None)
     assert (found.clean_bytes, found.cleanable_bytes) == (sizes[0], sizes[1] + sizes[2])
@@ -148,7 +149,7 @@ def test_the_numbers_are_those_that_choose() -> None:
 
 
 def test_the_bound_names_the_producer_that_holds_it() -> None:
-    found = assess(with_open_transaction(), 0, T0)
+    found = to_the_end(assess_in_pieces(with_open_transaction(), 0, T0))
     assert (found.bound_by, found.bound_producer_id, found.first_uncleanable_offset) == ("open_transaction", 7, 1)
 
 
@@ -157,7 +158,7 @@ def test_the_time_to_come_is_found_among_many_segments() -> None:
     segments(10, age_ms=2 * HOUR_MS, log=log)
     for age_ms in range(1000, 0, -50):
         segments(1, age_ms=age_ms, log=log)
-    found = assess(log, 10, T0)
+    found = to_the_end(assess_in_pieces(log, 10, T0))
     assert found.waits_for == "min_compaction_lag"
     assert found.eligible_at_ms is not None
     due_at = found.eligible_at_ms

@@ -16,7 +16,7 @@ from ottla.storage.disk.health import Health, is_disk_failure
 from ottla.storage.logs.log import AppendOrigin, Log
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, batch, marker
-from support.logs.make_log import append, contents, make_log, reopen
+from support.logs.make_log import append, contents, make_log, remove_deleted, reopen
 
 FAILED = ("EIO", "EROFS", "ENXIO", "ENODEV", "EUCLEAN", "EBADMSG", "ESTALE", "ENOTCONN")
 REFUSED = (
@@ -161,7 +161,7 @@ def test_retention_makes_room_on_a_full_disk(ends: str) -> None:
     with pytest.raises(KafkaError):
         log.delete_old_segments(10_000, 0)
     assert contents(log) == [(3, b"k3", b"v")] and log.failure is None
-    log.delete_due_files(10**9)
+    remove_deleted(log, 10**9)
     disk_of(log).free_bytes, disk_of(log).refuse = 1 << 20, None
     if ends != "with room":
         log = reopen(log, clean=ends == "in a clean stop")
@@ -202,7 +202,7 @@ LIFE: list[Callable[[Log], object]] = [
     lambda log: log.advance_log_start(4),
     write("g", epoch=4),
     lambda log: log.delete_old_segments(2_000, 0),
-    lambda log: log.delete_due_files(10**9),
+    lambda log: remove_deleted(log, 10**9),
     write("h", epoch=4),
 ]
 

@@ -19,7 +19,7 @@ from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles, power_losses
 from support.lives import compacted_life
 from support.logs.batches import ABORT
-from support.logs.make_log import append, append_marker, contents, make_log
+from support.logs.make_log import append, append_marker, contents, make_log, remove_deleted
 
 BOTH_MODELS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 Record = tuple[int, bytes | None, bytes | None]
@@ -193,7 +193,7 @@ def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
         log = opened(files)
         log.advance_log_start(3)
         log.delete_old_segments(0, 0)
-        log.delete_due_files(10**9)
+        remove_deleted(log, 10**9)
 
     states = 0
     for files in power_losses(retain, sealed_disk(), ordered=ordered):

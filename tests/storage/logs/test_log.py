@@ -22,7 +22,7 @@ from ottla.storage.segment.segment import LogSegment
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, Pair, batch, broken, contents, marker, read_batches
-from support.logs.make_log import TP, Producer, append, append_marker, make_log, reopen
+from support.logs.make_log import TP, Producer, append, append_marker, make_log, remove_deleted, reopen
 from support.logs.make_log import contents as log_contents
 
 DELETE = ("delete",)
@@ -281,7 +281,7 @@ def test_long_indexes_are_written_by_whoever_flushes_after_the_roll(then: str, m
             log.delete_old_segments(0, 0)
             assert flush is not None
             flush.sync()
-            log.delete_due_files(10**9)
+            remove_deleted(log, 10**9)
             assert [name for name in names(log) if name.endswith("index")] == []
             return
     log.segments.first.sanity_check()
@@ -650,7 +650,7 @@ def test_flush_messages_asks_for_a_flush_once_enough_has_been_appended() -> None
     put_many(log, 2)
     assert not log.needs_flush
     put_many(log, 1)
-    assert log.needs_flush and log.unflushed_records == 3
+    assert log.needs_flush and log.recovery_point == 0
     log.flush(77)
     assert not log.needs_flush and log.recovery_point == 3 and log.last_flush_ms == 77
     assert log.begin_flush() is None
@@ -777,7 +777,7 @@ def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
     flush = log.begin_flush()
     assert flush is not None
     assert log.delete_old_segments(100, 100) == 1
-    log.delete_due_files(100)
+    remove_deleted(log, 100)
     flush.sync()
     log.end_flush(flush, 100)
     assert log.recovery_point == 2
@@ -879,7 +879,7 @@ def test_readers_of_the_old_segments_are_not_disturbed() -> None:
     held = read(log, 1)
     replace_with(log, old, batch(("k2", "v"), base_offset=2))
     assert contents(held.read()) == [(1, b"k1", b"v")]
-    log.delete_due_files(60_000)
+    remove_deleted(log, 60_000)
     assert contents(held.read()) == [(1, b"k1", b"v")]
 
 
@@ -900,19 +900,19 @@ def test_replaced_files_and_snapshots_wait_under_the_name_deleted() -> None:
         "00000000000000000003.log",
         "00000000000000000004.log",
     ]
-    log.delete_due_files(60_004)
+    remove_deleted(log, 60_004)
     assert len(names(log, ".deleted")) == 11
-    log.delete_due_files(60_005)
+    remove_deleted(log, 60_005)
     assert names(log, ".deleted") == []
-    assert log.pending_deletions == []
+    assert not log.deleted_files
 
 
 def test_a_second_swap_of_the_same_base_does_not_lose_its_files_to_the_first() -> None:
     log, old = compacted()
     first = replace_with(log, old[:2], batch(("k1", "v"), base_offset=1), now_ms=0)
     replace_with(log, [first, old[2]], batch(("k2", "v"), base_offset=2), now_ms=30_000)
-    log.delete_due_files(60_000)
-    log.delete_due_files(90_000)
+    remove_deleted(log, 60_000)
+    remove_deleted(log, 90_000)
     assert names(log, ".deleted") == []
     assert [at for at, _, _ in log_contents(reopen(log))] == [2, 3, 4]
 

@@ -11,7 +11,7 @@ from ottla.storage.disk import paths
 from ottla.storage.segment.segment import LogSegment
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, batch
-from support.logs.make_log import append_marker, make_log
+from support.logs.make_log import append_marker, make_log, remove_deleted
 
 KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.one_of(st.none(), st.sampled_from(["", "v", "long" * 20]))
@@ -171,7 +171,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(by_ms=st.sampled_from([1, 60_000]))
     def wait(self, by_ms: int) -> None:
         self.now_ms += by_ms
-        self.log.delete_due_files(self.now_ms)
+        remove_deleted(self.log, self.now_ms)
 
     # Stopping
 

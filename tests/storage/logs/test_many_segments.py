@@ -56,7 +56,7 @@ def the_end_of_a_swap(log: Log) -> Step:
 
 def the_first_file_to_be_removed(log: Log) -> Step:
     the_end_of_a_swap(log)()
-    return lambda: next(log.take_due_files(10**9))
+    return lambda: next(log.deleted_files.take_due(10**9))
 
 
 CALLS_A_SEGMENT: dict[Callable[[Log], Step], float] = {

@@ -8,7 +8,7 @@ from ottla.storage.logs import log as log_module
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.retention import deletable_segments
 from support.logs.batches import batch
-from support.logs.make_log import append, make_log, reopen
+from support.logs.make_log import append, make_log, remove_deleted, reopen
 
 DELETE = ("delete",)
 BOTH = ("compact", "delete")
@@ -84,7 +84,7 @@ def test_many_segments_go_in_several_steps(
     assert len(first.renamed) == min(at_once, 10)
     assert log.delete_old_segments(OLD_MS + 51, 0) == max(0, 10 - at_once)
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (10, 10, [10])
-    log.delete_due_files(10**9)
+    remove_deleted(log, 10**9)
     assert not [name for name in log.files.list(log.directory) if name.endswith(".deleted")]
 
 
@@ -151,9 +151,9 @@ def test_deleted_files_stay_for_their_delay() -> None:
     log.delete_old_segments(1_000, 1_000)
     deleted = [name for name in log.files.list(log.directory) if name.endswith(".deleted")]
     assert len(deleted) == 6
-    log.delete_due_files(1_499)
+    remove_deleted(log, 1_499)
     assert [name for name in log.files.list(log.directory) if name.endswith(".deleted")] == deleted
-    log.delete_due_files(1_500)
+    remove_deleted(log, 1_500)
     assert not [name for name in log.files.list(log.directory) if name.endswith(".deleted")]
 
 

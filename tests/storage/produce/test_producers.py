@@ -144,14 +144,14 @@ def test_a_marker_with_a_higher_epoch_begins_that_epoch_without_data() -> None:
     assert code(producers, data(1, at=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert code(producers, data(1, epoch=1, at=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert code(producers, data(0, epoch=1, at=2)) == ErrorCode.NONE
-    assert producers.last_record(1) == LastRecord(None, 1)
+    assert producers.last_records()[1] == LastRecord(None, 1)
 
 
 def test_a_marker_of_the_same_epoch_leaves_the_sequence_as_it_was() -> None:
     producers = knowing(data(0, transactional=True), ending(COMMIT, at=1))
 
     assert code(producers, data(1, at=2)) == ErrorCode.NONE
-    assert producers.last_record(1) == LastRecord(0, 0)
+    assert producers.last_records()[1] == LastRecord(0, 0)
 
 
 # --- duplicates -------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_a_marker_without_data_completes_nothing() -> None:
 
     assert producers.update(ending(ABORT, at=1)) is None
     assert producers.update(ending(ABORT, at=2, producer_id=9)) is None
-    assert producers.last_record(9) == LastRecord(None, 0)
+    assert producers.last_records()[9] == LastRecord(None, 0)
 
 
 def test_a_producer_has_many_transactions_one_after_another() -> None:
@@ -307,7 +307,7 @@ def test_an_emptied_marker_ends_nothing() -> None:
     assert producers.check(emptied, COORDINATOR) is None
     assert producers.update(emptied) is None
     assert producers.first_unstable_offset == 0
-    assert producers.last_record(1) == LastRecord(0, 0)
+    assert producers.last_records()[1] == LastRecord(0, 0)
 
 
 def test_an_emptied_marker_still_fences_older_epochs() -> None:
@@ -539,7 +539,7 @@ def test_a_forgotten_producer_begins_anew() -> None:
     producers.expire(PRODUCER_ID_EXPIRATION_MS_DEFAULT + 1_000)
 
     assert code(producers, data(77, at=1)) == ErrorCode.NONE
-    assert producers.last_record(1) is None
+    assert 1 not in producers.last_records()
 
 
 def test_the_clock_of_a_producer_is_its_batches_max_timestamp_or_its_markers() -> None:
@@ -558,7 +558,7 @@ def test_the_last_records_are_a_copy_for_other_threads() -> None:
     producers.update(data(3, at=4))
 
     assert seen == {1: LastRecord(2, 0), 2: LastRecord(3, 0)}
-    assert producers.last_record(1) == LastRecord(4, 0)
+    assert producers.last_records()[1] == LastRecord(4, 0)
 
 
 def test_reset_forgets_everything() -> None:

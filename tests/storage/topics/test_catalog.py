@@ -124,7 +124,6 @@ def test_every_change_is_on_disk_when_the_call_returns() -> None:
     catalog.set_topic_configs({"new": {"retention.ms": "5"}})
     catalog.set_broker_configs("2", {"max.connections": "7"})
     catalog.set_broker_configs("1", {})
-    catalog.set_features({})
     catalog.remove_topics(["orders", "never there"])
     state = reloaded(files)
     assert state == catalog.state
@@ -133,7 +132,6 @@ def test_every_change_is_on_disk_when_the_call_returns() -> None:
     )
     assert set(state.topics) == {"a", "new"}
     assert state.broker_configs == {"": {"log.retention.ms": "1000"}, "2": {"max.connections": "7"}}
-    assert state.features == {}
 
 
 def test_producer_ids_are_never_given_twice_even_after_a_restart() -> None:

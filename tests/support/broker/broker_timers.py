@@ -101,8 +101,8 @@ async def deleted_topic(served: Served, data: Path, nursery: trio.Nursery) -> Is
 async def flush_ms(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
     await fill(served, flush_ms=MINUTE_MS)
     log = served.broker.services.logs.logs[T_0]
-    assert log.unflushed_records == 3
-    return after_a_tick(served.broker, lambda: log.unflushed_records == 0)
+    assert log.log_end_offset - log.recovery_point == 3
+    return after_a_tick(served.broker, lambda: log.recovery_point == log.log_end_offset)
 
 
 async def flush_ms_again(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
@@ -111,7 +111,7 @@ async def flush_ms_again(served: Served, data: Path, nursery: trio.Nursery) -> I
     served.broker.clock.advance(MINUTE_MS // 2)
     await served.broker.services.appends.flusher.flush([log])
     await served.ask(produce, "t", ("k", VALUE), timestamp=START_MS)
-    return after_a_tick(served.broker, lambda: log.unflushed_records == 0)
+    return after_a_tick(served.broker, lambda: log.recovery_point == log.log_end_offset)
 
 
 async def lease(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:

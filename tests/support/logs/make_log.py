@@ -79,6 +79,12 @@ def reopen(
     )
 
 
+def remove_deleted(log: Log, elapsed_ms: int) -> None:
+    """Remove the files whose `file.delete.delay.ms` is over, as the broker's job does."""
+    for path in log.deleted_files.take_due(elapsed_ms):
+        log.files.remove(path)
+
+
 def append(log: Log, *pairs: Pair, now_ms: int | None = None, roll: bool = False, **batch_fields: Any) -> int:
     """Append one batch, as `support.logs.batches.batch` makes it; returns its base offset. Then roll, if asked to."""
     made = batch(*pairs, **batch_fields)
