@@ -22,8 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...storage.data_dirs.data_dir import DataDirectoryError
 from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look
-from ...storage.data_dirs.manager import DataDirectoryError, LogManager
+from ...storage.data_dirs.manager import LogManager
 from ...storage.data_dirs.partition_dirs import Assigned, assign, topics_of
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
 from ...storage.disk.files import Files

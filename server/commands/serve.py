@@ -14,7 +14,7 @@ from importlib import import_module
 
 import trio
 
-from ...storage.data_dirs.manager import DataDirectoryError
+from ...storage.data_dirs.data_dir import DataDirectoryError
 from ...storage.disk.files import DirectoryLockedError
 from ...storage.disk.os_files import OsFiles
 from ...storage.kernel import COMPILED

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import errno
 import random
-import threading
 from collections import Counter
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
-from ..disk.checkpoints import MetaProperties, uuid_text, write_partition_metadata
+from ..disk.checkpoints import write_partition_metadata
 from ..disk.files import Files
 from ..disk.health import Health
 from ..disk.paths import MovingDir, TopicPartition
@@ -35,116 +33,14 @@ from ..logs.log_parts import LastStop, LogPlace
 from ..logs.recovery import load_log
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
+from .claims import claim, cluster_of
 from .data_dir import DataDir, DataDirectoryError
+from .departures import Departure, Removal, collected
 from .inspection import check_owners
+from .log_table import LogTable
 from .partition_dirs import put_aside, topic_id_in
 
-__all__ = ["DataDirectoryError", "LogManager", "LogTable", "Removal"]
-
-
-class LogTable(Mapping[TopicPartition, Log]):
-    """The open logs. A change puts a new table in place, so one thread may change it while another iterates."""
-
-    def __init__(self) -> None:
-        self._logs: dict[TopicPartition, Log] = {}
-        self._changing = threading.Lock()
-
-    def __getitem__(self, topic_partition: TopicPartition) -> Log:
-        return self._logs[topic_partition]
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(self._logs)
-
-    def __len__(self) -> int:
-        return len(self._logs)
-
-    def values(self) -> ValuesView[Log]:
-        return self._logs.values()
-
-    def items(self) -> ItemsView[TopicPartition, Log]:
-        return self._logs.items()
-
-    def add(self, logs: Iterable[Log]) -> None:
-        """Enter these logs."""
-        with self._changing:
-            self._logs = {**self._logs, **{log.topic_partition: log for log in logs}}
-
-    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take these out; KeyError, and none is, if one is not there."""
-        with self._changing:
-            logs = dict(self._logs)
-            for each in topic_partitions:
-                del logs[each]
-            self._logs = logs
-
-
 OfEach: TypeAlias = Callable[[Callable[[Log], bool], Sequence[Log]], Iterable[bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A file or directory of something deleted, whose time has come."""
-
-    path: str
-    _remove: Callable[[str], None]
-    _put_off: Callable[[int, str], None]
-
-    def __call__(self) -> None:
-        """Remove it, in any thread. OSError if the disk refuses; a part of it may be gone then."""
-        self._remove(self.path)
-
-    def put_off(self, due_ms: int) -> None:
-        """Make it due again at `due_ms` of elapsed time; in the owner's thread."""
-        self._put_off(due_ms, self.path)
-
-
-class Departure:
-    """Directories of deleted partitions on their way out. Made by `LogManager.begin_delete`."""
-
-    def __init__(
-        self, logs: Sequence[Log], data_dirs: Iterable[DataDir], unique_id: str, files: Files, staying: LogTable
-    ) -> None:
-        """
-        Args:
-            data_dirs: All of the broker.
-            unique_id: For the names of the directories.
-            staying: All open logs of the broker; `logs` are not among them.
-        """
-        self.logs = logs
-        self.put_aside: list[tuple[Log, str]] = []
-        """Those that are out of the way, with the paths that they have now."""
-        self._data_dirs = {each.path: each for each in data_dirs}
-        self._unique_id = unique_id
-        self._files = files
-        self._staying = staying
-
-    def let_go(self) -> list[Log]:
-        """The logs, which are the caller's to drop: the last step. Each closes its files with its last name."""
-        logs, self.logs = list(self.logs), ()
-        self.put_aside.clear()
-        return logs
-
-    def carry_out(self) -> None:
-        """Rename the directories, and take the partitions out of the checkpoints; on disk on return.
-
-        Raises:
-            OSError: The disk refused something, the first of it; all else is done.
-        """
-        refused: list[OSError] = []
-        for log in self.logs:
-            aside = paths.join(log.data_dir, paths.deleted_dir_name(*log.topic_partition, self._unique_id))
-            with _collected(refused):
-                self._files.rename(log.directory, aside)
-                self.put_aside.append((log, aside))
-        for data_dir in [self._data_dirs[path] for path in dict.fromkeys(log.data_dir for log in self.logs)]:
-            with _collected(refused):
-                self._files.sync_dir(data_dir.path)
-            with _collected(refused):
-                data_dir.checkpoint_recovery_points(self._staying)
-            with _collected(refused):
-                data_dir.checkpoint_log_starts(self._staying)
-        if refused:
-            raise refused[0]
 
 
 class LogManager:
@@ -200,7 +96,7 @@ class LogManager:
     @property
     def stored_cluster_id(self) -> str | None:
         """The cluster that the directories belong to; None if all are new."""
-        return next((each.identity.cluster_id for each in self._dirs if each.identity), None)
+        return cluster_of(self._dirs)
 
     def is_offline(self, data_dir: str) -> bool:
         """Whether a disk error has taken this directory, and all logs in it, out of use until the next start."""
@@ -233,53 +129,13 @@ class LogManager:
         self._is_loaded = True
 
     def claim(self, home: str, cluster_id: str, record: Callable[[Mapping[str, str]], None]) -> None:
-        """Write in each data directory whose it is, and where the catalog lies. Nothing is written that stands there.
-
-        Each step leaves what `inspection.check` takes, so a start that is cut off here needs nobody's hand.
-
-        Args:
-            home: The directory of the catalog.
-            record: Writes the catalog, with this list of all directories: directory.id to path.
-
-        Raises:
-            DataDirectoryError: The disk refused, or they belong to another cluster.
-        """
-        if self.stored_cluster_id not in (None, cluster_id):
-            raise DataDirectoryError(
-                f"data directory {self.data_dirs[0]} belongs to cluster {self.stored_cluster_id}, not to {cluster_id}"
-            )
-        home_dir = self._dir(home)
-        named = {each: self._identity(each, cluster_id) for each in self._dirs}
-        ids = {each: identity.directory_id for each, identity in named.items() if identity.directory_id is not None}
-        try:
-            if home_dir.identity is not None:
-                # The list must name nobody who does not know his own id.
-                for each, identity in named.items():
-                    each.claim(identity)
-            # A directory of the catalog without an identity tells of a first start that was cut off: it gets one last.
-            text = {each: each.path.encode(errors="backslashreplace").decode() for each in self._dirs}
-            record({uuid_text(ids[each]): text[each] for each in self._dirs})
-            for each in sorted(self._dirs, key=lambda each: each is home_dir):
-                each.claim(replace(named[each], catalog_id=ids[home_dir]))
-        except OSError as error:
-            raise DataDirectoryError(f"data directories {', '.join(self.data_dirs)}: {error}") from error
-
-    def _identity(self, data_dir: DataDir, cluster_id: str) -> MetaProperties:
-        found = data_dir.identity
-        if found is None:
-            return MetaProperties(cluster_id=cluster_id, node_id=self._node_id, directory_id=self._new_id())
-        return found if found.directory_id is not None else replace(found, directory_id=self._new_id())
+        """Write in each data directory whose it is, and where the catalog lies. See `claims.claim`."""
+        claim(self._dirs, self._dir(home), cluster_id, record, node_id=self._node_id, rng=self._rng)
 
     def take_offline(self, reason: str) -> None:
         """No log can be used any more until the next start. For any thread."""
         for each in self._working_dirs():
             each.health.failure = reason
-
-    def _new_id(self) -> bytes:
-        # Ids whose text starts with a dash are trouble on command lines; Kafka draws again, too.
-        while (drawn := self._rng.randbytes(16))[0] >> 2 == 62:
-            pass
-        return drawn
 
     def _load_dir(
         self, data_dir: DataDir, now_ms: int, elapsed_ms: int, config_for: Callable[[TopicPartition], LogConfig | None]
@@ -540,7 +396,7 @@ class LogManager:
     def _checkpoint(self, *writes: tuple[DataDir, Callable[[LogTable], None]]) -> None:
         refused: list[OSError] = []
         for data_dir, write in writes:
-            with _collected(refused):
+            with collected(refused):
                 try:
                     write(self.logs)
                 except OSError as error:
@@ -603,15 +459,6 @@ class LogManager:
         for data_dir in self._dirs:
             with suppress(OSError):
                 data_dir.release()
-
-
-@contextmanager
-def _collected(refused: list[OSError]) -> Iterator[None]:
-    """For one of several things that are to be done whatever becomes of the others."""
-    try:
-        yield
-    except OSError as error:
-        refused.append(error)
 
 
 def _text(error: Exception) -> str:

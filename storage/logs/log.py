@@ -21,11 +21,10 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...protocol.batch_builder import assign_in_place
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records import NO_PRODUCER_ID, RecordBatch
 from ..disk import paths
-from ..disk.files import WouldWaitError, WriteAhead
+from ..disk.files import WouldWaitError
 from ..disk.health import is_disk_failure
 from ..produce import producer_snapshots
 from ..produce.validation import AppendOrigin, CheckedBatch, assign, check_batch
@@ -36,6 +35,7 @@ from ..topics.config import LogConfig
 from .deleted_files import DeletedFiles
 from .deletion import Deletion
 from .flush import Flush
+from .large_append import AT_ONCE_WRITTEN_BYTES, LargeAppend, LargeWriteError
 from .log_parts import LogContents, LogPlace
 from .log_reader import FoundOffset, LogReader
 from .replay import load_producers, update_producers
@@ -43,9 +43,6 @@ from .retention import SEGMENTS_AT_ONCE, deletable_segments
 from .swap import is_begun, swap_files
 
 __all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "LargeWriteError", "Log"]
-
-AT_ONCE_WRITTEN_BYTES = 2 << 20
-"""A batch that is written at once; into memory, which takes a millisecond if nothing is wrong with the machine."""
 
 
 class AppendInfo(NamedTuple):
@@ -60,26 +57,6 @@ class AppendInfo(NamedTuple):
     """The producer had sent this before: nothing was written, the offsets are those of the first time."""
 
 
-class LargeWriteError(Exception):
-    """To write this batch takes too long for a thread that others wait for. Offsets and producers are as they were.
-
-    Have another thread call `write`, which raises OSError if the disk refuses.
-    """
-
-    def __init__(self, checked: CheckedBatch, ahead: WriteAhead) -> None:
-        super().__init__("a large batch is to be written")
-        self.checked = checked
-        self.write = ahead.write
-
-
-class _LargeAppend(NamedTuple):
-    """What is being written in another thread."""
-
-    checked: CheckedBatch
-    segment: LogSegment
-    ahead: WriteAhead
-
-
 class Log(LogReader):
     """An open partition. Made by `recovery.load_log`, kept by the LogManager."""
 
@@ -90,8 +67,7 @@ class Log(LogReader):
         """When it was flushed or, at first, opened; in elapsed time."""
         self.deleted_files = DeletedFiles(place.directory)
         self._rng = rng
-        self._large: _LargeAppend | None = None
-        """The append of a large batch that was begun."""
+        self._large = LargeAppend()
         self._must_roll = False
         """Whether a roll was refused half-way. A file that begins at the LEO may be there, so nothing may be appended to the
         segment before it until the roll is done."""
@@ -223,7 +199,7 @@ class Log(LogReader):
                 segment = self._roll(now_ms)
             ahead = None
             if at_once and batch.size_bytes > AT_ONCE_WRITTEN_BYTES:
-                ahead = self._written_ahead(checked, segment, valid.records)
+                ahead = self._large.written(checked, segment, valid.records)
             segment.append(
                 valid.records,
                 last_offset=last_offset,
@@ -247,23 +223,12 @@ class Log(LogReader):
                 raise
         return AppendInfo(base_offset, last_offset, valid.log_append_time_ms, self.log_start_offset)
 
-    def _written_ahead(self, checked: CheckedBatch, segment: LogSegment, batch: memoryview) -> WriteAhead:
-        """What another thread has written of this batch. LargeWriteError if it is yet to do that."""
-        known, self._large = self._large, None
-        if known is not None and known.checked is checked and known.segment is segment and known.ahead.is_written:
-            return known.ahead
-        self._large = _LargeAppend(checked, segment, segment.write_ahead(batch))
-        assign_in_place(batch, 0, 0)  # as clients send it, should it have to be checked again
-        raise LargeWriteError(checked, self._large.ahead)
-
     def give_up_large(self) -> None:
         """Whoever was told of a LargeWriteError does not come again."""
-        known, self._large = self._large, None
-        if known is not None and not known.ahead.is_dropped:
-            try:
-                known.segment.log_file.drop_ahead()
-            except OSError as error:
-                self.fail(error)
+        try:
+            self._large.give_up()
+        except OSError as error:
+            self.fail(error)
 
     def _is_full_for(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> bool:
         """Whether `batch` has to go to a new segment. Asked for non-empty segments only."""

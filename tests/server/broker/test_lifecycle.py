@@ -28,7 +28,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
 from ottla.server.config.resources import ResourceType
-from ottla.storage.data_dirs.manager import DataDirectoryError
+from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.topics.catalog import CatalogError
 from ottla.storage.topics.config import ConfigError
 from support.broker.admin import create, delete_records, metadata, topic_names, wanted

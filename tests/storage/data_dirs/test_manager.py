@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.data_dirs.data_dir import DataDir
-from ottla.storage.data_dirs.manager import DataDirectoryError, LogManager
+from ottla.storage.data_dirs.data_dir import DataDir, DataDirectoryError
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import (
     MetaProperties,

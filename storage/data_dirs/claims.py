@@ -1,0 +1,72 @@
+"""Writing whose data directories these are.
+
+Each step leaves what `inspection.check` takes, so a start that is cut off here needs nobody's hand.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ..disk.checkpoints import MetaProperties, uuid_text
+from .data_dir import DataDir, DataDirectoryError
+
+
+def cluster_of(data_dirs: Sequence[DataDir]) -> str | None:
+    """The cluster that the directories belong to; None if all are new."""
+    return next((each.identity.cluster_id for each in data_dirs if each.identity), None)
+
+
+def claim(
+    data_dirs: Sequence[DataDir],
+    home: DataDir,
+    cluster_id: str,
+    record: Callable[[Mapping[str, str]], None],
+    *,
+    node_id: int,
+    rng: random.Random,
+) -> None:
+    """Write in each data directory whose it is, and where the catalog lies. Nothing is written that stands there.
+
+    Args:
+        home: The directory of the catalog, one of them.
+        record: Writes the catalog, with this list of all directories: directory.id to path.
+        rng: Draws the ids of new ones.
+
+    Raises:
+        DataDirectoryError: The disk refused, or they belong to another cluster.
+    """
+    if cluster_of(data_dirs) not in (None, cluster_id):
+        raise DataDirectoryError(
+            f"data directory {data_dirs[0].path} belongs to cluster {cluster_of(data_dirs)}, not to {cluster_id}"
+        )
+    named = {each: _identity(each, cluster_id, node_id, rng) for each in data_dirs}
+    ids = {each: identity.directory_id for each, identity in named.items() if identity.directory_id is not None}
+    try:
+        if home.identity is not None:
+            # The list must name nobody who does not know his own id.
+            for each, identity in named.items():
+                each.claim(identity)
+        # A directory of the catalog without an identity tells of a first start that was cut off: it gets one last.
+        text = {each: each.path.encode(errors="backslashreplace").decode() for each in data_dirs}
+        record({uuid_text(ids[each]): text[each] for each in data_dirs})
+        for each in sorted(data_dirs, key=lambda each: each is home):
+            each.claim(replace(named[each], catalog_id=ids[home]))
+    except OSError as error:
+        paths = ", ".join(each.path for each in data_dirs)
+        raise DataDirectoryError(f"data directories {paths}: {error}") from error
+
+
+def _identity(data_dir: DataDir, cluster_id: str, node_id: int, rng: random.Random) -> MetaProperties:
+    found = data_dir.identity
+    if found is None:
+        return MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=_new_id(rng))
+    return found if found.directory_id is not None else replace(found, directory_id=_new_id(rng))
+
+
+def _new_id(rng: random.Random) -> bytes:
+    # Ids whose text starts with a dash are trouble on command lines; Kafka draws again, too.
+    while (drawn := rng.randbytes(16))[0] >> 2 == 62:
+        pass
+    return drawn
