@@ -29,7 +29,8 @@ from ...storage.data_dirs.partition_dirs import Assigned, assign, topics_of
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
-from ...storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ...storage.topics.catalog import Catalog
+from ...storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from ...storage.topics.config import LogConfig
 from ..config.broker_config import NO_TEXTS, BrokerConfig, StaticConfig, Texts, resolve, static_config
 from ..config.properties import Properties

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.paths import TopicPartition
-from ...storage.topics.catalog import PartitionEntry
+from ...storage.topics.catalog_file import PartitionEntry
 from ...storage.topics.config import LogConfig
 from ..cleaning.cleaning import Cleaning
 from ..partitions.flusher import Flusher

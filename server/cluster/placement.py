@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import trio
 
-from ...storage.topics.catalog import PartitionEntry
+from ...storage.topics.catalog_file import PartitionEntry
 from ..partitions.topics import NO_LEADER, Partition
 from ..runtime.turns import Turn
 from .cluster import Cluster

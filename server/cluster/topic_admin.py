@@ -18,7 +18,7 @@ from contextlib import suppress
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.topics.catalog import PartitionEntry, TopicEntry
+from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
 from ..config.live_config import LiveConfig
 from ..partitions.internal_topics import CREATED_ON_DEMAND
 from ..partitions.topics import Partition, Topic

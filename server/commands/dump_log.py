@@ -32,7 +32,7 @@ from ...storage.produce.producer_snapshots import CorruptSnapshotError
 from ...storage.produce.producer_snapshots import decode as decode_snapshot
 from ...storage.segment.batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc
 from ...storage.segment.index import AbortedTxn
-from ...storage.topics.catalog import CatalogError, decode
+from ...storage.topics.catalog_file import CatalogError, decode
 from ..partitions.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .dump_records import batch_line, control_record, group_record, plain_record, size, transaction_record
 

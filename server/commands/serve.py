@@ -18,7 +18,7 @@ from ...storage.data_dirs.data_dir import DataDirectoryError
 from ...storage.disk.files import DirectoryLockedError
 from ...storage.disk.os_files import OsFiles
 from ...storage.kernel import COMPILED
-from ...storage.topics.catalog import CatalogError
+from ...storage.topics.catalog_file import CatalogError
 from ...storage.topics.config import ConfigError
 from ..broker.broker import run_broker
 from ..cluster.opening import static_config_with_stored_id

@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import lru_cache
 from types import MappingProxyType
 
-from ...storage.topics.catalog import CLUSTER_DEFAULT
+from ...storage.topics.catalog_file import CLUSTER_DEFAULT
 from ...storage.topics.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, Value, format_value
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ...storage.topics.catalog import PartitionEntry
+from ...storage.topics.catalog_file import PartitionEntry
 from .internal_topics import INTERNAL_TOPICS
 
 NO_LEADER = -1

@@ -21,7 +21,7 @@ from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError, read_partition_metadata, write_partition_metadata
 from ..disk.files import Files
 from ..disk.paths import TopicPartition
-from ..topics.catalog import TopicEntry
+from ..topics.catalog_file import TopicEntry
 from .data_dir import DataDirectoryError
 from .inspection import FoundDirectory, holds_log
 

@@ -1,23 +1,8 @@
 """The catalog: the one readable file of a data directory that says which topics exist and how they are configured.
 
 Log directories hold records only; what was promised to clients about them lives here: the cluster's id, topics with
-their ids, replica assignments and configs, dynamic broker configs, the next producer id, feature levels. The file is
-JSON, one line a partition, written whole and atomically on every change:
-
-    {
-    "version": 1,
-    "cluster_id": "…",
-    "directories": {"…22 characters…": "/data"},
-    "next_producer_id": 2000,
-    "features": {"metadata.version": 30},
-    "broker_configs": {
-      "": {"log.retention.ms": "1000"},
-      "1": {"max.connections": "5"}},
-    "topics": {
-      "orders": {"id": "…22 characters…", "configs": {"cleanup.policy": "compact"}, "partitions": [
-        {"replicas": [0, 1], "leader": 0, "leader_epoch": 0},
-        {"replicas": [1, 0], "leader": 1, "leader_epoch": 0}]}}
-    }
+their ids, replica assignments and configs, dynamic broker configs, the next producer id, feature levels. The file, which
+`catalog_file` draws, is written whole and atomically on every change.
 
 The server is its only user. A change is on disk before it shows in memory; one that the disk refuses shows nowhere: where
 the new file may have taken its place all the same (the rename was done, the sync of the directory failed), the file is
@@ -30,22 +15,25 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ..disk.checkpoints import parse_uuid, put_in_place, uuid_text, write_beside
+from ..disk.checkpoints import put_in_place, write_beside
 from ..disk.files import Files
 from ..disk.paths import CATALOG_FILE, join, parent
-
-VERSION = 1
-
-CLUSTER_DEFAULT = ""
-"""The key of the dynamic broker configs that hold for every node."""
+from .catalog_file import (
+    CatalogError,
+    CatalogState,
+    Configs,
+    PartitionEntry,
+    Texts,
+    TopicEntry,
+    decode,
+    encode_in_pieces,
+)
 
 PRODUCER_ID_BLOCK = 1000
 """Producer ids handed out with one write of the file; a restart skips what is left of a block."""
@@ -53,53 +41,7 @@ PRODUCER_ID_BLOCK = 1000
 MAX_CATALOG_BYTES = 256 << 20
 """A larger file is neither read nor written: 100 000 partitions take 6 MB."""
 
-PIECE_CHARS = 1 << 20
-
-Configs = Mapping[str, str]
-
-Texts = dict[str, tuple["TopicEntry", str]]
-"""What the file says of topics, by name: of two thousand mostly one changes."""
-
 _NO_CONFIGS: Configs = MappingProxyType({})
-
-
-class CatalogError(Exception):
-    """The file cannot be used as it is. The text names the file and the place in it; the file is left alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionEntry:
-    """Replica assignment and leadership of one partition; the ids are node ids."""
-
-    replicas: tuple[int, ...]
-    leader: int
-    leader_epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TopicEntry:
-    """One topic; partition `p` is `partitions[p]`. `configs` holds the overrides only, as texts."""
-
-    name: str
-    topic_id: bytes
-    partitions: tuple[PartitionEntry, ...]
-    configs: Configs = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogState:
-    """Everything that the file says; never changed, only replaced."""
-
-    cluster_id: str
-    topics: Mapping[str, TopicEntry] = field(default_factory=dict)
-    broker_configs: Mapping[str, Configs] = field(default_factory=dict)
-    next_producer_id: int = 0
-    features: Mapping[str, int] = field(default_factory=dict)
-    directories: Mapping[str, str] | None = None
-    """All data directories of the broker: directory.id as its text, and the path at the last start.
-
-    None in a file of an Ottla that did not count them.
-    """
 
 
 class Catalog:
@@ -285,187 +227,3 @@ class Catalog:
         self._is_on_disk = False  # Until the directory is synced nobody can tell which of the two a restart finds.
         put_in_place(self._files, temporary, self._path)
         self._is_on_disk = True
-
-
-def encode(state: CatalogState) -> bytes:
-    """The bytes of the file, the same for equal states: everything is sorted by name."""
-    return b"".join(encode_in_pieces(state))
-
-
-def encode_in_pieces(state: CatalogState, texts: Texts | None = None) -> Iterator[bytes]:
-    """The same, about a megabyte at a time: to join a hundred of them in one go holds all threads.
-
-    `texts` spares the work for topics that are as they were when it was last given; it is brought up to date.
-    """
-    lines: list[str] = []
-    chars = 0
-    for line in _lines(state, {} if texts is None else texts):
-        if chars >= PIECE_CHARS:
-            yield ("\n".join(lines) + "\n").encode()
-            lines, chars = [], 0
-        lines.append(line)
-        chars += len(line)
-    yield "\n".join(lines).encode()
-
-
-def _lines(state: CatalogState, texts: Texts) -> Iterator[str]:
-    yield "{"
-    yield f'"version": {VERSION},'
-    yield f'"cluster_id": {_json(state.cluster_id)},'
-    if state.directories is not None:
-        yield f'"directories": {_configs(state.directories)},'
-    yield f'"next_producer_id": {state.next_producer_id},'
-    yield f'"features": {_json(dict(sorted(state.features.items())))},'
-    yield from _block("broker_configs", [f"{_json(node)}: {_configs(c)}" for node, c in state.broker_configs.items()])
-    yield '"topics": {'
-    last = len(state.topics)
-    for number, name in enumerate(sorted(state.topics), start=1):
-        topic = state.topics[name]
-        known = texts.get(name)
-        if known is None or known[0] is not topic:
-            known = texts[name] = topic, _topic(topic)
-        yield known[1] + ("," if number < last else "")
-    if len(texts) > last:
-        for name in texts.keys() - state.topics.keys():
-            del texts[name]
-    yield "}"
-    yield "}\n"
-
-
-def _topic(topic: TopicEntry) -> str:
-    partitions = ",\n".join(
-        f'    {{"replicas": {list(p.replicas)}, "leader": {p.leader}, "leader_epoch": {p.leader_epoch}}}'
-        for p in topic.partitions
-    )
-    facts = f'"id": "{uuid_text(topic.topic_id)}", "configs": {_configs(topic.configs)}'
-    return f'  {_json(topic.name)}: {{{facts}, "partitions": [\n{partitions}]}}'
-
-
-def _block(name: str, entries: list[str]) -> Iterator[str]:
-    yield f'"{name}": {{'
-    yield ",\n".join(f"  {entry}" for entry in sorted(entries)) + "},"
-
-
-def _configs(configs: Configs) -> str:
-    return _json(dict(sorted(configs.items())))
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def decode(data: bytes, path: str) -> CatalogState:
-    """What the bytes of a catalog say; `path` is for error texts.
-
-    Raises:
-        CatalogError: Not JSON, or not shaped as above; keys that this version does not know are refused too, since
-            writing the file back would lose them.
-    """
-    try:
-        top = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise CatalogError(f"{path}: not a readable catalog: {error}") from error
-    return _Reader(path).state(top)
-
-
-def _is_unicode(text: str) -> bool:
-    """False for half a surrogate pair, which JSON can spell and UTF-8 cannot."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-class _Reader:
-    """Turns parsed JSON into a CatalogState, checking every value on the way."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def state(self, top: Any) -> CatalogState:
-        version = top.get("version") if isinstance(top, dict) else None
-        if version != VERSION:
-            raise self._error("version", f"is {version!r}; this Ottla reads version {VERSION}")
-        directories = self._configs(top["directories"], "directories") if "directories" in top else None
-        found = self._object(
-            {key: value for key, value in top.items() if key != "directories"},
-            *("the file", "version", "cluster_id", "next_producer_id", "features", "broker_configs", "topics"),
-        )
-        topics = {name: self._topic(name, value) for name, value in self._map(found["topics"], "topics")}
-        if len({topic.topic_id for topic in topics.values()}) < len(topics):
-            raise self._error("topics", "has two topics of one id")
-        return CatalogState(
-            cluster_id=self._text(found["cluster_id"], "cluster_id"),
-            topics=topics,
-            broker_configs={
-                node: self._configs(value, f"broker_configs[{node!r}]")
-                for node, value in self._map(found["broker_configs"], "broker_configs")
-            },
-            next_producer_id=self._number(found["next_producer_id"], "next_producer_id", 2**63 - 1),
-            features={
-                name: self._number(level, f"features[{name!r}]", 2**15 - 1)
-                for name, level in self._map(found["features"], "features")
-            },
-            directories=directories,
-        )
-
-    def _topic(self, name: str, value: Any) -> TopicEntry:
-        place = f"topics[{name!r}]"
-        found = self._object(value, place, "id", "configs", "partitions")
-        partitions = found["partitions"]
-        if not isinstance(partitions, list) or not partitions:
-            raise self._error(f"{place}.partitions", "must be a list with at least one entry")
-        return TopicEntry(
-            name,
-            self._id(found["id"], f"{place}.id"),
-            tuple(self._partition(entry, f"{place}.partitions[{index}]") for index, entry in enumerate(partitions)),
-            self._configs(found["configs"], f"{place}.configs"),
-        )
-
-    def _partition(self, value: Any, place: str) -> PartitionEntry:
-        found = self._object(value, place, "replicas", "leader", "leader_epoch")
-        replicas = found["replicas"]
-        if not isinstance(replicas, list) or not replicas:
-            raise self._error(f"{place}.replicas", "must be a list with at least one node id")
-        return PartitionEntry(
-            tuple(self._number(node, f"{place}.replicas", 2**31 - 1) for node in replicas),
-            self._number(found["leader"], f"{place}.leader", 2**31 - 1),
-            self._number(found["leader_epoch"], f"{place}.leader_epoch", 2**31 - 1),
-        )
-
-    def _object(self, value: Any, place: str, *keys: str) -> dict[str, Any]:
-        found = dict(self._map(value, place))
-        for key in keys:
-            if key not in found:
-                raise self._error(place, f"lacks {key!r}")
-        for key in found:
-            if key not in keys:
-                raise self._error(place, f"has {key!r}, which this Ottla does not know; was a newer one here?")
-        return found
-
-    def _map(self, value: Any, place: str) -> Iterable[tuple[str, Any]]:
-        if not isinstance(value, dict):
-            raise self._error(place, "must be an object")
-        return value.items()
-
-    def _configs(self, value: Any, place: str) -> Configs:
-        return {name: self._text(text, f"{place}[{name!r}]") for name, text in self._map(value, place)}
-
-    def _text(self, value: Any, place: str) -> str:
-        if not isinstance(value, str) or not _is_unicode(value):
-            raise self._error(place, "must be a text")
-        return value
-
-    def _number(self, value: Any, place: str, maximum: int) -> int:
-        if type(value) is not int or not 0 <= value <= maximum:
-            raise self._error(place, f"must be a whole number from 0 to {maximum}")
-        return value
-
-    def _id(self, value: Any, place: str) -> bytes:
-        try:
-            topic_id = parse_uuid(self._text(value, place))
-        except ValueError as error:
-            raise self._error(place, f"is {error}") from error
-        if not any(topic_id):
-            raise self._error(place, "is all zeros, which names no topic")
-        return topic_id
-
-    def _error(self, place: str, what: str) -> CatalogError:
-        return CatalogError(f"{self._path}: {place} {what}")

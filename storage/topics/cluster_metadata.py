@@ -35,7 +35,7 @@ from ...protocol.wire import codec
 from ..disk import paths
 from ..disk.files import File, Files
 from ..disk.paths import TopicPartition
-from .catalog import CatalogError, CatalogState, PartitionEntry, TopicEntry
+from .catalog_file import CatalogError, CatalogState, PartitionEntry, TopicEntry
 
 BATCH_BYTES_MAX = 64 << 20
 """No batch is larger: Kafka's controller writes at most 8 MiB at a time."""

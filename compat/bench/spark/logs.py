@@ -19,7 +19,8 @@ from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.produce import producer_snapshots
 from ottla.storage.produce.producers import ProducerStates
 from ottla.storage.segment.segment import LogSegment
-from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.topics.catalog import Catalog
+from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import LogConfig
 
 from ..cleaner.generate import values

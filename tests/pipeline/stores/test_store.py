@@ -19,7 +19,8 @@ from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import MetaProperties, OffsetCheckpoint, write_meta_properties
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
-from ottla.storage.topics.catalog import CLUSTER_DEFAULT, Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.topics.catalog import Catalog
+from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT, CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.logs.make_log import DAY_MS, TP, Producer, append, make_log

@@ -29,7 +29,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from ottla.server.broker.broker import Broker
 from ottla.server.config.resources import ResourceType
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
-from ottla.storage.topics.catalog import CatalogError
+from ottla.storage.topics.catalog_file import CatalogError
 from ottla.storage.topics.config import ConfigError
 from support.broker.admin import create, delete_records, metadata, topic_names, wanted
 from support.broker.conversation import address, create_topic, fetch, fetch_request, list_offset, produce, records_of

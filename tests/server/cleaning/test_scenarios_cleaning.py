@@ -22,7 +22,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.cleaning.throttler import Throttler
 from ottla.server.config.resources import ResourceType
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.topics.catalog import CLUSTER_DEFAULT
+from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT
 from support.broker.admin import delete
 from support.broker.compacting import (
     QUICK,

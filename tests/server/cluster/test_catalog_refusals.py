@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from ottla.protocol.errors import KafkaError
-from ottla.storage.topics.catalog import CatalogState
+from ottla.storage.topics.catalog_file import CatalogState
 from support.broker.admin import set_topic_configs
 from support.broker.stored_broker import StoredBroker, Values
 from support.disk.crash_files import CrashFiles

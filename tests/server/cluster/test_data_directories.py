@@ -24,7 +24,7 @@ from ottla.storage.disk.checkpoints import (
     write_meta_properties,
     write_partition_metadata,
 )
-from ottla.storage.topics.catalog import CatalogError
+from ottla.storage.topics.catalog_file import CatalogError
 from support.broker.stored_broker import StoredBroker, Values
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.batches import batch

@@ -26,7 +26,8 @@ from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.produce.producer_snapshots import encode
 from ottla.storage.produce.producer_state import BatchMetadata, ProducerState
-from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.topics.catalog import Catalog
+from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from support.disk.crash_files import CrashFiles
 
 LOG = "00000000000000000010.log"

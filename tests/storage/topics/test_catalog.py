@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.storage.disk.os_files import OsFiles
-from ottla.storage.topics.catalog import (
-    PRODUCER_ID_BLOCK,
-    Catalog,
+from ottla.storage.topics.catalog import PRODUCER_ID_BLOCK, Catalog
+from ottla.storage.topics.catalog_file import (
     CatalogError,
     CatalogState,
     PartitionEntry,
@@ -340,7 +339,7 @@ def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.M
 @pytest.mark.parametrize("piece_chars", [1, 40, 400])
 def test_a_large_catalog_is_put_together_in_pieces(monkeypatch: pytest.MonkeyPatch, piece_chars: int) -> None:
     whole = encode(EXAMPLE)
-    monkeypatch.setattr("ottla.storage.topics.catalog.PIECE_CHARS", piece_chars)
+    monkeypatch.setattr("ottla.storage.topics.catalog_file.PIECE_CHARS", piece_chars)
     pieces = list(encode_in_pieces(EXAMPLE))
     assert b"".join(pieces) == whole
     longest_line = max(map(len, whole.splitlines(keepends=True)))

@@ -21,7 +21,7 @@ from ottla.protocol.messages.cluster_metadata import (
     TopicRecord,
 )
 from ottla.storage.disk.checkpoints import uuid_text
-from ottla.storage.topics.catalog import CatalogState, PartitionEntry
+from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry
 from ottla.storage.topics.cluster_metadata import ClusterMetadataError, read_cluster_metadata
 from support.disk.crash_files import CrashFiles
 from support.logs.metadata_log import batch, log_of, value

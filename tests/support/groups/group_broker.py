@@ -13,7 +13,7 @@ from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import AppendInfo, Log
 from ottla.storage.produce.validation import AppendOrigin
-from ottla.storage.topics.catalog import PartitionEntry
+from ottla.storage.topics.catalog_file import PartitionEntry
 from support.broker.steppable_wall import SteppableWall, virtual_ms
 from support.disk.crash_files import CrashFiles
 from support.groups.settings import group_settings

@@ -24,7 +24,8 @@ from ottla.storage.data_dirs import clean_stop
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.filter.clean_rules import RemovedRecords
-from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.topics.catalog import Catalog
+from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import TOPIC_OPTIONS, LogConfig
 from ottla.storage.topics.options import format_value
 from support.cleaner.cleaner_pair import Pair

@@ -26,7 +26,8 @@ from ottla.storage.disk.checkpoints import write_partition_metadata
 from ottla.storage.disk.paths import SNAPSHOT
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.staged_segment import MANIFEST_FILE, bring_in, size_and_crc
-from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.topics.catalog import Catalog
+from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import Counts, CrashSearch

@@ -11,7 +11,8 @@ from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
-from ottla.storage.topics.catalog import Catalog, CatalogState, PartitionEntry, TopicEntry
+from ottla.storage.topics.catalog import Catalog
+from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from support.logs.make_log import Producer, append, make_log
 
 TOPIC = "orders"
