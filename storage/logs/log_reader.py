@@ -15,18 +15,19 @@ last one is behind it then, unseen until it is on disk, as in Apache Kafka, whic
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
 from ..disk.files import FileSlice, WouldWaitError
 from ..disk.health import Health
+from ..disk.steps import Steps, to_the_end
 from ..segment.index import AbortedTxn
 from ..segment.log_offset_metadata import FetchedRecords, LogOffsetMetadata
-from ..segment.segment import LogSegment, end_of
+from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
 from .log_parts import LogContents, LogPlace
 from .segments import SegmentList
@@ -40,7 +41,7 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-Search = Generator[None, None, FoundOffset | None]
+Search: TypeAlias = Steps[FoundOffset | None]
 """A search that yields after every step of about a millisecond, or one batch that it unpacks. May be given up at any of them,
 and each may be taken by another thread."""
 
@@ -243,11 +244,11 @@ class LogReader:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read.
         """
-        return end_of(self.search_timestamp(timestamp_ms))
+        return to_the_end(self.search_timestamp(timestamp_ms))
 
     def max_timestamp_and_offset(self) -> FoundOffset | None:
         """The first record with the largest timestamp of the log; None if no record has one. Otherwise as above."""
-        return end_of(self.search_max_timestamp())
+        return to_the_end(self.search_max_timestamp())
 
     def search_timestamp(self, timestamp_ms: int) -> Search:
         """`offset_for_timestamp` step by step: a gigabyte of small batches takes half a minute."""

@@ -15,41 +15,25 @@ One thread owns a segment. Others may `flush` it while the owner appends, and re
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, LOG_OVERHEAD, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
-from .. import kernel
 from ..disk import paths
 from ..disk.files import Buffer, Files, FileSlice, WriteAhead
+from ..disk.steps import Steps, to_the_end
 from ..topics.config import LogConfig
 from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc, old_format_at
 from .index import RELATIVE_OFFSET_MAX, AbortedTxn, CorruptIndexError, InvalidOffsetError
 from .segment_indexes import NewEntries, SegmentIndexes
+from .timestamp_search import first_record_from
 
 if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochs
 
-_EVER = -(1 << 63)
-
 WRITTEN_AT_ONCE = 20_000
 """Entries of all indexes; a millisecond or two."""
-
-SEARCHED_AT_ONCE = 500
-"""Batches that a search by timestamp goes over before it says that it is not done yet; it takes a millisecond."""
-
-Result = TypeVar("Result")
-
-
-def end_of(steps: Generator[None, None, Result]) -> Result:
-    """What a search finds that is done step by step."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Result = end.value
-            return found
 
 
 class ProducerReplay(Protocol):
@@ -449,24 +433,14 @@ class LogSegment:
         Raises:
             CorruptRecordError: A batch that may hold the record cannot be read.
         """
-        return end_of(self.search_timestamp(timestamp_ms, starting_offset))
+        return to_the_end(self.search_timestamp(timestamp_ms, starting_offset))
 
-    def search_timestamp(
-        self, timestamp_ms: int, starting_offset: int
-    ) -> Generator[None, None, tuple[int, int] | None]:
+    def search_timestamp(self, timestamp_ms: int, starting_offset: int) -> Steps[tuple[int, int] | None]:
         """`find_offset_by_timestamp`, which may have to go over the whole segment: yields after some hundred batches, or one
         that it unpacked."""
         offset = max(self._indexes.offset_before_timestamp(timestamp_ms), starting_offset)
-        for count, (position, header) in enumerate(self.headers(self.floor_position(offset)), 1):
-            if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
-                if count % SEARCHED_AT_ONCE == 0:
-                    yield
-                continue
-            batch = header if header.is_whole else RecordBatch(self.log_file.read_at(position, header.size_bytes))
-            if (found := _first_record(batch, timestamp_ms, starting_offset)) is not None:
-                return found
-            yield
-        return None
+        headers = self.headers(self.floor_position(offset))
+        return (yield from first_record_from(timestamp_ms, starting_offset, headers, self.log_file))
 
     # Checking and rebuilding
 
@@ -593,22 +567,3 @@ class LogSegment:
                 return batch_end if end == position else end
             end = batch_end
         return end
-
-
-def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record of the batch at or after both."""
-    stamped = batch.is_log_append_time  # then all records have the batch's max timestamp
-    found, delta, timestamp = kernel.find_record(
-        batch.payload(),
-        batch.record_count,
-        batch.base_timestamp,
-        _EVER if stamped else timestamp_ms,
-        starting_offset - batch.base_offset,
-    )
-    if found == kernel.Found.SOUGHT:
-        return batch.max_timestamp if stamped else timestamp, batch.base_offset + delta
-    if found != kernel.Found.SOUND:
-        raise CorruptRecordError(
-            f"batch at offset {batch.base_offset}: record {delta} of {batch.record_count} cannot be read"
-        )
-    return None

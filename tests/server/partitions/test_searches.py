@@ -16,7 +16,7 @@ from ottla.server.partitions import searches
 from ottla.server.partitions.searches import Search, Searches
 from ottla.storage.logs import log_reader
 from ottla.storage.logs.log import Log
-from ottla.storage.segment import segment
+from ottla.storage.segment import timestamp_search
 from support.broker.contexts import context_of
 from support.broker.in_process_broker import NOW_MS, InProcessClient, run_in_order, running
 from support.disk.crash_files import CrashFiles
@@ -116,7 +116,7 @@ class Leaving:
 @pytest.mark.parametrize("what", [_leaves, _stops], ids=["the client leaves", "the broker stops"])
 def test_a_search_ends_when(what: Any, timestamp: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "SEARCHING_S", 0.0)
-    monkeypatch.setattr(segment, "SEARCHED_AT_ONCE", 1)
+    monkeypatch.setattr(timestamp_search, "SEARCHED_AT_ONCE", 1)
 
     async def work() -> None:
         async with running(CrashFiles()) as (broker, client):

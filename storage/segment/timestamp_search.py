@@ -1,0 +1,59 @@
+"""Looking for the first record of a segment that is at least so late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol.errors import CorruptRecordError
+from ...protocol.records import RecordBatch
+from .. import kernel
+from ..disk.files import File
+from ..disk.steps import Steps
+
+SEARCHED_AT_ONCE = 500
+"""Batches that a search goes over before it says that it is not done yet; it takes a millisecond."""
+
+_EVER = -(1 << 63)
+
+
+def first_record_from(
+    timestamp_ms: int, starting_offset: int, headers: Iterable[tuple[int, RecordBatch]], file: File
+) -> Steps[tuple[int, int] | None]:
+    """(timestamp, offset) of the first record at or after both, None if there is none; yields after some hundred batches, or
+    one that it unpacked.
+
+    Args:
+        headers: The batches to look at, with their positions in `file`; they need not be whole.
+
+    Raises:
+        CorruptRecordError: A batch that may hold the record cannot be read.
+    """
+    for count, (position, header) in enumerate(headers, 1):
+        if header.max_timestamp < timestamp_ms or header.last_offset < starting_offset:
+            if count % SEARCHED_AT_ONCE == 0:
+                yield
+            continue
+        batch = header if header.is_whole else RecordBatch(file.read_at(position, header.size_bytes))
+        if (found := _first_record(batch, timestamp_ms, starting_offset)) is not None:
+            return found
+        yield
+    return None
+
+
+def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
+    """The same for one batch."""
+    stamped = batch.is_log_append_time  # then all records have the batch's max timestamp
+    found, delta, timestamp = kernel.find_record(
+        batch.payload(),
+        batch.record_count,
+        batch.base_timestamp,
+        _EVER if stamped else timestamp_ms,
+        starting_offset - batch.base_offset,
+    )
+    if found == kernel.Found.SOUGHT:
+        return batch.max_timestamp if stamped else timestamp, batch.base_offset + delta
+    if found != kernel.Found.SOUND:
+        raise CorruptRecordError(
+            f"batch at offset {batch.base_offset}: record {delta} of {batch.record_count} cannot be read"
+        )
+    return None
