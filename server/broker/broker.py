@@ -18,8 +18,8 @@ import trio
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
-from ...storage.disk.steps import to_the_end
 from ...storage.logs.log import Log
+from ...storage.steps import to_the_end
 from ..cleaning.cleaning import Cleaning
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges

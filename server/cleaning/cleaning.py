@@ -22,8 +22,8 @@ from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.cleaning.eligibility import Eligibility
 from ...storage.disk.files import Files, WouldWaitError
 from ...storage.disk.paths import TopicPartition
-from ...storage.disk.steps import Steps
 from ...storage.logs.log import Log
+from ...storage.steps import Steps
 from ...storage.topics.config import LogConfig
 from ..config.live_config import LiveConfig
 from ..partitions.waits import Waits

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias, TypeVar
 
 from ...protocol.errors import KafkaError
-from ...storage.disk.steps import Steps, to_the_end
+from ...storage.steps import Steps, to_the_end
 
 __all__ = ["IsOver", "Job", "Jobs", "Steps", "for_each", "never", "to_the_end"]
 

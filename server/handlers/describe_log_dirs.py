@@ -22,7 +22,7 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.disk.steps import Steps
+from ...storage.steps import Steps
 from ..cleaning.status import CleanerStatus
 from ..partitions.topics import Partition, Topic
 from ..runtime.disk import Work, in_thread, on_disk

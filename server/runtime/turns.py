@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from ...storage.disk.steps import Steps
+from ...storage.steps import Steps
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from ..disk.files import Files
 from ..disk.paths import TopicPartition
-from ..disk.steps import Steps, to_the_end
 from ..logs.log import Log
 from ..produce.producer_state import LastRecord
+from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
 from .cleaning_states import CleaningStates, StateError
 from .dirtiness import LogToClean, first_dirty_offset, measure_in_pieces

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from ..disk.steps import Steps, to_the_end
 from ..logs.log import Log
 from ..logs.segments import SegmentList
 from ..produce.producer_state import LastRecord

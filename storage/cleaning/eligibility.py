@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..disk.steps import Steps
 from ..logs.log import Log
+from ..steps import Steps
 from ..topics.options import MAX_LONG
 from .cleaning_states import NOT_HELD
 from .dirtiness import (

@@ -24,10 +24,10 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..disk import paths
 from ..disk.files import FileSlice, WouldWaitError
 from ..disk.health import Health
-from ..disk.steps import Steps, to_the_end
 from ..segment.index import AbortedTxn
 from ..segment.log_offset_metadata import FetchedRecords, LogOffsetMetadata
 from ..segment.segment import LogSegment
+from ..steps import Steps, to_the_end
 from ..topics.config import LogConfig
 from .log_parts import LogContents, LogPlace
 from .segments import SegmentList

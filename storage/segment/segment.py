@@ -22,7 +22,7 @@ from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, LOG_OVERHEAD, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, RecordBatch, batches
 from ..disk import paths
 from ..disk.files import Buffer, Files, FileSlice, WriteAhead
-from ..disk.steps import Steps, to_the_end
+from ..steps import Steps, to_the_end
 from ..topics.config import LogConfig
 from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, computed_crc, old_format_at
 from .index import RELATIVE_OFFSET_MAX, AbortedTxn, CorruptIndexError, InvalidOffsetError

@@ -8,7 +8,7 @@ from ...protocol.errors import CorruptRecordError
 from ...protocol.records import RecordBatch
 from .. import kernel
 from ..disk.files import File
-from ..disk.steps import Steps
+from ..steps import Steps
 
 SEARCHED_AT_ONCE = 500
 """Batches that a search goes over before it says that it is not done yet; it takes a millisecond."""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.storage.cleaning.dirtiness import find_bound_in_pieces, first_dirty_offset, measure
-from ottla.storage.disk.steps import to_the_end
 from ottla.storage.logs.log import Log
+from ottla.storage.steps import to_the_end
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, batch
 from support.logs.make_log import Producer, append, append_marker, log_with_holes, make_log

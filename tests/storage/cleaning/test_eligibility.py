@@ -11,8 +11,8 @@ import pytest
 from ottla.storage.cleaning.cleaner_manager import CleanerManager
 from ottla.storage.cleaning.dirtiness import measure
 from ottla.storage.cleaning.eligibility import Eligibility, assess_in_pieces
-from ottla.storage.disk.steps import to_the_end
 from ottla.storage.logs.log import Log
+from ottla.storage.steps import to_the_end
 from support.cleaner.choosing import filthiest
 from support.logs.make_log import Producer, append, make_log
 
