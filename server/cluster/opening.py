@@ -89,14 +89,14 @@ def open_store(start: Start) -> OpenStore:
             config_for=lambda each: log_configs[each.topic] if _is_known(state, each) else None,
         )
 
-        def record(directories: Mapping[str, str]) -> None:
+        def write_catalog(directories: Mapping[str, str]) -> None:
             nonlocal catalog
             if catalog is None:
                 catalog = Catalog.create(files, survey.home, replace(state, directories=directories))
             else:
                 catalog.set_directories(directories)
 
-        logs.claim(survey.home, state.cluster_id, record)
+        logs.claim(survey.home, state.cluster_id, write_catalog)
         assert catalog is not None
         if catalog.state.next_producer_id <= _highest_producer_id(logs):
             # A catalog from a backup; or a client invents ids, so that they are no bound for ours.

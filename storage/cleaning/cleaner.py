@@ -195,7 +195,6 @@ class _Pass:
         self._on_map_built()
         rules = BatchFilter(
             dirty.dead_bits(),
-            self._output,
             last_records=last_records,
             upper_offset=self._to_clean.upper_offset,
             now_ms=self._now_ms,

@@ -22,7 +22,7 @@ def claim(
     data_dirs: Sequence[DataDir],
     home: DataDir,
     cluster_id: str,
-    record: Callable[[Mapping[str, str]], None],
+    write_catalog: Callable[[Mapping[str, str]], None],
     *,
     node_id: int,
     rng: random.Random,
@@ -31,7 +31,7 @@ def claim(
 
     Args:
         home: The directory of the catalog, one of them.
-        record: Writes the catalog, with this list of all directories: directory.id to path.
+        write_catalog: Writes the catalog, with this list of all directories: directory.id to path.
         rng: Draws the ids of new ones.
 
     Raises:
@@ -50,7 +50,7 @@ def claim(
                 each.claim(identity)
         # A directory of the catalog without an identity tells of a first start that was cut off: it gets one last.
         text = {each: each.path.encode(errors="backslashreplace").decode() for each in data_dirs}
-        record({uuid_text(ids[each]): text[each] for each in data_dirs})
+        write_catalog({uuid_text(ids[each]): text[each] for each in data_dirs})
         for each in sorted(data_dirs, key=lambda each: each is home):
             each.claim(replace(named[each], catalog_id=ids[home]))
     except OSError as error:

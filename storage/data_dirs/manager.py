@@ -5,7 +5,7 @@ the next start needs no recovery. Which log is cleaned when is the CleanerManage
 
     manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
     manager.load(now_ms, elapsed_ms, ...)           loads every <topic>-<partition>
-    manager.claim(home, cluster_id, record)         writes whose directories they are
+    manager.claim(home, cluster_id, write_catalog)         writes whose directories they are
     manager.create(...)  .delete_all(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
@@ -128,9 +128,9 @@ class LogManager:
                 raise DataDirectoryError(f"data directory {each.path}: {error}") from error
         self._is_loaded = True
 
-    def claim(self, home: str, cluster_id: str, record: Callable[[Mapping[str, str]], None]) -> None:
+    def claim(self, home: str, cluster_id: str, write_catalog: Callable[[Mapping[str, str]], None]) -> None:
         """Write in each data directory whose it is, and where the catalog lies. See `claims.claim`."""
-        claim(self._dirs, self._dir(home), cluster_id, record, node_id=self._node_id, rng=self._rng)
+        claim(self._dirs, self._dir(home), cluster_id, write_catalog, node_id=self._node_id, rng=self._rng)
 
     def take_offline(self, reason: str) -> None:
         """No log can be used any more until the next start. For any thread."""

@@ -65,7 +65,7 @@ def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> Ca
     return None if replay is None else replay.state(cluster_id)
 
 
-def replay_cluster_metadata(files: Files, data_dir: str) -> Replay | None:
+def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | None:
     """All that the metadata log in `data_dir` says; None where there is none. Raises as `read_cluster_metadata`."""
     directory = paths.join(data_dir, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))
     if not files.is_dir(directory):
@@ -75,13 +75,13 @@ def replay_cluster_metadata(files: Files, data_dir: str) -> Replay | None:
     logs = sorted(name for name in names if _LOG.fullmatch(name))
     if not snapshots and not logs:
         return None
-    replay = Replay()
+    replay = MetadataReplay()
     next_offset = 0
     if snapshots:
         end_offset, epoch = snapshots[-1]
         path = paths.join(directory, f"{end_offset}-{epoch}.checkpoint")
         for _, batch in _batches(files, path, may_be_torn=False):
-            replay.batch(batch, path)
+            replay.apply_batch(batch, path)
         next_offset = int(end_offset)
     for number, name in enumerate(logs):
         path = paths.join(directory, name)
@@ -92,7 +92,7 @@ def replay_cluster_metadata(files: Files, data_dir: str) -> Replay | None:
                 raise ClusterMetadataError(
                     f"{path}: offset {batch.base_offset} at position {position} where {next_offset} should be"
                 )
-            replay.batch(batch, path)
+            replay.apply_batch(batch, path)
             next_offset = batch.next_offset
     return replay
 
@@ -134,7 +134,7 @@ class _Topic:
     """For each replica the directory.id of the data directory that it is in."""
 
 
-class Replay:
+class MetadataReplay:
     """The state that metadata records lead to, in the order in which they come."""
 
     def __init__(self) -> None:
@@ -145,17 +145,17 @@ class Replay:
         self._next_producer_id = 0
         self._transaction: list[Any] | None = None
 
-    def batch(self, batch: RecordBatch, path: str) -> None:
+    def apply_batch(self, batch: RecordBatch, path: str) -> None:
         """Apply the records of a batch; `path` is for error texts."""
         if batch.is_control:  # leader changes, snapshot headers and footers
             return
         try:
             for record in batch.records():
-                self.record(memoryview(record.value if record.value is not None else b""))
+                self._apply_record(memoryview(record.value if record.value is not None else b""))
         except (CorruptRecordError, ProtocolError, _ImpossibleError) as error:
             raise ClusterMetadataError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
 
-    def record(self, value: memoryview) -> None:
+    def _apply_record(self, value: memoryview) -> None:
         """Apply one record. Types that say nothing about topics, configs, producer ids or features pass by."""
         frame_version, at = _read_uvarint(value, 0)
         if frame_version != FRAME_VERSION:
@@ -290,11 +290,11 @@ class _ImpossibleError(Exception):
 
 
 _APPLY: dict[type[Any], Any] = {
-    TopicRecord: Replay._add_topic,
-    RemoveTopicRecord: Replay._remove_topic,
-    PartitionRecord: Replay._set_partition,
-    PartitionChangeRecord: Replay._change_partition,
-    ConfigRecord: Replay._set_config,
-    FeatureLevelRecord: Replay._set_feature,
-    ProducerIdsRecord: Replay._set_producer_ids,
+    TopicRecord: MetadataReplay._add_topic,
+    RemoveTopicRecord: MetadataReplay._remove_topic,
+    PartitionRecord: MetadataReplay._set_partition,
+    PartitionChangeRecord: MetadataReplay._change_partition,
+    ConfigRecord: MetadataReplay._set_config,
+    FeatureLevelRecord: MetadataReplay._set_feature,
+    ProducerIdsRecord: MetadataReplay._set_producer_ids,
 }
