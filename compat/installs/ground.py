@@ -54,7 +54,7 @@ class Ground:
         from ottla.pipeline.stores.reading_files import ReadingFiles
         from ottla.pipeline.stores.store import Store
         from ottla.pipeline.stores.stored_log import open_log
-        from ottla.storage.disk.files import OsFiles
+        from ottla.storage.disk.os_files import OsFiles
         from ottla.storage.disk.paths import TopicPartition
         from support.broker.compacting import create_compacted, last_values
         from support.broker.conversation import produce

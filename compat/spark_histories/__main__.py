@@ -110,7 +110,7 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
     from ottla.pipeline.stores.stored_log import open_log
     from ottla.pipeline.verify.audit_scope import scope_against, scope_alone, scope_of_plan
     from ottla.pipeline.verify.verify_jobs import verify_on
-    from ottla.storage.disk.files import OsFiles
+    from ottla.storage.disk.os_files import OsFiles
 
     from ..support.logs.big_log import linked_copy
     from .big_log import TP, BigLog

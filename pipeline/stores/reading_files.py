@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
-from ...storage.disk.files import File, OsFile, OsFiles, Ownership
+from ...storage.disk.files import File, Ownership
+from ...storage.disk.os_files import OsFile, OsFiles
 
 
 class ReadingFiles(OsFiles):

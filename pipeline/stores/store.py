@@ -20,7 +20,8 @@ from ...storage.disk.checkpoints import CorruptCheckpointError, MetaProperties, 
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ...storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
-from ...storage.topics.catalog import CLUSTER_DEFAULT, Catalog, CatalogError, CatalogState
+from ...storage.topics.catalog import Catalog
+from ...storage.topics.catalog_file import CLUSTER_DEFAULT, CatalogError, CatalogState
 from ...storage.topics.cluster_metadata import read_cluster_metadata
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..errors import CorruptSourceError, UsageError

@@ -19,6 +19,7 @@ from ..logs.log import Log
 from ..logs.segments import SegmentList
 from ..produce.producer_state import LastRecord
 from ..segment.segment import LogSegment
+from ..steps import Steps, to_the_end
 from ..topics.config import LogConfig
 
 # A millisecond or less.
@@ -170,7 +171,7 @@ def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
 
 
 def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | None = None) -> Steps[LogToClean]:
-    """`measure`. `bound` is that of `find_bound`, if it is known."""
+    """`measure`. `bound` is that of `find_bound_in_pieces`, if it is known."""
     found = yield from _dirtiness_in_pieces(log, dirty_from, now_ms, bound)
     return LogToClean(
         log=log,

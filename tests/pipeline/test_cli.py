@@ -23,7 +23,7 @@ from ottla.pipeline.cli import main
 from ottla.pipeline.errors import SparkFailedError
 from ottla.pipeline.run.engine import interrupts_deferred
 from ottla.storage.disk import paths
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.pipeline.stored_topic import TOPIC, copied, stored_topic
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ottla.pipeline.compaction.plan import staging_root
 from ottla.pipeline.compaction.rewrite import rewrite_groups
 from ottla.pipeline.compaction.staging import save_plan
 from ottla.pipeline.stores.reading_files import ReadingFiles
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 
 from ...support.suite import Suite
 from ..table import judge

@@ -19,7 +19,7 @@ from ottla.pipeline.compaction.survey import survey_segments
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.stores.store import Store
 from ottla.pipeline.stores.stored_log import open_log
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs.staged_segment import MANIFEST_FILE
 from support.cleaner.cleaner_history import random_history
 from support.disk.crash_files import CrashFiles

@@ -23,7 +23,17 @@ from support.disk.crash_files import CrashFiles
 from support.disk.moving_files import MovingFiles, moments
 from support.lives.crash_lives import SECOND_MS
 from support.logs.batches import batch
-from support.logs.make_log import TP, Producer, append, clean, data_records, log_with_holes, make_log, reopen
+from support.logs.make_log import (
+    TP,
+    Producer,
+    append,
+    clean,
+    data_records,
+    log_with_holes,
+    make_log,
+    remove_deleted,
+    reopen,
+)
 from support.pipeline.install_lives import staged
 
 DIRECTORY = f"/data/{TP}"

@@ -20,7 +20,7 @@ from ottla.pipeline.verify.findings import PartitionReport
 from ottla.pipeline.verify.verify import verify
 from ottla.protocol.records import DELETE_HORIZON_BIT
 from ottla.storage.disk import paths
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from support.pipeline.planted_damage import Change, changed, gone, header, records, without
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
