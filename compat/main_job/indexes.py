@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ottla.storage.disk.files import OsFiles
+from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition, parse_partition_dir
 from ottla.storage.logs.log_parts import LogPlace
 from ottla.storage.logs.recovery import load_log
