@@ -198,7 +198,7 @@ WITH_STORED_TIMES = {
     "server/transactions/listing.py select": "durations that a client asks for",
     "storage/filter/clean_rules.py __init__": "delete horizons",
     "storage/filter/clean_rules.py _take_control": "delete horizons",
-    "storage/cleaning/dirtiness.py measure_in_pieces": "timestamps of records",
+    "storage/cleaning/dirtiness.py _dirtiness_in_pieces": "timestamps of records",
     "storage/cleaning/dirtiness.py find_bound_in_pieces": "timestamps of records",
     "storage/cleaning/eligibility.py _due_at_ms": "timestamps of records",
     "storage/logs/log.py _is_full_for": "segment.ms where records have no timestamps, as in Apache Kafka; an append asks, no timer",
