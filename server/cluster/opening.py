@@ -7,7 +7,7 @@ What they may hold, and what becomes of it:
         __cluster_metadata-0
     no catalog, no meta.properties  names, ids and numbers of partitions come from the directories
     a topic without its directory   it was being created: an empty log is made
-    a directory without its topic   see `storage.partition_dirs`
+    a directory without its topic   see `storage.data_dirs.partition_dirs`
     not all directories             see `storage.data_dirs.inspection`
 
 Everything is looked at twice, before the locks are taken, so that a refusal leaves not even a lock file, and under them.

@@ -1,1 +1,6 @@
-"""The data directories of the broker: whose they are, what lies in them, and all logs opened, made, deleted and closed."""
+"""The data directories of the broker: whose they are, what lies in them, and all logs opened, made, deleted and closed.
+
+Read in this order: `inspection` (before anything changes), `partition_dirs` (which directory is which partition), `claims`
+(whose they are is written down), `data_dir` (one of them), `manager` and `log_table` (all logs), `departures` (deleted
+ones), `clean_stop`.
+"""

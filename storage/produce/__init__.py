@@ -1,1 +1,5 @@
-"""What an append is checked for, and what is known of producers and their transactions."""
+"""What an append is checked for, and what is known of producers and their transactions.
+
+`validation` with `record_checks` (the batch), `producers` with `producer_state` and `verifications` (its sequence),
+`producer_snapshots`, `txn_markers`.
+"""

@@ -1,8 +1,8 @@
 """Segments whose offsets reach more than 31 bits above their base, cut into segments where they all fit.
 
 No log of ours has one: appends roll in time, and the cleaner's groups keep to the limit. Brokers before Apache Kafka 2.0
-made them when they compacted, and their index entries cannot say where such offsets are. `recovery` splits what it
-finds at start, the cleaner what it is to clean; `swap` puts the new segments in place.
+made them when they compacted, and their index entries cannot say where such offsets are. `logs.recovery` splits what it
+finds at start, the cleaner what it is to clean; `logs.swap` puts the new segments in place.
 
     before   0.log  [0 .. 900] [2**31 + 7 ..  2**31 + 90]  [2**33 ..]      700 and all behind it do not fit
     after    0.log  [0 .. 900]     2147483655.log [..]     8589934592.log [..]

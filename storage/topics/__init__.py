@@ -1,1 +1,5 @@
-"""What topics are configured with, and the catalog that says which there are."""
+"""What topics are configured with, and the catalog that says which there are.
+
+`options` (what an option is), `config` (those of topics); `catalog` with `catalog_file`; `cluster_metadata` (Apache
+Kafka's).
+"""
