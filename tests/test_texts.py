@@ -42,5 +42,13 @@ def test_files_and_folders_that_are_named_are_there(text: str) -> None:
     assert missing == []
 
 
+def test_steps_of_the_paths_are_calls_that_there_are() -> None:
+    steps = re.findall(rf"^((?:{FOLDERS})/[\w/]+) +(\w+)  +\S", (ROOT / "DESIGN.md").read_text(), re.MULTILINE)
+    assert len(steps) > 20
+    assert [
+        (m, name) for m, name in steps if not re.search(rf"(def|class) {name}\b", (ROOT / f"{m}.py").read_text())
+    ] == []
+
+
 def _is_there(path: str) -> bool:
     return any(ROOT.glob(path)) or any(ROOT.glob(f"{path}.py"))
