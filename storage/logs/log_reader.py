@@ -1,7 +1,7 @@
 """One partition as those see it who read it: what it holds, and where a given offset or timestamp lies.
 
-The state of a log, and the questions about it that change nothing. `log.Log` is the rest: appending, cutting,
-flushing. Reading hands out slices of the segment files; no record byte passes through here.
+The state of a log, and the questions about it that change nothing. `durable_log` is about flushing, `log.Log` the rest:
+appending, cutting, swapping. Reading hands out slices of the segment files; no record byte passes through here.
 
       log start             recovery point      high watermark = log end (LEO)
           |                       |                          |

@@ -1,0 +1,114 @@
+"""What of a log survives a power loss, and how more of it comes to.
+
+begin_flush -> Flush.sync, in any thread -> end_flush: the recovery point moves up, and with `flush.messages` the high
+                                            watermark behind it
+"""
+
+from __future__ import annotations
+
+from ..segment.segment import LogSegment
+from ..topics.config import LogConfig
+from .flush import Flush
+from .log_parts import LogContents, LogPlace
+from .log_reader import LogReader
+
+
+class DurableLog(LogReader):
+    """A log that is flushed. `log.Log` appends to it."""
+
+    def __init__(self, place: LogPlace, config: LogConfig, contents: LogContents) -> None:
+        super().__init__(place, config, contents)
+        self.last_flush_ms = 0
+        """When it was flushed or, at first, opened; in elapsed time."""
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether `flush.messages` demands a flush before the last append may be acknowledged, or read."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    @property
+    def recovery_checkpoint(self) -> int:
+        """Below which offset the next start need not look, were it to come after a crash. Any thread.
+
+        The recovery point, but not above the base of the active segment. Of that only the records are on disk: once it is
+        sealed recovery would pass it over, and take what there is of its indexes for all of them. Recovery reads whole
+        segments, so nothing is read more often for it.
+        """
+        active = self._active  # first, as a roll takes the recovery point back first
+        return min(self.recovery_point, active.base_offset)
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether there are segments for `begin_flush_of_sealed`, and a disk that takes them."""
+        return self.recovery_point < self._active.base_offset and self.failure is None
+
+    def is_flush_due(self, elapsed_ms: int) -> bool:
+        """Whether there are appends that have waited `flush.ms` for a flush, or whose flush for `flush.messages` was refused."""
+        return (
+            self.recovery_point < self.log_end_offset
+            and self.failure is None
+            and (self.needs_flush or elapsed_ms - self.last_flush_ms >= self.config.flush_ms)
+        )
+
+    def begin_flush(self) -> Flush | None:
+        """What must be synced to make all appends so far durable; None if nothing.
+
+        The caller runs its `sync`, in this thread or another, and then calls `end_flush`. Further appends, and
+        further flushes, may come in between: one sync may serve many appends that wait for it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the log is offline. Where a sync failed, no later one vouches for anything.
+        """
+        self._check_online()
+        if self.recovery_point >= self.log_end_offset:
+            return None
+        unflushed = self.segments.between(self.recovery_point, self.log_end_offset + 1)
+        return self._flush_of(self.log_end_offset, unflushed[:-1], unflushed[-1])
+
+    def begin_flush_of_sealed(self) -> Flush | None:
+        """As `begin_flush`, up to the active segment only: what Apache Kafka does in the background after a roll."""
+        self._check_online()
+        end = self._active.base_offset
+        if self.recovery_point >= end:
+            return None
+        return self._flush_of(end, self.segments.between(self.recovery_point, end), None)
+
+    def _flush_of(self, up_to: int, sealed: tuple[LogSegment, ...], active: LogSegment | None) -> Flush:
+        segments = sealed if active is None else (*sealed, active)
+        has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
+        names_in = self.directory if has_new_names else None
+        return Flush(up_to, sealed, active, self.leader_epochs, self.files, names_in)
+
+    def end_flush(self, done: Flush, elapsed_ms: int) -> None:
+        """Note that `done.sync` has returned.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the log went offline meanwhile; the recovery point stays where it was.
+        """
+        self._check_online()
+        up_to = min(done.up_to, self.log_end_offset)
+        if done.active is not None and done.active is not self._active:
+            up_to = min(up_to, done.active.base_offset)  # sealed meanwhile, and its indexes not synced yet
+        self.recovery_point = max(self.recovery_point, up_to)
+        self.high_watermark = max(self.high_watermark, self.recovery_point)
+        if not self.needs_flush:
+            self.high_watermark = self.log_end_offset
+        self.last_flush_ms = elapsed_ms
+
+    def flush(self, elapsed_ms: int) -> None:
+        """Make every append so far durable, waiting for the disk.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the recovery point is where it was, and if a sync failed the log offline.
+        """
+        self._run_flush(self.begin_flush(), elapsed_ms)
+
+    def flush_sealed(self, elapsed_ms: int) -> None:
+        """As `flush`, for the segments that have been rolled."""
+        self._run_flush(self.begin_flush_of_sealed(), elapsed_ms)
+
+    def _run_flush(self, flush: Flush | None, elapsed_ms: int) -> None:
+        if flush is not None:
+            with self._working():
+                flush.sync()
+            self.end_flush(flush, elapsed_ms)

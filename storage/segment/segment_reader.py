@@ -1,0 +1,246 @@
+"""One segment as those see it who read it: its files, where a given offset or timestamp lies, and whether its indexes are whole.
+
+`segment.LogSegment` is the rest: appending, renaming, recovering. Reading hands out positions, never bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+from ...protocol.records import NO_TIMESTAMP, RecordBatch
+from ..disk import paths
+from ..disk.files import Files, FileSlice
+from ..steps import Steps, to_the_end
+from ..topics.config import LogConfig
+from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk
+from .index import CorruptIndexError
+from .segment_indexes import SegmentIndexes
+from .timestamp_search import first_record_from
+
+
+class SegmentReader:
+    """State of a segment and all ways to look at it."""
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.suffix = suffix
+        self.created_ms = now_ms
+        """When this object was made, Unix milliseconds; rolling by time falls back on it."""
+        self._log_path = self._path(paths.LOG)
+        self.log_file = files.open(self._log_path)
+        self._indexes = SegmentIndexes(files, directory, base_offset, suffix, config, self.log_file)
+        self.offset_index = self._indexes.offset
+        self.time_index = self._indexes.time
+        self.txn_index = self._indexes.txn
+        self._first_batch_timestamp_ms: int | None = None  # not known yet
+
+    @classmethod
+    def open(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = ""
+    ) -> Self:
+        """The segment whose files are there. Reads nothing yet.
+
+        Raises:
+            FileNotFoundError: There is no log file. Missing index files are as good as empty ones.
+        """
+        return cls(files, directory, base_offset, config, now_ms, suffix)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._log_path}, {self.size_bytes} bytes)"
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of record batches."""
+        return self.log_file.size()
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest max timestamp of any batch; -1 if none has one."""
+        return self._indexes.max_timestamp_ms
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch with `max_timestamp_ms`; the base offset if that is -1."""
+        return self._indexes.max_timestamp_offset
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """How late the segment reaches: its largest timestamp, else the log file's modification time."""
+        if (timestamp_ms := self.max_timestamp_ms) >= 0:
+            return timestamp_ms
+        return self.log_file.mtime_ms()
+
+    @property
+    def first_batch_timestamp_ms(self) -> int:
+        """The max timestamp of the first append, after a restart that of the first batch; -1 if there is none."""
+        if self._first_batch_timestamp_ms is None:
+            first = next(self.headers(), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_batch_timestamp_ms = first[1].max_timestamp
+        return self._first_batch_timestamp_ms
+
+    @property
+    def is_age_known(self) -> bool:
+        """Whether the timestamps above are told without reading the disk."""
+        return self._first_batch_timestamp_ms is not None and self._indexes.is_max_timestamp_known
+
+    def learn_age(self) -> None:
+        """Read them. For any thread, of a segment that is sealed. Errors of the disk, and of damage, are those of a look."""
+        _ = self.max_timestamp_ms
+        _ = self.first_batch_timestamp_ms
+
+    def file_paths(self) -> list[str]:
+        """The paths of the segment's files under their present suffix; the index files need not exist."""
+        return [self._path(kind) for kind in paths.SEGMENT_KINDS]
+
+    def load_indexes(self) -> None:
+        """Have the indexes in memory before their files go: the owner's thread may be looking something up meanwhile."""
+        for index in self._indexes.all:
+            try:
+                index.sanity_check()
+            except CorruptIndexError:
+                index.reset()  # lookups then scan the segment from its start
+
+    def read(
+        self, offset: int, *, max_bytes: int, max_position: int | None = None, at_once: bool = False
+    ) -> FileSlice | None:
+        """Where the batches from `offset` on lie, for sending as they are.
+
+        Args:
+            offset: The slice begins with the first batch whose last offset is at or above it.
+            max_bytes: The slice ends with the last batch that fits. The first batch is given even if it does not.
+            max_position: End of what may be read, a batch's start or the file's end (which None means).
+            at_once: Do not wait for the disk. The slice's own bytes may be anywhere all the same.
+
+        Returns:
+            None if the segment has no batch at or above `offset`; an empty slice if it has, but beyond
+            `max_position`.
+
+        Raises:
+            CorruptRecordError: The bytes between index entry and result are no batches.
+            WouldWaitError: Only if `at_once`: the index, or a header on the way, is not in memory.
+        """
+        position = self.position_of(offset, at_once=at_once)
+        if position is None:
+            return None
+        end = self.log_file.size()
+        if max_position is not None and max_position < end:
+            end = max_position
+        if end - position > max_bytes:
+            end = self._end_of_whole_batches(position, position + max_bytes, at_once)
+        return FileSlice(self.log_file, position, max(0, end - position))
+
+    def position_of(self, offset: int, *, at_once: bool = False) -> int | None:
+        """Where the first batch begins whose last offset is at or above `offset`; None if there is none.
+
+        Raises:
+            CorruptRecordError, WouldWaitError: As `read`.
+        """
+        newest = self._indexes.newest
+        if offset >= newest.first_offset:
+            return newest.position_of(offset)
+        start = self._indexes.floor_position(offset, at_once=at_once)
+        for position, _, last_offset in batch_steps(self.log_file, start, self._log_path, at_once=at_once):
+            if last_offset >= offset:
+                return position
+        return None
+
+    def floor_position(self, offset: int) -> int:
+        """Where some batch begins at or before the one with `offset`, as near as the offset index knows."""
+        return self._indexes.floor_position(offset)
+
+    def headers(self, from_position: int = 0, *, at_once: bool = False) -> Iterator[tuple[int, RecordBatch]]:
+        """Every batch from `from_position` (a batch's start) on, as (position, batch); only headers are sure to be read.
+
+        Raises:
+            CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
+            WouldWaitError: Only if `at_once`: a header is not in memory.
+        """
+        return batch_walk(
+            self.log_file,
+            from_position,
+            self._log_path,
+            chunk_bytes=SCAN_CHUNK_BYTES,
+            whole_bytes_max=0,
+            at_once=at_once,
+        )
+
+    def batches(
+        self, from_position: int = 0, chunk_bytes: int = RECOVERY_CHUNK_BYTES
+    ) -> Iterator[tuple[int, RecordBatch]]:
+        """As `headers`, with whole batches, read about `chunk_bytes` at a time."""
+        return batch_walk(
+            self.log_file, from_position, self._log_path, chunk_bytes=chunk_bytes, whole_bytes_max=self.size_bytes
+        )
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset if there is none."""
+        last_offset = self._indexes.newest.last_offset
+        if last_offset is None:
+            last_offset = self.base_offset - 1
+            steps = batch_steps(self.log_file, self.floor_position(paths.OFFSET_MAX), self._log_path)
+            for _, _, last_offset in steps:  # noqa: B007 -- the last one is what is wanted
+                pass
+        return last_offset + 1
+
+    def find_offset_by_timestamp(self, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at or after `timestamp_ms` whose offset is not below `starting_offset`.
+
+        An emptied batch still carries the max timestamp of the records it had, and so may raise `max_timestamp_ms`
+        although no record here is that late: then this is None, and ListOffsets answers "not found" even if later
+        segments hold such records, as Apache Kafka does.
+
+        Raises:
+            CorruptRecordError: A batch that may hold the record cannot be read.
+        """
+        return to_the_end(self.search_timestamp(timestamp_ms, starting_offset))
+
+    def search_timestamp(self, timestamp_ms: int, starting_offset: int) -> Steps[tuple[int, int] | None]:
+        """`find_offset_by_timestamp`, which may have to go over the whole segment: yields after some hundred batches, or one
+        that it unpacked."""
+        offset = max(self._indexes.offset_before_timestamp(timestamp_ms), starting_offset)
+        headers = self.headers(self.floor_position(offset))
+        return (yield from first_record_from(timestamp_ms, starting_offset, headers, self.log_file))
+
+    def sanity_check(self) -> None:
+        """Look at the ends of the index files, which is cheap, and at the transaction index as a whole.
+
+        Raises:
+            CorruptIndexError: The offset index is missing, an index is not a whole number of entries, its last
+                offset entry points past the log's end, or the transaction index contradicts itself.
+        """
+        index = self.offset_index
+        if not self.files.exists(index.path):
+            raise CorruptIndexError(f"{index.path} is missing")
+        for each in self._indexes.all:
+            if self.files.exists(each.path) and self.files.size(each.path) % each.ENTRY_BYTES:
+                raise CorruptIndexError(f"{each.path}: not a whole number of entries")
+        if entry := index.last_entry_in_file():
+            offset, position = entry
+            # Apache Kafka preallocates; the zeros that it leaves when killed look like (base, 0), which no entry is.
+            if not (offset >= self.base_offset and 0 < position < self.size_bytes):
+                raise CorruptIndexError(f"{index.path}: the last entry is {entry}, the log has {self.size_bytes} bytes")
+        self.txn_index.sanity_check()
+
+    def _path(self, kind: str) -> str:
+        return paths.segment_path(self.directory, self.base_offset, kind, self.suffix)
+
+    def _end_of_whole_batches(self, position: int, limit: int, at_once: bool) -> int:
+        """The largest batch end at or below byte `limit`, but at least that of the batch at `position`."""
+        end = self._indexes.newest.end_between(position, limit, self.log_file.size())
+        if end is not None:
+            return end
+        start = max(position, self._indexes.batch_before(limit, at_once=at_once))
+        end = start
+        for _, batch_end, _ in batch_steps(self.log_file, start, self._log_path, at_once=at_once):
+            if batch_end > limit:
+                return batch_end if end == position else end
+            end = batch_end
+        return end
