@@ -71,6 +71,41 @@ SERVED = frozenset(
 )
 
 
+COORDINATED = {
+    "groups": frozenset(
+        {
+            "AddOffsetsToTxn",
+            "ConsumerGroupDescribe",
+            "ConsumerGroupHeartbeat",
+            "DeleteGroups",
+            "DescribeGroups",
+            "FindCoordinator",
+            "Heartbeat",
+            "JoinGroup",
+            "LeaveGroup",
+            "ListGroups",
+            "OffsetCommit",
+            "OffsetDelete",
+            "OffsetFetch",
+            "SyncGroup",
+            "TxnOffsetCommit",
+        }
+    ),
+    "transactions": frozenset(
+        {
+            "AddOffsetsToTxn",
+            "AddPartitionsToTxn",
+            "DescribeTransactions",
+            "EndTxn",
+            "FindCoordinator",
+            "ListTransactions",
+            "TxnOffsetCommit",
+        }
+    ),
+}
+"""Which APIs ask for a coordinator: it is loaded with their handlers. Not those that mostly need none, InitProducerId and
+Produce: a client with transactions begins with FindCoordinator."""
+
 _LOADED: set[int] = set()
 """The keys of APIs whose modules are there, for all brokers of the process: one that is just being imported would be waited for."""
 
@@ -111,9 +146,13 @@ class Handlers(dict[int, Handler]):
 
 
 def load(key: int) -> None:
-    """Do, in any thread, what the first request of an API would wait for: 5 to 20 ms, in its newest version."""
+    """Do, in any thread, what the first request of an API would wait for: 5 to 20 ms, in its newest version; where it asks for
+    a coordinator, a tenth of a second."""
     api = APIS[key]
     version = api.versions[1]
+    for whose, asking in COORDINATED.items():
+        if api.name in asking:
+            import_module(f"..{whose}.service", __package__)
     _module(api)
     _ = codec(api.request, version, api.is_flexible(version)).read_within
     _ = codec(api.response, version, api.is_flexible(version)).write_within
