@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import trio
-
 from ..config.broker_config import BrokerConfig
 from ..runtime.collector import Collector
+from ..runtime.nursery import open_plain_nursery
 from .answer_places import AnswerPlaces
 from .large_requests import LargeRequests
 from .request_memory import RequestMemory
@@ -30,6 +29,6 @@ class Shares:
 
     async def run(self) -> None:
         """See to it, until cancelled, that nobody keeps a share that others wait for."""
-        async with trio.open_nursery() as nursery:
+        async with open_plain_nursery() as nursery:
             for each in (self.request_memory, self.unsent_answers, self.large_requests.living, self.answer_places):
                 nursery.start_soon(each.run)

@@ -28,6 +28,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
 from ottla.server.config.resources import ResourceType
+from ottla.server.network.unsent_answers import UnsentAnswers
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.topics.catalog_file import CatalogError
 from ottla.storage.topics.config import ConfigError
@@ -384,6 +385,18 @@ async def test_an_error_of_the_brokers_own_ends_the_body_and_comes_out(tmp_path:
     with pytest.raises(ZeroDivisionError, match="a bug"):
         async with ottla.open_broker(str(tmp_path)) as broker:
             broker.tasks.start_soon(fail)
+            await trio.sleep_forever()
+
+
+async def test_an_error_of_what_all_connections_share_comes_out_just_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: UnsentAnswers) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(UnsentAnswers, "run", fail)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        async with ottla.open_broker(str(tmp_path)):
             await trio.sleep_forever()
 
 
