@@ -344,7 +344,7 @@ class LogManager:
         for path in due:
             yield Removal(path, self._files.remove_dir, self._delete_dir_at)
         for log in self.logs.values():
-            if log.deleted_files and log.data_dir == data_dir:
+            if log.deleted_files.waiting and log.data_dir == data_dir:
                 for path in log.deleted_files.take_due(elapsed_ms):
                     yield Removal(path, self._files.remove, log.deleted_files.put_off)
 

@@ -16,27 +16,23 @@ class DeletedFiles:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self._waiting: list[tuple[int, Iterable[str]]] = []
-        """(due at, paths, to be taken once)."""
-
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self._waiting)
+        self.waiting: list[tuple[int, Iterable[str]]] = []
+        """(due at, paths, to be taken once). Whoever has thousands of logs looks at this first, which is no call."""
 
     def add(self, bases: Sequence[int], snapshot_bases: Sequence[int], due_ms: int) -> None:
         """The files of segments with these base offsets, and producer snapshots at others, are to go at `due_ms`."""
         if bases:
-            self._waiting.append((due_ms, self._paths(bases, snapshot_bases)))
+            self.waiting.append((due_ms, self._paths(bases, snapshot_bases)))
 
     def put_off(self, due_ms: int, path: str) -> None:
         """Have one be due at `due_ms` that could not be removed."""
-        self._waiting.append((due_ms, [path]))
+        self.waiting.append((due_ms, [path]))
 
     def take_due(self, elapsed_ms: int) -> Iterator[str]:
         """The paths of those whose time has come, which are the caller's then."""
-        due = [deleted for due_ms, deleted in self._waiting if due_ms <= elapsed_ms]
+        due = [deleted for due_ms, deleted in self.waiting if due_ms <= elapsed_ms]
         if due:
-            self._waiting = [entry for entry in self._waiting if entry[0] > elapsed_ms]
+            self.waiting = [entry for entry in self.waiting if entry[0] > elapsed_ms]
         return chain.from_iterable(due)
 
     def _paths(self, bases: Sequence[int], snapshot_bases: Sequence[int]) -> Iterator[str]:

@@ -904,7 +904,7 @@ def test_replaced_files_and_snapshots_wait_under_the_name_deleted() -> None:
     assert len(names(log, ".deleted")) == 11
     remove_deleted(log, 60_005)
     assert names(log, ".deleted") == []
-    assert not log.deleted_files
+    assert not log.deleted_files.waiting
 
 
 def test_a_second_swap_of_the_same_base_does_not_lose_its_files_to_the_first() -> None:
