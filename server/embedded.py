@@ -41,6 +41,7 @@ async def open_broker(
     clock: Clock | None = None,
     rng: random.Random | None = None,
     admin: str | None = None,
+    admin_token: str | None = None,
 ) -> AsyncIterator[server.Broker]:
     """A broker that serves while the block runs.
 
@@ -53,13 +54,15 @@ async def open_broker(
         listener: HOST:PORT of the first node; port 0 takes a free one.
         clock: The broker's time; tests move it.
         rng: Source of ids, jitter and replica placement; a seeded one makes them repeat.
-        admin: [HOST:]PORT of the admin HTTP listener, on a loopback address; without it there is none.
+        admin: [HOST:]PORT of the admin HTTP listener; without it there is none.
+        admin_token: What its clients have to know; without it the listener is on a loopback address only.
 
     Raises:
         ConfigError: An option is refused.
         OSError, DirectoryLockedError and the like: as `broker.run_broker`.
     """
     host, _, port = listener.rpartition(":")
+    admin_http = None if admin is None else _admin_http(admin, admin_token)
     directory = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir
     flags = {"listeners": f"PLAINTEXT://{host}:{port}", "log.dirs": directory}
     try:
@@ -71,11 +74,17 @@ async def open_broker(
             overrides=overrides or {},
             nodes=nodes,
         )
-        async with server.run_broker(static, clock=clock, rng=rng, admin=admin) as broker:
+        async with server.run_broker(static, clock=clock, rng=rng, admin=admin_http) as broker:
             yield broker
     finally:
         if data_dir is None:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _admin_http(address: str, token: str | None) -> server.AdminListener:
+    from .http.listener import AdminHttp
+
+    return AdminHttp(address, token)
 
 
 class Broker:

@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -50,14 +50,30 @@ from .housekeeping import Housekeeping
 from .node_life import STOP_DEADLINE_S, NodeLife
 
 if TYPE_CHECKING:
+    from ..cleaning.leases import CleaningLeases
     from ..cleaning.status import CleanerStatus
-    from ..http.cleaning_calls import AdminCalls
-    from ..http.listener import AdminHttp
 
 log = logging.getLogger("ottla.broker")
 
 # Logs that are closed at the same time at a stop, where it is worth threads.
 CLOSED_AT_ONCE, MANY_TO_CLOSE = 8, 16
+
+
+class AdminListener(Protocol):
+    """The listener of `http`, which stands above and is loaded where it is on."""
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, once it is bound."""
+
+    def bind(self) -> None:
+        """Listen. OSError, naming the address, if it cannot be had."""
+
+    def close(self) -> None:
+        """Listen no more."""
+
+    async def run(self, lives: OneLife) -> None:
+        """Answer until cancelled."""
 
 
 class Broker:
@@ -79,8 +95,9 @@ class Broker:
         self.shares = Shares(self.config.current, self.collector)
         self.connections = Connections(self.config, self.shares)
         self.rng = rng
-        self.admin_http: AdminHttp | None = None
-        """Off unless `run_broker` was given an address for it."""
+        self.admin_http: AdminListener | None = None
+        """Off unless `run_broker` was given one."""
+        self._leases: CleaningLeases | None = None
         self._features_epoch = clock.now_ms()
         self._node_life: NodeLife
         self._store: OpenStore | None = None
@@ -172,6 +189,18 @@ class Broker:
             self.tasks.start_soon(self.connections.accept_on, listener, desk, self.tasks.nursery)
 
     @property
+    def leases(self) -> CleaningLeases:
+        """Of those who compact partitions in the cleaner's place; made when somebody first asks."""
+        if self._leases is None:
+            from ..cleaning.leases import CleaningLeases
+
+            services = self.services
+            self._leases = CleaningLeases(
+                services.logs.logs, services.cleaning, self.waits, self.clock, self.rng, self.tasks
+            )
+        return self._leases
+
+    @property
     def bootstrap(self) -> str:
         """HOST:PORT of each node's first listener, comma-separated, in id order."""
         return ",".join(node.listeners[0].address for node in self.nodes)
@@ -194,6 +223,16 @@ class Broker:
             log.topic_partition: to_the_end(status)
             for log, status in zip(logs, self.services.cleaning.statuses(logs), strict=True)
         }
+
+
+class OneLife:
+    """A broker for those who would know several, one after the other."""
+
+    is_serving = True
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.ended = trio.Event()
 
 
 def _some_at_a_time(close: Callable[[Log], bool], logs: Sequence[Log]) -> Iterable[bool]:
@@ -225,12 +264,12 @@ async def run_broker(
     clock: Clock | None = None,
     files: Files | None = None,
     rng: random.Random | None = None,
-    admin: str | None = None,
+    admin: AdminListener | None = None,
 ) -> AsyncIterator[Broker]:
     """Start a broker, yield it while it serves, and stop it cleanly.
 
     Args:
-        admin: `[HOST:]PORT` of the admin HTTP listener, a loopback address; without it there is none.
+        admin: What is asked of it beside Kafka's protocol: it listens before anything is opened, and until the end.
 
     Raises:
         OSError: A listener cannot be had, or the disk refuses.
@@ -238,12 +277,12 @@ async def run_broker(
             data directory; each message is one clear line, and nothing was written.
     """
     broker = Broker(static, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random())
-    broker.admin_http = http = None if admin is None else _admin_http(admin)
+    broker.admin_http = admin
     try:
         for node in broker.nodes:
             node.bind(broker.config.current.socket_listen_backlog_size)
-        if http is not None:
-            http.bind()
+        if admin is not None:
+            admin.bind()
         try:
             await trio.to_thread.run_sync(broker.open)
             async with _serving(broker):
@@ -253,23 +292,8 @@ async def run_broker(
                 await trio.to_thread.run_sync(broker.close)
     finally:
         close_all(broker.nodes)
-        if http is not None:
-            http.close()
-
-
-def _admin_http(address: str) -> AdminHttp:
-    from ..http.listener import AdminHttp, parse_address
-
-    return AdminHttp(parse_address(address))
-
-
-def _admin_calls(broker: Broker) -> AdminCalls:
-    from ..cleaning.leases import CleaningLeases
-    from ..http.cleaning_calls import AdminCalls
-
-    services = broker.services
-    leases = CleaningLeases(services.logs.logs, services.cleaning, broker.waits, broker.clock, broker.rng)
-    return AdminCalls(leases, services.cleaning, broker.clock)
+        if admin is not None:
+            admin.close()
 
 
 @asynccontextmanager
@@ -282,7 +306,7 @@ async def _serving(broker: Broker) -> AsyncIterator[None]:
         for each in (services.producer_ids, broker.shares, broker.housekeeping, services.cleaning):
             nursery.start_soon(each.run)
         if broker.admin_http is not None:
-            nursery.start_soon(broker.admin_http.run, _admin_calls(broker))
+            nursery.start_soon(broker.admin_http.run, OneLife(broker))
         for node in broker.nodes:
             broker.accept_on(node)
         try:

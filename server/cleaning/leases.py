@@ -32,6 +32,7 @@ from ...storage.segment.segment import LogSegment
 from ..partitions.waits import Waits
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
+from ..runtime.nursery import Tasks
 from .cleaning import Cleaning
 
 LEASE_MS_MAX = 3_600_000
@@ -63,7 +64,13 @@ class CleaningLeases:
     """The leases of one broker. On Trio's thread."""
 
     def __init__(
-        self, logs: Mapping[TopicPartition, Log], cleaning: Cleaning, waits: Waits, clock: Clock, rng: random.Random
+        self,
+        logs: Mapping[TopicPartition, Log],
+        cleaning: Cleaning,
+        waits: Waits,
+        clock: Clock,
+        rng: random.Random,
+        tasks: Tasks,
     ) -> None:
         self.clock = clock
         self._logs = logs
@@ -71,13 +78,7 @@ class CleaningLeases:
         self._waits = waits
         self._rng = rng
         self._leases: dict[TopicPartition, Lease] = {}
-        self._nursery: trio.Nursery
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Let leases expire, until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            task_status.started()
-            await trio.sleep_forever()
+        self._tasks = tasks
 
     def of(self, tp: TopicPartition) -> Lease | None:
         """The lease on a partition, if there is one."""
@@ -111,7 +112,7 @@ class CleaningLeases:
         except BaseException:
             del self._leases[tp]
             raise
-        self._nursery.start_soon(self._expire, tp, lease)
+        self._tasks.start_soon(self._expire, tp, lease)
         return lease
 
     async def resume(self, tp: TopicPartition, lease_id: str, clean_up_to: int | None = None) -> None:

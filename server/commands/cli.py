@@ -144,8 +144,12 @@ def _add_serve(commands: Commands) -> None:
     serve.add_argument(
         "--admin",
         metavar="[HOST:]PORT",
-        help="also serve admin calls over HTTP, on a loopback address only: what ottla-spark needs to install into a"
-        " running broker (default: off)",
+        help="also serve control calls over HTTP: on a loopback address, or anywhere with a token (default: off)",
+    )
+    serve.add_argument(
+        "--admin-token-file",
+        metavar="FILE",
+        help="what clients of --admin have to know stands in FILE (default: OTTLA_ADMIN_TOKEN of the environment, if set)",
     )
     serve.add_argument("--hello", action="store_true", help="also print a client snippet to try")
     serve.add_argument("--verbose", action="store_true", help="log more to standard error")

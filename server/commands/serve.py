@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import resource
 import signal
 import sys
@@ -20,7 +21,7 @@ from ...storage.disk.os_files import OsFiles
 from ...storage.kernel import COMPILED
 from ...storage.topics.catalog_file import CatalogError
 from ...storage.topics.config import ConfigError
-from ..broker.broker import run_broker
+from ..broker.broker import AdminListener, run_broker
 from ..cluster.opening import static_config_with_stored_id
 from ..config.broker_config import StaticConfig
 from ..config.properties import Properties, parse_server_properties
@@ -35,6 +36,9 @@ log = logging.getLogger("ottla")
 SWITCH_INTERVAL_S = 0.0005
 
 WARM_UP_AFTER_S = 0.2
+
+ADMIN_TOKEN = "OTTLA_ADMIN_TOKEN"
+"""In the environment; what the clients of the admin listener have to know."""
 
 SIGHUP = getattr(signal, "SIGHUP", None)
 STOP_SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, SIGHUP) if number is not None]
@@ -69,7 +73,7 @@ def serve(options: argparse.Namespace) -> int:
             log.warning("%s", line)
         _prepare_process()
         stop.listen()
-        trio.run(_run, static, options.hello, options.admin, stop)
+        trio.run(_run, static, options.hello, _admin_http(options), stop)
     except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
         if stop.may_end:
             log.exception("the broker has ended")
@@ -146,14 +150,39 @@ def _configuration(options: argparse.Namespace) -> StaticConfig:
     )
 
 
+def _admin_http(options: argparse.Namespace) -> AdminListener | None:
+    token = _admin_token(options.admin_token_file)
+    if options.admin is None:
+        return None
+    from ..http.listener import AdminHttp
+
+    return AdminHttp(options.admin, token)
+
+
+def _admin_token(path: str | None) -> str | None:
+    if path is None:
+        token, where = os.environ.get(ADMIN_TOKEN), ADMIN_TOKEN
+    else:
+        token, where = _text(path).strip(), f"--admin-token-file {path}"
+    if token is not None:
+        from ..http.access import checked_token
+
+        checked_token(token, where)
+    return token
+
+
 def _listener(text: str) -> str:
     return text if "://" in text else f"PLAINTEXT://{text}"
 
 
 def _file(path: str) -> Properties:
+    return parse_server_properties(_text(path))
+
+
+def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
-            return parse_server_properties(file.read())
+            return file.read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}") from error
     except OSError as error:
@@ -172,7 +201,7 @@ def _prepare_process() -> None:
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 
 
-async def _run(static: StaticConfig, hello: bool, admin: str | None, stop: StopSignals) -> None:
+async def _run(static: StaticConfig, hello: bool, admin: AdminListener | None, stop: StopSignals) -> None:
     async with run_broker(static, admin=admin) as broker, open_plain_nursery() as nursery:
         if not COMPILED:
             log.warning(

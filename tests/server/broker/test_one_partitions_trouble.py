@@ -18,7 +18,6 @@ from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.broker.admin import set_topic_configs
 from support.broker.conversation import create_topic, produce
-from support.broker.leases import leases_of
 from support.broker.served import Served, serving
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
 
@@ -259,15 +258,13 @@ async def test_an_index_with_room_for_less_than_an_entry_is_one_with_room_for_on
 
 
 async def test_a_lease_that_nobody_waits_for_any_more_keeps_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path, OsFiles(), **QUIET) as served, trio.open_nursery() as nursery:
+    async with serving(tmp_path, OsFiles(), **QUIET) as served:
         broker, partition = served.broker, TopicPartition("a", 0)
         await topics(served, cleanup_policy="compact")
-        leases = leases_of(broker)
-        await nursery.start(leases.run)
+        leases = broker.leases
         broker.services.cleaning.manager.begin(partition)  # a pass is at work
         with trio.move_on_after(0.01):
             await leases.pause(partition, 60_000)
         broker.services.cleaning.manager.leave(partition)
         assert (leases.of(partition), broker.services.cleaning.manager.state_name(partition)) == (None, "not held")
         assert (await leases.pause(partition, 60_000)) is leases.of(partition)
-        nursery.cancel_scope.cancel()

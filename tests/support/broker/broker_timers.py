@@ -23,7 +23,6 @@ from ottla.server.transactions.verification import UnverifiedError
 from ottla.server.transactions.writes import TransactionalWrites
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic, fetch_request, produce
-from support.broker.leases import leases_of
 from support.broker.served import Served
 from support.broker.steppable_wall import START_MS
 
@@ -116,8 +115,7 @@ async def flush_ms_again(served: Served, data: Path, nursery: trio.Nursery) -> I
 
 async def lease(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
     await fill(served, cleanup_policy="compact")
-    leases = leases_of(served.broker)
-    await nursery.start(leases.run)
+    leases = served.broker.leases
     await leases.pause(T_0, MINUTE_MS)
     return at_rest(lambda: leases.of(T_0) is None)
 

@@ -1,0 +1,151 @@
+"""From a request to its answer: which call it means, whether it fits, what it comes to."""
+
+from __future__ import annotations
+
+import json
+import json.scanner
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, TypeVar
+from urllib.parse import parse_qsl
+
+import trio
+
+from ..cleaning.leases import LeaseError
+from ..control.errors import ControlError, Kind
+from ..runtime.nursery import open_plain_nursery
+from .call import Call, Lives, Text
+from .decoding import FieldError, decoded, from_texts
+from .encoding import encoded
+from .table import CallError, Route, Table
+
+log = logging.getLogger("ottla.admin")
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+
+READ_AT_ONCE_BYTES = 64 << 10
+"""Of JSON; a millisecond or two."""
+QUERY_FIELDS_MAX = 100
+
+JSON_TYPE = "application/json"
+
+
+class Reply(NamedTuple):
+    """What goes back."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON_TYPE
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def refusal(status: int, sentence: str, *headers: tuple[str, str]) -> Reply:
+    """`{"error": sentence}`."""
+    return Reply(status, encoded({"error": sentence}), headers=headers)
+
+
+class Answering:
+    """Answers requests for one broker, through all of its lives."""
+
+    def __init__(self, lives: Lives, table: Table) -> None:
+        self.table = table
+        self._lives = lives
+        self._thread = trio.CapacityLimiter(1)
+
+    async def answer(self, route: Route, body: bytes) -> Reply:
+        """What a call comes to: 200, or what was wrong with it."""
+        call = route.call
+        try:
+            request = await self._request(route, body)
+            answer = await self._called(call, request)
+            if isinstance(answer, Text):
+                return Reply(200, answer.text.encode(), answer.content_type)
+            return Reply(200, await self._in_worker(encoded, answer))
+        except (CallError, LeaseError) as error:
+            return refusal(error.status, str(error))
+        except ControlError as error:
+            return refusal(error.kind.value, str(error))
+        except FieldError as error:
+            return refusal(Kind.INVALID.value, str(error))
+        except Exception:
+            log.exception("%s %s failed; other calls go on", call.method, call.path)
+            return refusal(500, f"{call.method} {call.path} failed for a reason of the broker's own; its log says more")
+
+    async def _request(self, route: Route, body: bytes) -> Any:
+        call = route.call
+        fields = from_texts(call.request, route.from_path)
+        if call.has_body:
+            given = await self._in_worker(json_object, body) if body else {}
+            source = "body"
+        else:
+            given = from_texts(call.request, _query(route.query))
+            source = "query"
+        if twice := given.keys() & fields.keys():
+            raise FieldError(f"{min(twice)}: expected in the path alone, found in the {source}, too")
+        given |= fields
+        if len(body) < 1024:
+            return decoded(call.request, given)
+        return await self._in_worker(lambda found: decoded(call.request, found), given)
+
+    async def _called(self, call: Call[Any, Any], request: Any) -> object:
+        """Its answer. ControlError where the broker ends meanwhile."""
+        lives = self._lives
+        if call.any_time:
+            return await call.function(lives, request)
+        if not lives.is_serving:
+            raise ControlError(Kind.UNAVAILABLE, "the broker is starting or stopping: ask again")
+        ended = lives.ended
+        try:
+            async with open_plain_nursery() as nursery:
+                nursery.start_soon(_cancel_when, ended, nursery.cancel_scope)
+                answer: object = await call.function(lives, request)
+                nursery.cancel_scope.cancel()
+                return answer
+        except Exception as error:
+            if not ended.is_set():
+                raise
+            log.debug("%s %s met the end of its broker", call.method, call.path, exc_info=error)
+        raise ControlError(
+            Kind.UNAVAILABLE, "the broker was stopped meanwhile; what was done of this is open: look again"
+        )
+
+    async def _in_worker(self, work: Callable[[Given], Result], given: Given) -> Result:
+        """`work(given)`, which may take a second or two for the largest bodies: one at a time, as it is all Python."""
+        return await trio.to_thread.run_sync(work, given, limiter=self._thread)
+
+
+async def _cancel_when(ended: trio.Event, scope: trio.CancelScope) -> None:
+    await ended.wait()
+    scope.cancel()
+
+
+def _query(text: str) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
+    except ValueError as error:
+        raise CallError(400, f"expected a query of at most {QUERY_FIELDS_MAX} fields in UTF-8: {error}") from None
+
+
+class _Patient(json.JSONDecoder):
+    """Reads as slowly as Python does: the decoder in C lets no other thread run before it has come to the end."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_constant=_no_number)
+        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # typeshed lacks it
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object that a body is; CallError 400 if it is none."""
+    decoder = json.JSONDecoder(parse_constant=_no_number) if len(body) <= READ_AT_ONCE_BYTES else _Patient()
+    try:
+        found = decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise CallError(400, f"expected a JSON object: {error}") from None
+    if not isinstance(found, dict):
+        raise CallError(400, f"expected a JSON object, found {type(found).__name__}")
+    return found

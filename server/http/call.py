@@ -1,0 +1,74 @@
+"""A call of the admin listener: one row of the table, from which requests are routed and read, answers are written, and the
+OpenAPI document is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
+
+import trio
+
+from ..broker.broker import Broker
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+class Lives(Protocol):
+    """The broker that an admin listener speaks for, through one life or several."""
+
+    @property
+    def broker(self) -> Broker:
+        """The present one, or the last."""
+
+    @property
+    def is_serving(self) -> bool:
+        """False while it starts, stops or is between two lives."""
+
+    @property
+    def ended(self) -> trio.Event:
+        """Set when the present life ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An answer that is no JSON."""
+
+    text: str
+    content_type: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Request, Answer]):
+    """One row."""
+
+    method: Literal["GET", "POST", "PUT", "DELETE"]
+    path: str
+    """A template: `{name}` is a segment, percent-decoded, that becomes the field of that name."""
+    doc: str
+    """One line, for those who ask."""
+    request: type[Request]
+    """A dataclass. Its fields come from the path, from the query of GET and DELETE, from the JSON object of POST and PUT."""
+    answer: type[Answer]
+    """A dataclass, which becomes a JSON object; or `Text`."""
+    function: Callable[[Lives, Request], Awaitable[Answer]]
+    """Does it, on Trio's thread, which it holds for no longer than its turns. Raises `ControlError` where it refuses."""
+    statuses: tuple[int, ...] = ()
+    """Those of refusals, beside the ones that every call may get."""
+    only_waits: bool = False
+    """It changes nothing: it is given up when its client leaves."""
+    any_time: bool = False
+    """It is answered between lives, too, and goes on when one ends: what ends one, for instance."""
+    without_token: bool = False
+    """Anybody may ask it."""
+
+    @property
+    def has_body(self) -> bool:
+        return self.method in ("POST", "PUT")

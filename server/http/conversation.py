@@ -1,0 +1,138 @@
+"""The requests of one connection, one after the other."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import h11
+import trio
+
+from ..runtime.turns import Turn
+from .access import Access, Refused
+from .answering import JSON_TYPE, Answering, Reply, refusal
+from .table import CallError, Route
+
+HEAD_BYTES_MAX = 16 << 10
+BODY_BYTES_MAX = 4 << 20
+"""A group of 100 000 segments takes half of it."""
+REQUEST_TIMEOUT_S = 30
+
+_READ_BYTES = 64 << 10
+_WITHOUT_BODY = ("GET", "HEAD", "DELETE")
+
+
+class Conversation:
+    """See the module."""
+
+    def __init__(self, stream: trio.abc.Stream, answering: Answering, access: Access) -> None:
+        self._stream = stream
+        self._answering = answering
+        self._access = access
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._wants_no_body = False
+
+    async def run(self) -> None:
+        """Answer until the client leaves, or says what is no HTTP."""
+        while True:
+            try:
+                with trio.move_on_after(REQUEST_TIMEOUT_S) as waiting:
+                    request = await self._request()
+                if waiting.cancelled_caught or request is None:
+                    return
+                reply = await self._answer(*request)
+                if reply is None:
+                    return
+            except h11.RemoteProtocolError as error:
+                reply = refusal(error.error_status_hint, f"not HTTP: {error}")
+            except Refused as error:
+                asks = [("www-authenticate", "Bearer")] if error.status == 401 else []
+                reply = refusal(error.status, str(error), *asks)
+            except CallError as error:
+                reply = refusal(error.status, str(error), *([("allow", error.allow)] if error.allow else []))
+            await self._respond(reply)
+            if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+                return
+            self._http.start_next_cycle()
+
+    async def _request(self) -> tuple[Route, bytes] | None:
+        """The next request: its call, and its body; None at the connection's end.
+
+        Raises:
+            h11.RemoteProtocolError: What came is no HTTP.
+            Refused, CallError: It is not to be answered.
+        """
+        request = await self._event()
+        if not isinstance(request, h11.Request):
+            return None
+        headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
+        method = request.method.decode()
+        self._wants_no_body = method == "HEAD"
+        self._access.check_page(headers)
+        try:
+            route = self._answering.table.route(method, request.target.decode("ascii", "replace"))
+        except CallError:
+            self._access.check_token(headers)  # which calls there are is nothing for strangers
+            raise
+        if not route.call.without_token:
+            self._access.check_token(headers)
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if method not in _WITHOUT_BODY and kind != JSON_TYPE:
+            raise CallError(415, f"Content-Type: expected {JSON_TYPE}, found {kind[:60]!r}")
+        body, turn = bytearray(), Turn()
+        while isinstance(event := await self._event(), h11.Data):
+            if turn.is_over():  # a chunk may be one byte
+                await turn.next()
+            body += event.data
+            if len(body) > BODY_BYTES_MAX:
+                raise CallError(413, f"expected a body of at most {BODY_BYTES_MAX} bytes")
+        if not isinstance(event, h11.EndOfMessage):
+            return None
+        return route, bytes(body)
+
+    async def _answer(self, route: Route, body: bytes) -> Reply | None:
+        """None if it was given up because the client has left."""
+        if not route.call.only_waits:
+            return await self._answering.answer(route, body)
+        reply = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_left, nursery.cancel_scope)
+            reply = await self._answering.answer(route, body)
+            nursery.cancel_scope.cancel()
+        return reply
+
+    async def _cancel_when_left(self, scope: trio.CancelScope) -> None:
+        try:
+            data = await self._stream.receive_some(_READ_BYTES)
+        except trio.BrokenResourceError:
+            data = b""
+        if data:  # the next request, which has time
+            self._http.receive_data(bytes(data))
+        else:
+            scope.cancel()
+
+    async def _event(self) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            if self._http.they_are_waiting_for_100_continue:
+                await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+            self._http.receive_data(bytes(await self._stream.receive_some(_READ_BYTES)))
+        return event
+
+    async def _respond(self, reply: Reply) -> None:
+        if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        headers = [("content-type", reply.content_type), ("content-length", str(len(reply.body))), *reply.headers]
+        if self._http.their_state is h11.SEND_BODY:
+            with suppress(h11.RemoteProtocolError):
+                self._http.next_event()  # the end of a request without a body has come with its head
+        if self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
+            headers.append(("connection", "close"))  # nobody reads the rest of what is coming
+        with trio.move_on_after(REQUEST_TIMEOUT_S):
+            await self._send(h11.Response(status_code=reply.status, headers=headers))
+            if not self._wants_no_body:
+                await self._send(h11.Data(data=reply.body))
+            await self._send(h11.EndOfMessage())
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            await self._stream.send_all(data)

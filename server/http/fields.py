@@ -1,0 +1,136 @@
+"""What the fields of requests and answers are: dataclasses whose annotations say all, so that reading, writing and the
+OpenAPI document agree.
+
+    topic: TopicName                                        a text with bounds
+    lease_ms: Annotated[int, Range(1, LEASE_MS_MAX)]        a number with bounds
+    sources: Annotated[tuple[Source, ...], Length(1)]       an array with bounds
+    lease: str | None = None                                may be left out
+
+The docstring below a field is its description.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, is_dataclass
+from dataclasses import fields as dataclass_fields
+from functools import cache
+from itertools import pairwise
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from ...storage.disk.paths import PARTITION_MAX
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Of a number; both ends included."""
+
+    low: float
+    high: float = INT64_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Of a text in characters, or of an array or object in members; both ends included."""
+
+    low: int
+    high: int = INT64_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Of a text, wholly: a regular expression that Python and ECMA-262 read alike, and what it says in words."""
+
+    pattern: str
+    words: str
+
+
+Name = Annotated[str, Length(1, 4096), Matches(r"[^\u0000]*", "no NUL")]
+"""Of something that there is, by which it is looked up."""
+TopicName = Annotated[str, Length(1, 249), Matches(r"[^\u0000]*", "no NUL")]
+PartitionId = Annotated[int, Range(0, PARTITION_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a request or an answer."""
+
+    name: str
+    type: Any
+    """Without its marks."""
+    marks: tuple[Any, ...]
+    default: Any
+    """MISSING where it has to be given; what a factory made otherwise."""
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is MISSING
+
+
+def stripped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type and its marks, of `Annotated` or not."""
+    if get_origin(annotation) is Annotated:
+        bare, *marks = get_args(annotation)
+        return bare, tuple(marks)
+    return annotation, ()
+
+
+@cache
+def fields_of(cls: type) -> dict[str, Field]:
+    """The fields of a dataclass, or of a named tuple, by name."""
+    hints = get_type_hints(cls, include_extras=True)
+    found = {}
+    for name, default in _defaults(cls):
+        bare, marks = stripped(hints[name])
+        found[name] = Field(name, bare, marks, default)
+    return found
+
+
+def is_object(kind: Any) -> bool:
+    """Whether JSON has an object with these fields for it: a dataclass or a named tuple."""
+    return isinstance(kind, type) and (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")))
+
+
+def doc_of(cls: type) -> str:
+    """The docstring, but not the one that `dataclass` makes."""
+    doc = inspect.getdoc(cls) or ""
+    return "" if doc.startswith(f"{cls.__name__}(") else doc
+
+
+@cache
+def docs_of(cls: type) -> dict[str, str]:
+    """The docstrings below its fields, by name; none where the source is not at hand."""
+    return dict(_docs(cls))
+
+
+def _defaults(cls: type) -> Iterator[tuple[str, Any]]:
+    if not is_dataclass(cls):
+        given = getattr(cls, "_field_defaults", {})
+        yield from ((name, given.get(name, MISSING)) for name in getattr(cls, "_fields", ()))
+        return
+    for field in dataclass_fields(cls):
+        yield field.name, field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _docs(cls: type) -> Iterator[tuple[str, str]]:
+    """Name and docstring of fields, as far as the source is at hand: the docstring stands below its field."""
+    for each in reversed(cls.__mro__):
+        if not is_dataclass(each):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for field, below in pairwise(body):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str() as text)),
+                ):
+                    yield name, inspect.cleandoc(text)

@@ -1,0 +1,94 @@
+"""All calls, and which of them a request means."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from .call import Call
+from .calls import cleaning
+
+AnyCall = Call[Any, Any]
+
+CALLS: tuple[AnyCall, ...] = (*cleaning.CALLS,)
+
+
+class CallError(Exception):
+    """A request that is no call of ours, with its HTTP status."""
+
+    def __init__(self, status: int, message: str, *, allow: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.allow = allow
+        """The methods that there are, of 405."""
+
+
+class Route(NamedTuple):
+    """A call, and what stands in the request's target for it."""
+
+    call: AnyCall
+    from_path: list[tuple[str, str]]
+    """Name and text of each field in the path, percent-decoded."""
+    query: str
+
+
+class Table:
+    """Finds the call of a request."""
+
+    def __init__(self, calls: Sequence[AnyCall] = CALLS) -> None:
+        self.calls = calls
+        # What stands there literally comes before what may be anything.
+        self._rows = sorted(((call.path.split("/"), call) for call in calls), key=_most_literal)
+
+    def route(self, method: str, target: str) -> Route:
+        """The call that `method` of `target`, path and query, means; HEAD means GET.
+
+        Raises:
+            CallError: 400: `target` is no path; 404, 405: there is no such call.
+        """
+        path, query = _split(target)
+        segments = path.split("/")
+        there = [(call, found) for template, call in self._rows if (found := _matched(template, segments)) is not None]
+        wanted = "GET" if method == "HEAD" else method
+        for call, found in there:
+            if call.method == wanted:
+                return Route(call, found, query)
+        if there:
+            methods = ", ".join(dict.fromkeys(call.method for call, _ in there))
+            raise CallError(405, f"{path[:200]} wants {methods}, found {method[:20]}", allow=methods)
+        raise CallError(404, f"there is no {path[:200]}; the nearest is {self._nearest(wanted, path)}")
+
+    def _nearest(self, method: str, path: str) -> str:
+        calls = [call for call in self.calls if call.method == method] or self.calls
+        (near,) = difflib.get_close_matches(path[:200], [call.path for call in calls], n=1, cutoff=0)
+        return next(f"{call.method} {call.path}" for call in calls if call.path == near)
+
+
+def _most_literal(row: tuple[list[str], AnyCall]) -> list[bool]:
+    return [segment.startswith("{") for segment in row[0]]
+
+
+def _split(target: str) -> tuple[str, str]:
+    try:
+        found = urlsplit(target)
+    except ValueError as error:
+        raise CallError(400, f"expected a path, found {target[:100]!r}: {error}") from None
+    return found.path, found.query
+
+
+def _matched(template: list[str], segments: list[str]) -> list[tuple[str, str]] | None:
+    """The fields of `segments`; None if they are another path."""
+    if len(template) != len(segments):
+        return None
+    found = []
+    for wanted, segment in zip(template, segments, strict=True):
+        if wanted.startswith("{"):
+            try:
+                found.append((wanted[1:-1], unquote(segment, errors="strict")))
+            except UnicodeDecodeError:
+                raise CallError(400, f"expected UTF-8 in {segment[:100]!r} of the path") from None
+        elif wanted != segment:
+            return None
+    return found
