@@ -19,7 +19,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 
 from .values import BIG_PARTITIONS, GROUPS, TOPICS, World
 

@@ -38,7 +38,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 
 from ..support.brokers.clocked_ottla import ClockedOttla
 from ..support.brokers.ottla_process import OttlaProcess

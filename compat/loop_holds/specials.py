@@ -32,7 +32,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.server.commands.client import api_of
+from ottla.server.client.connection import api_of
 
 from ..support.brokers.process import BrokerProcess
 from ..support.clients.holds import Hold, Pinger

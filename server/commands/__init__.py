@@ -1,5 +1,5 @@
 """Programs: `ottla serve` and its siblings.
 
-`cli` reads the command line and loads what it needs: `serve` with `node_lines`, `topics_command` with `topics_status` (over
-`client`), `dump_log` with `dump_records`, `describe_config`.
+`cli` reads the command line and loads what it needs: `serve` with `node_lines`, `topics_command` with `topics_status`,
+`dump_log` with `dump_records`, `describe_config`.
 """

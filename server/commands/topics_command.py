@@ -13,7 +13,7 @@ from ...protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicS
 from ...protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
-from .client import Client
+from ..client.connection import Client
 
 TIMEOUT_MS = 30_000
 TOPIC_RESOURCE = 2

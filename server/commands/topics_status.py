@@ -10,7 +10,7 @@ from typing import Any
 
 from ...protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from .client import Client
+from ..client.connection import Client
 
 HEADER = (
     "PARTITION",

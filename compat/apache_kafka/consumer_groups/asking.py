@@ -34,7 +34,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 
 PAUSE_S = 0.01
 # How long a change of topics takes, on a busy machine, until Apache Kafka's coordinator knows of it.

@@ -19,7 +19,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 
 TOPIC_IDS = 13
 HEADER_BYTES = 61

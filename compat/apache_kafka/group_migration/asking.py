@@ -38,7 +38,7 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.wire import ZERO_UUID, Parts, codec
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 from ottla.server.groups.subscription import read_assignment, write_assignment
 
 from .steps import Alive, Beat, Commit, Delete, Describe, Fetch, Join, Leave, Place, Places, Step, Sync

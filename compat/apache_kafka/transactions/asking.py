@@ -23,7 +23,7 @@ from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 
 NOBODY = -1
 STRANGER = 1 << 40

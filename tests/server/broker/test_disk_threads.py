@@ -24,7 +24,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.server.broker.broker import Broker
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, CLEANER_CHECKPOINT, TopicPartition
 from ottla.storage.logs.log import Log

@@ -18,7 +18,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 from support.broker.admin import create, metadata, wanted
 from support.broker.conversation import address, fetch, produce, records_of
 from support.broker.raw_client import RawClient

@@ -20,7 +20,7 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.broker.broker import Broker
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 
 
 def wanted(

@@ -15,7 +15,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.server.broker.broker import Broker
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 from ottla.server.config.resources import ResourceType
 from ottla.storage.cleaning.eligibility import Waits
 from support.broker.conversation import create_topic, fetch

@@ -14,7 +14,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.records import batches
-from ottla.server.commands.client import Client
+from ottla.server.client.connection import Client
 from ottla.server.runtime.clock import wall_time_ms
 from support.logs.batches import batch
 

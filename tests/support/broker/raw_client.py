@@ -9,7 +9,7 @@
 from typing import Any
 
 from ottla.protocol.connection import encode_request
-from ottla.server.commands.client import Client, api_of
+from ottla.server.client.connection import Client, api_of
 
 __all__ = ["RawClient", "api_of"]
 

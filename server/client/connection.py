@@ -1,4 +1,4 @@
-"""A small blocking client for the commands of this package: one connection, one request at a time.
+"""A connection to one broker: blocking, one request at a time.
 
 Not a Kafka client library; programs use kafka-python, confluent-kafka or aiokafka. It shares the codec
 with the server and none of the server's code, so tests speak raw requests through it too.
