@@ -51,6 +51,21 @@ class Client:
     def close(self) -> None:
         self._socket.close()
 
+    def is_open(self) -> bool:
+        """Whether the broker has kept the connection, as far as is known without asking it. For one that waits for
+        no answer."""
+        timeout_s = self._socket.gettimeout()
+        self._socket.settimeout(0)
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            self._socket.settimeout(timeout_s)
+        return False
+
     def ask(self, message: Any, version: int | None = None) -> Any:
         """Send a request (in the API's highest version unless told) and return the body of its response."""
         self.send(message, version)

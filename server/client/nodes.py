@@ -1,0 +1,302 @@
+"""The brokers of a cluster: a connection to each, the version both sides speak, who leads and who coordinates what.
+
+Only connections are kept. Leaders and coordinators are asked for with every call, so nothing that a test moves, deletes or
+makes anew is ever remembered wrongly; on a loopback address that is a third of a millisecond.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.messages.api_versions import ApiVersionsRequest
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest
+from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from .connection import Client, api_of
+from .values import Partition, Topic
+
+T = TypeVar("T")
+Address = tuple[str, int]
+
+HIGHEST = {"Produce": 12, "Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 9}
+"""From the next version on they name topics by id."""
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""The request did nothing, and may do something a little later. Not REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+what they answer may have been written."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
+BEING_MADE_S = 1.0
+"""Apache Kafka says UNKNOWN_TOPIC_OR_PARTITION of a topic while it makes it; a broker that makes none says it for good."""
+
+
+class UnreachableError(ConnectionError):
+    """No connection could be made; nothing was sent."""
+
+
+class Nodes:
+    """Connections to the brokers of one cluster, for one thread at a time.
+
+    Args:
+        bootstrap: HOST:PORT[,HOST:PORT…]; one that answers is enough.
+        timeout_s: How long one answer may take, and how long what may be tried again is tried.
+        elapsed_s, pause: The time, and a wait in it.
+
+    Raises:
+        ValueError: `bootstrap` is no list of addresses. Nothing is connected before the first question.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "ottla",
+        timeout_s: float = 10,
+        elapsed_s: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._bootstrap = addresses(bootstrap)
+        self._client_id = client_id
+        self._elapsed_s = elapsed_s
+        self._pause = pause
+        self._connections: dict[Address, tuple[Client, dict[int, tuple[int, int]]]] = {}
+        self._nodes: dict[int, Address] = {}
+        self._controller = -1
+
+    def close(self) -> None:
+        """Close all connections; the next question makes new ones."""
+        for connection, _ in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def ask(self, message: Any, node: int | None = None) -> Any:
+        """Ask node `node`, or any, in the highest version that both sides speak.
+
+        Raises:
+            UnreachableError: There is no broker where it should be.
+            OSError: The connection broke, or no answer came in time; whether the request was heeded is not known.
+            KafkaError: UNSUPPORTED_VERSION.
+            ProtocolError: What answers is no broker.
+        """
+        if node is not None and node not in self._nodes:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no node {node}")
+        address, client, versions = self._any() if node is None else self._connected(self._nodes[node])
+        version = _version(api_of(message), versions, address)
+        try:
+            return client.ask(message, version)
+        except (OSError, ProtocolError) as error:
+            del self._connections[address]
+            client.close()
+            if isinstance(error, ProtocolError):
+                raise
+            raise type(error)(f"broker at {_text(address)}: {error}") from error
+
+    def ask_controller(self, message: Any) -> Any:
+        """Ask the node that changes topics."""
+        self.metadata([])
+        return self.ask(message, self._controller if self._controller in self._nodes else None)
+
+    def ask_leader(self, message: Any, topic: str, partition: int) -> Any:
+        """Ask the node that leads the partition. Raises KafkaError when there is no such partition, or nobody leads it."""
+        leader = partition_in(self.topic(topic), partition).leader
+        if leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} of topic {topic!r} has no leader")
+        return self.ask(message, leader)
+
+    def ask_coordinator(self, message: Any, group_id: str) -> Any:
+        """Ask the node that coordinates the group."""
+        answer = self.ask(FindCoordinatorRequest(key=group_id, coordinator_keys=(group_id,)))
+        found = answer.coordinators[0] if answer.coordinators else answer
+        check(found.error_code, found.error_message or f"group {group_id!r}")
+        self._nodes[found.node_id] = (found.host, found.port)
+        return self.ask(message, found.node_id)
+
+    def node_ids(self) -> list[int]:
+        """All nodes that run."""
+        self.metadata([])
+        return sorted(self._nodes)
+
+    def topics(self) -> list[Topic]:
+        """All topics by name, internal ones too."""
+        return sorted(
+            (_topic(row) for row in self.metadata(None).topics if not row.error_code), key=lambda topic: topic.name
+        )
+
+    def topic(self, name: str, *, create: bool = False) -> Topic:
+        """One topic.
+
+        Args:
+            create: Have it made as a producer would, where the broker makes topics by itself.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION with the nearest name, LEADER_NOT_AVAILABLE while it is being made, …
+        """
+        (row,) = self.metadata([name], create=create).topics
+        if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            close = get_close_matches(name, [topic.name for topic in self.topics()], 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}{hint}")
+        check(row.error_code, f"topic {name!r}")
+        return _topic(row)
+
+    def metadata(self, names: list[str] | None, *, create: bool = False) -> MetadataResponse:
+        """Metadata of the topics named, of none or (None) of all; notes where the nodes are."""
+        wanted = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
+        answer: MetadataResponse = self.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
+        check(answer.error_code, "metadata")
+        self._nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
+        self._controller = answer.controller_id
+        return answer
+
+    def retrying(self, attempt: Callable[[], T], *, repeatable: bool = True, unknown_s: float = 0) -> T:
+        """What `attempt` returns; it is tried again, for `timeout_s` at most, when it failed for a while only.
+
+        Args:
+            repeatable: To do it twice does no harm, so that it is tried again after a broken connection, too.
+            unknown_s: How long UNKNOWN_TOPIC_OR_PARTITION may be said of a topic that is being made.
+
+        Raises:
+            What the last attempt raised.
+        """
+        begin_s = self._elapsed_s()
+        for pause_s in _pauses():
+            known = bool(self._nodes)
+            try:
+                return attempt()
+            except KafkaError as error:
+                limit_s = self.timeout_s if error.code in RETRIABLE else 0
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    limit_s = unknown_s
+                if self._elapsed_s() + pause_s > begin_s + limit_s:
+                    raise
+            except OSError as error:
+                # Who never answered will not do so soon; who did may be between two lives.
+                lasting = not known if isinstance(error, UnreachableError) else not repeatable
+                if lasting or self._elapsed_s() + pause_s > begin_s + self.timeout_s:
+                    raise
+            self._pause(pause_s)
+        raise AssertionError("there are always more pauses")
+
+    def _any(self) -> tuple[Address, Client, dict[int, tuple[int, int]]]:
+        """A connection that there is, or to the first that answers."""
+        candidates = dict.fromkeys((*self._connections, *self._nodes.values(), *self._bootstrap))
+        reasons = []
+        for address in candidates:
+            try:
+                return self._connected(address)
+            except UnreachableError as error:
+                reasons.append(str(error))
+        raise UnreachableError("; ".join(dict.fromkeys(reasons)))
+
+    def _connected(self, address: Address) -> tuple[Address, Client, dict[int, tuple[int, int]]]:
+        if address in self._connections:
+            client, versions = self._connections[address]
+            if client.is_open():
+                return address, client, versions
+            client.close()
+            del self._connections[address]
+        client = self._connect(address)
+        try:
+            # Version 0 is spoken by every broker, and answered by every broker in version 0.
+            rows = client.ask(ApiVersionsRequest(), 0).api_keys
+        except OSError as error:
+            client.close()
+            raise UnreachableError(f"no broker answers at {_text(address)}: {error}") from error
+        except BaseException:
+            client.close()
+            raise
+        versions = {row.api_key: (row.min_version, row.max_version) for row in rows}
+        self._connections[address] = client, versions
+        return address, client, versions
+
+    def _connect(self, address: Address) -> Client:
+        try:
+            return Client(*address, client_id=self._client_id, timeout_s=self.timeout_s)
+        except OSError as error:
+            raise UnreachableError(f"no broker answers at {_text(address)}: {error.strerror or error}") from error
+
+
+def addresses(bootstrap: str) -> list[Address]:
+    """`HOST:PORT[,HOST:PORT…]` as hosts and ports; brackets around an IPv6 address are taken off. Raises ValueError."""
+    found = []
+    for text in bootstrap.split(","):
+        host, _, port = text.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise ValueError(f"no address of a broker: {text.strip()!r}; HOST:PORT is wanted, the port from 1 to 65535")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def check(code: int, message: str | None) -> None:
+    """Raise the KafkaError that `code` stands for, if it is one."""
+    if code:
+        known = code in ErrorCode._value2member_map_
+        raise KafkaError(ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR, message or "")
+
+
+def partition_in(topic: Topic, index: int) -> Partition:
+    """A partition of a topic. Raises KafkaError with the bound when there is none."""
+    for partition in topic.partitions:
+        if partition.index == index:
+            return partition
+    raise KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {index}",
+    )
+
+
+def _topic(row: Any) -> Topic:
+    partitions = sorted(row.partitions, key=lambda partition: partition.partition_index)
+    return Topic(
+        row.name or "",
+        row.topic_id,
+        tuple(Partition(one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes) for one in partitions),
+        row.is_internal,
+    )
+
+
+def _version(api: Any, spoken: dict[int, tuple[int, int]], address: Address) -> int:
+    low, high = api.versions
+    low_there, high_there = spoken.get(api.key, (0, -1))
+    version = min(high, high_there, HIGHEST.get(api.name, high))
+    if version < max(low, low_there):
+        theirs = f"{low_there} to {high_there}" if high_there >= 0 else "none"
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"of {api.name} the broker at {_text(address)} speaks {theirs}, this client {low} to "
+            f"{HIGHEST.get(api.name, high)}",
+        )
+    return int(version)
+
+
+def _pauses() -> Iterator[float]:
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+def _text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

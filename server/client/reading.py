@@ -1,0 +1,138 @@
+"""Records out of partitions, from the log's start to the end it has now: past gaps, control batches and aborted data."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from typing import Literal
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ...protocol.records import HEADER_BYTES, RecordBatch
+from ...protocol.wire import RecordsPart
+from .nodes import Nodes, check, partition_in
+from .values import Offsets, Record
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+LEVELS: dict[str, int] = {"read_uncommitted": 0, "read_committed": 1}
+EARLIEST, LATEST = -2, -1
+FETCH_BYTES = 8 << 20
+
+
+def offsets(nodes: Nodes, topic: str, partition: int, isolation: Isolation = "read_uncommitted") -> Offsets:
+    """From where to where the partition can be read: the log start offset, and the high watermark or, for
+    `read_committed`, the last stable offset."""
+    level = _level(isolation)
+
+    def ask(timestamp: int) -> int:
+        wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=level,
+            topics=(ListOffsetsTopic(name=topic, partitions=(wanted,)),),
+            timeout_ms=round(nodes.timeout_s * 1000),
+        )
+        (row,) = nodes.ask_leader(request, topic, partition).topics[0].partitions
+        check(row.error_code, f"topic {topic!r}, partition {partition}")
+        return int(row.offset)
+
+    return Offsets(nodes.retrying(partial(ask, EARLIEST)), nodes.retrying(partial(ask, LATEST)))
+
+
+def records(
+    nodes: Nodes,
+    topic: str,
+    partition: int,
+    isolation: Isolation = "read_uncommitted",
+    *,
+    start: int | None = None,
+    end: int | None = None,
+) -> Iterator[Record]:
+    """The records of a partition, one fetch after the other.
+
+    Args:
+        start: The first offset; None, and whatever lies below the log, stand for the log's start.
+        end: Where to stop, exclusive; None is the end that the log has now. It is not waited for.
+
+    Raises:
+        KafkaError: There is no such partition, or a batch is damaged; what lies before it was yielded.
+        OSError: No answer.
+    """
+    level = _level(isolation)
+    partition_in(nodes.retrying(lambda: nodes.topic(topic)), partition)
+    there = offsets(nodes, topic, partition, isolation)
+    position = there.start if start is None else max(start, there.start)
+    end = there.end if end is None else min(end, there.end)
+    while position < end:
+        data = nodes.retrying(partial(_fetch, nodes, topic, partition, position, level))
+        if (
+            data.error_code
+        ):  # Out of range: retention or DeleteRecords took what was to be read, or the topic is another.
+            start_now = offsets(nodes, topic, partition, isolation).start
+            if start_now <= position:
+                return
+            position = start_now
+            continue
+        wanted, shown = position, _Shown(data.aborted_transactions or (), level)
+        for batch in _whole_batches(data.records or b""):
+            for record in batch.records() if shown.admits(batch) else ():
+                if wanted <= record.offset < end:
+                    yield Record(
+                        topic, partition, record.offset, record.timestamp, record.key, record.value, record.headers
+                    )
+            position = max(position, batch.next_offset)
+        if position == wanted:
+            return  # The log ends in a gap: what was there is compacted away.
+
+
+def _fetch(nodes: Nodes, topic: str, partition: int, offset: int, level: int) -> PartitionData:
+    """A fetch that does not wait; of all errors it lets through OFFSET_OUT_OF_RANGE alone."""
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+    request = FetchRequest(
+        max_bytes=FETCH_BYTES, isolation_level=level, topics=(FetchTopic(topic=topic, partitions=(wanted,)),)
+    )
+    answer = nodes.ask_leader(request, topic, partition)
+    check(answer.error_code, f"topic {topic!r}, partition {partition}")
+    data: PartitionData = answer.responses[0].partitions[0]
+    if data.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+        check(data.error_code, f"topic {topic!r}, partition {partition}, offset {offset}")
+        if not data.records and answer.throttle_time_ms:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"for {answer.throttle_time_ms} ms")
+    return data
+
+
+def _whole_batches(data: RecordsPart) -> Iterator[RecordBatch]:
+    """The batches of an answer; a broker may cut the last one."""
+    assert isinstance(data, bytes | memoryview)  # What is read is never a piece of a file.
+    at = 0
+    while len(data) - at >= HEADER_BYTES:
+        batch = RecordBatch(data, at)
+        if not batch.is_whole:
+            return
+        yield batch
+        at += batch.size_bytes
+
+
+class _Shown:
+    """Which batches of one answer a reader is shown, asked for each in turn. Source: KIP-98, "READ_COMMITTED"."""
+
+    def __init__(self, aborted: tuple[AbortedTransaction, ...], level: int) -> None:
+        self._begin = deque(sorted(aborted, key=lambda one: one.first_offset)) if level else deque()
+        self._open: set[int] = set()
+        """Producers inside of an aborted transaction."""
+
+    def admits(self, batch: RecordBatch) -> bool:
+        while self._begin and self._begin[0].first_offset <= batch.last_offset:
+            self._open.add(self._begin.popleft().producer_id)
+        if batch.is_control:
+            self._open.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._open)
+
+
+def _level(isolation: str) -> int:
+    if isolation not in LEVELS:
+        raise ValueError(f"isolation {isolation!r}; it is one of {', '.join(LEVELS)}")
+    return LEVELS[isolation]

@@ -1,0 +1,108 @@
+"""What the client's helpers take and give: records, topics, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Content: TypeAlias = str | bytes | None
+"""A key, a value or the content of a header; a text stands for its UTF-8 bytes, None for null (a tombstone's value)."""
+HeadersLike: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record in a log."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to be produced. Without `partition` its key decides, as with every Kafka client; records without a key take
+    turns. Without `timestamp_ms` it is made now."""
+
+    value: Content
+    key: Content = None
+    headers: HeadersLike = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition as the cluster describes it; `leader` is -1 while it has none."""
+
+    index: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster describes it, its partitions by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[Partition, ...]
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """What a reader finds in a partition: from `start` (inclusive) to `end` (exclusive)."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group and what it has committed: the next offset to read, by (topic, partition).
+
+    `state` and `type` are Kafka's words ("Stable", "Empty", …; "classic", "consumer"), empty where the broker is too old to
+    say them.
+    """
+
+    group_id: str
+    state: str
+    type: str
+    protocol_type: str
+    offsets: dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """An option of a topic, a broker or a group; `value` is None for what is not shown."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+
+
+def content(what: str, value: Content) -> bytes | None:
+    """`value` as bytes; `what` names it when it is none of the three. Raises TypeError."""
+    if isinstance(value, str):
+        return value.encode()
+    if value is None or isinstance(value, bytes):
+        return value
+    raise TypeError(f"a record's {what} must be str, bytes or None, not {type(value).__name__} ({value!r:.60})")
+
+
+def headers(given: HeadersLike) -> tuple[tuple[str, bytes | None], ...]:
+    """Headers as the wire has them, in the order given. Raises TypeError."""
+    pairs = tuple(given.items() if isinstance(given, Mapping) else given)
+    for name, _ in pairs:
+        if not isinstance(name, str):
+            raise TypeError(f"a header's name must be str, not {type(name).__name__} ({name!r:.60})")
+    return tuple((name, content("header", value)) for name, value in pairs)

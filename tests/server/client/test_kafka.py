@@ -1,0 +1,214 @@
+"""The client's helpers against a broker of three nodes: each call asks whom it has to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import KafkaError
+from ottla.server.client.kafka import Kafka
+from ottla.server.client.values import NewRecord, Offsets, Record
+
+_names = count()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.Broker]:
+    with ottla.Broker(nodes=3) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(broker: ottla.Broker) -> Iterator[Kafka]:
+    with Kafka(broker.bootstrap) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(kafka: Kafka) -> str:
+    """A topic whose three partitions have three leaders."""
+    name = f"topic-{next(_names)}"
+    kafka.create_topic(name, 3, replicas=3)
+    assert {partition.leader for partition in kafka.topic(name).partitions} == {0, 1, 2}
+    return name
+
+
+def test_a_record_comes_back_as_it_was_sent(kafka: Kafka, topic: str) -> None:
+    sent = kafka.produce(topic, "value", key=b"key", headers={"name": "ü", "none": None}, timestamp_ms=5, partition=2)
+    expected = Record(topic, 2, 0, 5, b"key", b"value", (("name", "ü".encode()), ("none", None)))
+    assert sent == expected
+    assert kafka.records(topic) == [expected]
+
+
+def test_many_records_keep_their_order_in_each_partition(kafka: Kafka, topic: str) -> None:
+    sent = kafka.produce_all(topic, [(f"key {n % 7}", str(n)) for n in range(1000)])
+    assert [record.value for record in sent] == [str(n).encode() for n in range(1000)]
+    assert kafka.records(topic) == sorted(sent, key=lambda record: (record.partition, record.offset))
+    assert {(record.key, record.partition) for record in sent} == {(r.key, r.partition) for r in kafka.records(topic)}
+
+
+def test_more_than_a_batch_can_hold_takes_several(kafka: Kafka, topic: str) -> None:
+    sent = kafka.produce_all(topic, [NewRecord(bytes(400_000), partition=0) for _ in range(5)])
+    assert [record.offset for record in sent] == [0, 1, 2, 3, 4]
+
+
+def test_records_without_a_key_take_turns(kafka: Kafka, topic: str) -> None:
+    assert sorted(kafka.produce(topic, str(n)).partition for n in range(6)) == [0, 0, 1, 1, 2, 2]
+
+
+def test_no_record_is_sent_when_one_is_not_fit_for_it(kafka: Kafka, topic: str) -> None:
+    with pytest.raises(KafkaError, match=f"topic '{topic}' has partitions 0 to 2, not 3$"):
+        kafka.produce_all(topic, [NewRecord("fits", partition=0), NewRecord("does not", partition=3)])
+    assert kafka.records(topic) == []
+
+
+def test_a_topic_that_is_not_there_is_made_by_the_first_record(kafka: Kafka) -> None:
+    name = f"topic-{next(_names)}"
+    assert kafka.produce(name, "first").offset == 0
+
+
+def test_offsets_say_where_each_partition_begins_and_ends(kafka: Kafka, topic: str) -> None:
+    kafka.produce_all(topic, [NewRecord(str(n), partition=1) for n in range(4)])
+    assert kafka.offsets(topic) == {0: Offsets(0, 0), 1: Offsets(0, 4), 2: Offsets(0, 0)}
+
+
+def test_a_scan_has_the_part_that_is_asked_for(kafka: Kafka, topic: str) -> None:
+    kafka.produce_all(topic, [NewRecord(str(n), partition=1) for n in range(10)])
+    assert [record.offset for record in kafka.scan(topic, 1, start=3, end=6)] == [3, 4, 5]
+    assert list(kafka.scan(topic, 1, start=10)) == []
+
+
+def test_leaders_are_followed_when_they_move(broker: ottla.Broker, kafka: Kafka, topic: str) -> None:
+    broker.stop_node(1)
+    try:
+        sent = kafka.produce_all(topic, [NewRecord(str(n), partition=n) for n in range(3)])
+        assert kafka.records(topic) == sent
+    finally:
+        broker.start_node(1)
+    assert kafka.records(topic) == sent
+
+
+def test_groups_say_what_was_committed(kafka: Kafka, topic: str) -> None:
+    kafka.commit("readers", {(topic, 0): 0, (topic, 2): 0})
+    (group,) = kafka.groups()
+    assert (group.group_id, group.state, group.offsets) == ("readers", "Empty", {(topic, 0): 0, (topic, 2): 0})
+    kafka.delete_group("readers")
+    assert kafka.groups() == []
+
+
+def test_configs_are_set_and_taken_back(kafka: Kafka, topic: str) -> None:
+    def changed() -> dict[str, str | None]:
+        return {option.name: option.value for option in kafka.configs("topic", topic) if not option.is_default}
+
+    kafka.set_configs("topic", topic, {"cleanup.policy": "compact", "preallocate": True, "segment.ms": 1000})
+    assert changed() == {"cleanup.policy": "compact", "preallocate": "true", "segment.ms": "1000"}
+    kafka.set_configs("topic", topic, {"preallocate": None, "segment.ms": None})
+    assert changed() == {"cleanup.policy": "compact"}
+    assert {option.name: option.value for option in kafka.configs("broker", "2")}["broker.id"] == "2"
+
+
+def test_internal_topics_are_shown_only_when_asked_for(kafka: Kafka, topic: str) -> None:
+    kafka.commit("any", {(topic, 0): 0})
+    assert "__consumer_offsets" not in {found.name for found in kafka.topics()}
+    assert "__consumer_offsets" in {found.name for found in kafka.topics(internal=True)}
+    kafka.delete_group("any")
+
+
+def test_a_deleted_topic_is_gone(kafka: Kafka, topic: str) -> None:
+    kafka.delete_topic(topic)
+    assert topic not in {found.name for found in kafka.topics()}
+
+
+def test_a_connection_that_the_broker_closed_is_made_anew() -> None:
+    with ottla.Broker() as broker, Kafka(broker.bootstrap) as kafka:
+        kafka.create_topic("orders")
+        for connection, _ in kafka._nodes._connections.values():
+            connection._socket.shutdown(2)
+        assert kafka.produce("orders", "value").offset == 0
+
+
+WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
+    "an unknown topic": (
+        lambda kafka: kafka.records("order"),
+        KafkaError,
+        "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'order'; did you mean 'orders'?",
+    ),
+    "an unknown partition": (
+        lambda kafka: kafka.records("orders", 1),
+        KafkaError,
+        "UNKNOWN_TOPIC_OR_PARTITION: topic 'orders' has partitions 0 to 0, not 1",
+    ),
+    "a topic that is there": (
+        lambda kafka: kafka.create_topic("orders"),
+        KafkaError,
+        "TOPIC_ALREADY_EXISTS: Topic 'orders' already exists.",
+    ),
+    "an unknown broker": (
+        lambda kafka: kafka.configs("broker", "7"),
+        KafkaError,
+        "INVALID_REQUEST: there is no broker 7; there are 0",
+    ),
+    "a topic to delete": (
+        lambda kafka: kafka.delete_topic("ordres"),
+        KafkaError,
+        "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'ordres'; did you mean 'orders'?",
+    ),
+    "a value of another type": (
+        lambda kafka: kafka.produce("orders", 5),  # type: ignore[arg-type]
+        TypeError,
+        "a record's value must be str, bytes or None, not int (5)",
+    ),
+    "a header of another type": (
+        lambda kafka: kafka.produce("orders", "", headers={"a": 1}),  # type: ignore[arg-type]
+        TypeError,
+        "a record's header must be str, bytes or None, not int (1)",
+    ),
+    "a record that is no pair": (
+        lambda kafka: kafka.produce_all("orders", ["value"]),  # type: ignore[list-item]
+        TypeError,
+        "a record must be a NewRecord or a pair of key and value, not 'value'",
+    ),
+    "a timestamp": (
+        lambda kafka: kafka.produce("orders", "", timestamp_ms=-2),
+        ValueError,
+        "a timestamp of -2 ms; it must be from -1 (none) to 9223372036854775807",
+    ),
+    "an isolation": (
+        lambda kafka: kafka.records("orders", isolation="commited"),  # type: ignore[arg-type]
+        ValueError,
+        "isolation 'commited'; it is one of read_uncommitted, read_committed",
+    ),
+    "a negative offset": (
+        lambda kafka: kafka.commit("group", {("orders", 0): -1}),
+        ValueError,
+        "offset -1 for topic 'orders', partition 0; it must be 0 or more",
+    ),
+    "a kind of configs": (
+        lambda kafka: kafka.configs("topics", "orders"),  # type: ignore[arg-type]
+        ValueError,
+        "configs of a 'topics'; there are those of topic, broker, group",
+    ),
+    "a record that is too large": (
+        lambda kafka: kafka.produce("orders", bytes(2_000_000)),
+        KafkaError,
+        "MESSAGE_TOO_LARGE: a batch of 2000074 bytes is more than max.message.bytes of topic 'orders'",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def orders() -> Iterator[Kafka]:
+    with ottla.Broker() as broker, Kafka(broker.bootstrap) as kafka:
+        kafka.create_topic("orders")
+        yield kafka
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_asked_is_refused_in_one_line(orders: Kafka, wrong: str) -> None:
+    call, kind, message = WRONG[wrong]
+    with pytest.raises(kind) as caught:
+        call(orders)
+    assert str(caught.value) == message

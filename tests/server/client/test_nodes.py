@@ -1,0 +1,123 @@
+"""What is tried again, how long, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.client.nodes import BEING_MADE_S, Nodes, UnreachableError, addresses
+
+
+class Time:
+    """Passes only while somebody pauses."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def elapsed_s(self) -> float:
+        return self.now_s
+
+    def pause(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Attempts:
+    """Fails with each of `errors` in turn, with the last one for ever unless there is an `outcome`."""
+
+    def __init__(self, *errors: Exception, outcome: str | None = None) -> None:
+        self.errors = list(errors)
+        self.outcome = outcome
+        self.count = 0
+
+    def __call__(self) -> str:
+        self.count += 1
+        if self.count <= len(self.errors) or self.outcome is None:
+            raise self.errors[min(self.count, len(self.errors)) - 1]
+        return self.outcome
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def nodes(time: Time) -> Nodes:
+    return Nodes("127.0.0.1:1", timeout_s=10, elapsed_s=time.elapsed_s, pause=time.pause)
+
+
+@pytest.fixture
+def acquainted(nodes: Nodes) -> Nodes:
+    """Nodes of which one has answered before."""
+    nodes._nodes = {0: ("127.0.0.1", 1)}
+    return nodes
+
+
+def test_what_is_refused_for_a_moment_is_tried_again(nodes: Nodes) -> None:
+    attempts = Attempts(
+        KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), KafkaError(ErrorCode.NOT_COORDINATOR), outcome="done"
+    )
+    assert nodes.retrying(attempts) == "done"
+
+
+def test_it_is_tried_for_the_time_limit_and_no_longer(nodes: Nodes, time: Time) -> None:
+    with pytest.raises(KafkaError, match=r"^LEADER_NOT_AVAILABLE: nobody$"):
+        nodes.retrying(Attempts(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "nobody")))
+    assert 9.5 < time.now_s <= 10
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ],
+)
+def test_what_is_refused_for_good_or_may_be_written_is_not(nodes: Nodes, code: ErrorCode) -> None:
+    attempts = Attempts(KafkaError(code))
+    with pytest.raises(KafkaError):
+        nodes.retrying(attempts)
+    assert attempts.count == 1
+
+
+def test_a_topic_that_is_being_made_may_be_unknown_for_a_second(nodes: Nodes, time: Time) -> None:
+    with pytest.raises(KafkaError):
+        nodes.retrying(Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), unknown_s=BEING_MADE_S)
+    assert 0.5 < time.now_s <= BEING_MADE_S
+
+
+def test_where_nobody_ever_answered_nobody_is_waited_for(nodes: Nodes, time: Time) -> None:
+    with pytest.raises(UnreachableError, match=r"^no broker answers at 127\.0\.0\.1:1: "):
+        nodes.retrying(nodes.topics)
+    assert time.now_s == 0
+
+
+def test_a_broker_that_has_answered_may_be_away_for_a_while(acquainted: Nodes) -> None:
+    assert acquainted.retrying(Attempts(UnreachableError("away"), outcome="done"), repeatable=False) == "done"
+
+
+@pytest.mark.parametrize(("repeatable", "attempts_made"), [(True, 2), (False, 1)])
+def test_after_a_lost_answer_only_what_may_be_repeated_is(
+    acquainted: Nodes, repeatable: bool, attempts_made: int
+) -> None:
+    attempts = Attempts(ConnectionResetError("lost"), outcome="done")
+    if repeatable:
+        assert acquainted.retrying(attempts, repeatable=True) == "done"
+    else:
+        with pytest.raises(ConnectionResetError):
+            acquainted.retrying(attempts, repeatable=False)
+    assert attempts.count == attempts_made
+
+
+def test_bootstrap_addresses_may_be_several_and_of_ipv6() -> None:
+    assert addresses("one:9092, [::1]:9093") == [("one", 9092), ("::1", 9093)]
+
+
+@pytest.mark.parametrize("text", ["", "host", ":9092", "host:", "host:port", "host:0", "host:65536", "a:1,,b:2"])
+def test_what_is_no_address_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"^no address of a broker: '.*'; HOST:PORT is wanted, the port from 1 to 65535$"
+    ):
+        addresses(text)
