@@ -241,12 +241,22 @@ class CleanerManager(CleaningStates):
         """
         self._put_off.add(tp)
 
+    def first_dirty_offset(self, log: Log) -> int:
+        """Where the dirty part of a log begins, as its checkpoint has it now."""
+        checkpoints, _ = self._checkpoints.of([log])
+        return first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
+
     def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> Iterator[Eligibility]:
         """`assessments`, each in one go."""
         return map(to_the_end, self.assessments(logs, now_ms, cleaner_off=cleaner_off))
 
     def assessments(
-        self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None
+        self,
+        logs: Sequence[Log],
+        now_ms: int,
+        *,
+        cleaner_off: str | None = None,
+        aborted_at_ms: Callable[[int], int | None] = lambda _: None,
     ) -> Iterator[Steps[Eligibility]]:
         """What the next round would find about these logs, in their order. Chooses and marks nothing.
 
@@ -254,6 +264,7 @@ class CleanerManager(CleaningStates):
 
         Args:
             cleaner_off: Why no cleaner works at all, None if one does.
+            aborted_at_ms: As `assess_in_pieces` wants it.
         """
         for at, log in enumerate(logs):
             if at % CHECKPOINTS_AT_ONCE == 0:
@@ -267,6 +278,8 @@ class CleanerManager(CleaningStates):
                 held=self.state_name(tp) if self.is_held(tp) else None,
                 uncleanable=mark.reason if mark else None,
                 cleaner_off=cleaner_off,
+                is_put_off=tp in self._put_off,
+                aborted_at_ms=aborted_at_ms,
             )
 
     def begin_retention(self, log: Log, *, compacted: bool) -> bool:

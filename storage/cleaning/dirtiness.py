@@ -79,6 +79,12 @@ class Dirtiness:
     def dirty_ratio(self) -> float:
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
+    def is_due_under(self, config: LogConfig) -> bool:
+        """Whether a pass is worth it: too dirty (strictly, so a ratio of 1.0 never is), or dirty for too long."""
+        return self.cleanable_bytes > 0 and (
+            self.max_lag_overdue_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LogToClean(Dirtiness):
@@ -90,10 +96,7 @@ class LogToClean(Dirtiness):
 
     @property
     def is_due(self) -> bool:
-        """Whether a pass is worth it: too dirty (strictly, so a ratio of 1.0 never is), or dirty for too long."""
-        return self.cleanable_bytes > 0 and (
-            self.max_lag_overdue_ms > 0 or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
-        )
+        return self.is_due_under(self.log.config)
 
     def for_worker(self, last_records: dict[int, LastRecord] | None = None) -> "LogToClean":
         """The same with all that a pass must know of the log's changing state, so that it can run beside appends.
@@ -139,16 +142,17 @@ class Bound(NamedTuple):
     by: BoundBy
 
 
-def find_bound_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[Bound]:
+def find_bound_in_pieces(log: Measurable, dirty_from: int, now_ms: int, *, young_too: bool = False) -> Steps[Bound]:
     """The end of what may be cleaned: undecided transactions, the active segment and young segments stay as they are.
 
-    `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range.
+    `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range. Who
+    cleans because somebody said so, and not because it is time, takes the young ones too.
     """
     found = Bound(log.segments.active.base_offset, BoundBy.ACTIVE_SEGMENT)
     if log.last_stable_offset < found.offset:
         found = Bound(log.last_stable_offset, BoundBy.OPEN_TRANSACTION)
     min_lag_ms = log.config.min_compaction_lag_ms
-    if min_lag_ms > 0:
+    if min_lag_ms > 0 and not young_too:
         young = yield from _first_young(log.segments.between(dirty_from, found.offset), now_ms - min_lag_ms)
         if young is not None:
             found = Bound(young.base_offset, BoundBy.MIN_COMPACTION_LAG)
@@ -172,7 +176,7 @@ def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
 
 def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | None = None) -> Steps[LogToClean]:
     """`measure`. `bound` is that of `find_bound_in_pieces`, if it is known."""
-    found = yield from _dirtiness_in_pieces(log, dirty_from, now_ms, bound)
+    found = yield from dirtiness_in_pieces(log, dirty_from, now_ms, bound)
     return LogToClean(
         log=log,
         first_dirty_offset=found.first_dirty_offset,
@@ -184,12 +188,19 @@ def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | Non
     )
 
 
+def measure_forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean]:
+    """What a pass that somebody forces is to clean: young segments too, but neither the active one nor what is undecided."""
+    bound = yield from find_bound_in_pieces(log, dirty_from, now_ms, young_too=True)
+    return (yield from measure_in_pieces(log, dirty_from, now_ms, bound))
+
+
 def dirtiness_of(log: Measurable, dirty_from: int, now_ms: int) -> Dirtiness:
     """What `measure` finds, of any log."""
-    return to_the_end(_dirtiness_in_pieces(log, dirty_from, now_ms, None))
+    return to_the_end(dirtiness_in_pieces(log, dirty_from, now_ms))
 
 
-def _dirtiness_in_pieces(log: Measurable, dirty_from: int, now_ms: int, bound: Bound | None) -> Steps[Dirtiness]:
+def dirtiness_in_pieces(log: Measurable, dirty_from: int, now_ms: int, bound: Bound | None = None) -> Steps[Dirtiness]:
+    """`dirtiness_of`. `bound` is that of `find_bound_in_pieces`, if it is known."""
     if bound is None:
         bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
     everything, active_base = log.segments, log.segments.active.base_offset

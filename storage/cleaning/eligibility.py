@@ -7,23 +7,18 @@ changes meanwhile may be half of before and half of after.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ..logs.log import Log
+from ..logs.rolling import next_roll
 from ..steps import Steps
-from ..topics.options import MAX_LONG
 from .cleaning_states import NOT_HELD
-from .dirtiness import (
-    Bound,
-    BoundBy,
-    LogToClean,
-    find_bound_in_pieces,
-    first_dirty_offset,
-    measure_in_pieces,
-    oldest_dirty_ms_in_pieces,
-    pieces,
-)
+from .dirtiness import Bound, BoundBy, LogToClean, find_bound_in_pieces, first_dirty_offset, measure_in_pieces
+from .outlook import OpenTransaction, Way, due_after_time_outs_in_pieces, open_transactions, ways_in_pieces
+
+TRANSACTIONS_SHOWN = 10
 
 
 class Waits(StrEnum):
@@ -76,6 +71,18 @@ class Eligibility:
     eligible_at_ms: int | None
     """From when on it will be eligible if nothing but time passes. None if it is now, or if time alone does not do it:
     that takes more data, a roll, the end of a transaction or another configuration."""
+    rolls_from_ms: int | None
+    """The next record with this timestamp or a later one ends the active segment; None: no timestamp does, or it is empty."""
+    rolls_by_clock: bool
+    """The active segment has no timestamps: `rolls_from_ms` is of the broker's clock, any record does from then on."""
+    rolls_after_bytes: int | None
+    """What a batch may have that still fits into the active segment; -1: none does; None: it is empty."""
+    open_transactions: tuple[OpenTransaction, ...]
+    """The oldest ones, `TRANSACTIONS_SHOWN` at most."""
+    ways: tuple[Way, ...]
+    """What makes it eligible, the least first; nothing if it is, or time alone will do, or nobody can."""
+    is_put_off: bool
+    """A pass failed for want of room or memory: it is tried again when no other log is due."""
 
 
 def assess_in_pieces(
@@ -86,10 +93,13 @@ def assess_in_pieces(
     held: str | None = None,
     uncleanable: str | None = None,
     cleaner_off: str | None = None,
+    is_put_off: bool = False,
+    aborted_at_ms: Callable[[int], int | None] = lambda _: None,
 ) -> Steps[Eligibility]:
     """Look at one log.
 
     Args:
+        aborted_at_ms: Producer id -> when its open transaction has taken too long, in ms since 1970; None if nobody knows.
         checkpoint: Its entry in `cleaner-offset-checkpoint`, None without one.
         held: The state that keeps it from being chosen, None if nobody has it.
         uncleanable: The reason of its mark, None if it has none.
@@ -128,10 +138,18 @@ def assess_in_pieces(
         (Waits.HELD, held and f"the partition is {held}"),
     )
     waits_for, explanation = next(((why, text) for why, text in obstacles if text), (None, ""))
-    eligible_at_ms = None
+    eligible_at_ms, ways = None, tuple[Way, ...]()
+    opened = open_transactions(log) if bound.by is not BoundBy.DAMAGE else []
+    rolls = None if log.failure is not None or bound.by is BoundBy.DAMAGE else next_roll(log)
     if waits_for is None and not found.is_due:
         waits_for, explanation = _what_is_missing(found, bound, producer_id)
-        eligible_at_ms = yield from _due_at_ms(log, dirty_from, now_ms)
+        ends = ((each.first_offset, aborted_at_ms(each.producer_id)) for each in opened)
+        eligible_at_ms = yield from due_after_time_outs_in_pieces(
+            log, dirty_from, now_ms, [(first, end_ms) for first, end_ms in ends if end_ms is not None]
+        )
+        ways = yield from ways_in_pieces(log, dirty_from, now_ms)
+    elif waits_for is Waits.NOT_COMPACTED and cleaner_off is None and bound.by is not BoundBy.DAMAGE:
+        ways = yield from ways_in_pieces(log, dirty_from, now_ms)
     return Eligibility(
         cleanup_policy=config.cleanup_policy,
         state=held or NOT_HELD,
@@ -153,6 +171,12 @@ def assess_in_pieces(
         waits_for=waits_for,
         explanation=explanation or "the cleaner takes it, after logs that are dirtier",
         eligible_at_ms=eligible_at_ms,
+        rolls_from_ms=rolls and rolls.from_ms,
+        rolls_by_clock=rolls is not None and rolls.goes_by_clock,
+        rolls_after_bytes=rolls and rolls.free_bytes,
+        open_transactions=tuple(opened[:TRANSACTIONS_SHOWN]),
+        ways=ways,
+        is_put_off=is_put_off,
     )
 
 
@@ -172,29 +196,3 @@ def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -
         f" min.compaction.lag.ms={log.config.min_compaction_lag_ms}",
     }
     return Waits(bound.by), sentences[bound.by]
-
-
-def _due_at_ms(log: Log, dirty_from: int, now_ms: int) -> Steps[int | None]:
-    """The first time at which the log is due if nothing is written; None if it never is.
-
-    Only two things come with time: segments that become old enough for `min.compaction.lag.ms`, and the end of
-    `max.compaction.lag.ms`. What is due stays due, so the first of those moments can be searched by halving.
-    """
-    config = log.config
-    moments: set[int] = set()
-    for number, piece in enumerate(pieces(log.segments.between(dirty_from, log.segments.active.base_offset))):
-        if number:
-            yield
-        moments.update(segment.largest_timestamp_ms + config.min_compaction_lag_ms for segment in piece)
-    if (oldest_ms := (yield from oldest_dirty_ms_in_pieces(log, dirty_from))) is not None:
-        moments.add(oldest_ms + config.max_compaction_lag_ms + 1)
-    ahead = sorted(moment for moment in moments if now_ms < moment <= MAX_LONG)
-    low, high = 0, len(ahead)
-    while low < high:
-        middle = (low + high) // 2
-        then = yield from measure_in_pieces(log, dirty_from, ahead[middle])
-        if then.is_due:
-            high = middle
-        else:
-            low = middle + 1
-    return ahead[low] if low < len(ahead) else None

@@ -83,6 +83,10 @@ class ProducerStates:
         """Whose transaction that is."""
         return next(iter(self._open_txns.values()), None)
 
+    def open_transactions(self) -> Iterator[tuple[int, int]]:
+        """(first offset, producer id) of each that has no marker yet, in order of the offsets. To be gone through at once."""
+        return iter(self._open_txns.items())
+
     def last_records(self) -> dict[int, LastRecord]:
         """Every producer's last record, in a mapping of its own, for readers in other threads."""
         return {one: last for piece in self.last_records_in_pieces() for one, last in piece.items()}

@@ -1,0 +1,216 @@
+"""What would become of a log that is not eligible, if something happened to it: by which moves it would be, and from when on.
+
+The moves are tried: a `Supposed` log, which is the real one but for what is supposed, is measured like any other. So what
+is advised is what would choose. Segments of what is only supposed have no files, and are looked at by their offsets alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import combinations, islice
+from math import floor
+from typing import NamedTuple, cast
+
+from ..logs.log import Log
+from ..logs.rolling import next_roll
+from ..logs.segments import SegmentList
+from ..segment.segment import LogSegment
+from ..steps import Steps
+from ..topics.config import COMPACT, LogConfig
+from ..topics.options import MAX_LONG
+from .dirtiness import Measurable, dirtiness_in_pieces, oldest_dirty_ms_in_pieces, pieces
+
+TRANSACTIONS_MAX = 1_000
+"""Of the open ones, so many are looked at: half a millisecond."""
+
+
+class Move(StrEnum):
+    """What somebody may do about a log that the cleaner leaves alone; the first is the least."""
+
+    ROLL = "roll"
+    """The active segment is ended, by a record or by command."""
+    END_TRANSACTIONS = "end_transactions"
+    """Each that is open now."""
+    NO_MIN_LAG = "no_min_compaction_lag"
+    """`min.compaction.lag.ms=0`."""
+    LOWER_RATIO = "lower_min_cleanable_dirty_ratio"
+    COMPACT_POLICY = "compact_policy"
+    """`cleanup.policy=compact`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """Moves that together make a log eligible; none of them can be left out."""
+
+    moves: tuple[Move, ...]
+    eligible_at_ms: int
+    """From when on, in ms since 1970; the moment that was asked about if at once."""
+    min_cleanable_dirty_ratio: float | None = None
+    """What to set it to, where that is a move."""
+
+
+class OpenTransaction(NamedTuple):
+    """One without a marker."""
+
+    producer_id: int
+    first_offset: int
+
+
+class _Unwritten:
+    """The empty segment that a roll would begin."""
+
+    size_bytes = 0
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+
+
+class Supposed:
+    """A log as it would be."""
+
+    def __init__(
+        self,
+        log: Measurable,
+        *,
+        config: LogConfig | None = None,
+        is_rolled: bool = False,
+        last_stable_offset: int | None = None,
+    ) -> None:
+        self.config = log.config if config is None else config
+        self.segments = log.segments
+        self.log_start_offset = log.log_start_offset
+        self.log_end_offset = log.log_end_offset
+        self.last_stable_offset = log.last_stable_offset if last_stable_offset is None else last_stable_offset
+        if is_rolled and log.segments.active.base_offset < log.log_end_offset:
+            self.segments = SegmentList([*log.segments, cast(LogSegment, _Unwritten(log.log_end_offset))])
+
+
+def due_at_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[int | None]:
+    """The first time, not before `now_ms`, at which a log is due if nothing is written; None if it never is.
+
+    Only two things come with time: segments that become old enough for `min.compaction.lag.ms`, and the end of
+    `max.compaction.lag.ms`. What is due stays due, so the first of those moments can be searched by halving.
+    """
+    config = log.config
+    moments: set[int] = set()
+    for number, piece in enumerate(pieces(log.segments.between(dirty_from, log.segments.active.base_offset))):
+        if number:
+            yield
+        moments.update(segment.largest_timestamp_ms + config.min_compaction_lag_ms for segment in piece)
+    if (oldest_ms := (yield from oldest_dirty_ms_in_pieces(log, dirty_from))) is not None:
+        moments.add(oldest_ms + config.max_compaction_lag_ms + 1)
+    ahead = [now_ms, *sorted(moment for moment in moments if now_ms < moment <= MAX_LONG)]
+    low, high = 0, len(ahead)
+    while low < high:
+        middle = (low + high) // 2
+        then = yield from dirtiness_in_pieces(log, dirty_from, ahead[middle])
+        if then.is_due_under(config):
+            high = middle
+        else:
+            low = middle + 1
+    return ahead[low] if low < len(ahead) else None
+
+
+def due_after_time_outs_in_pieces(
+    log: Log, dirty_from: int, now_ms: int, ends: Iterable[tuple[int, int]]
+) -> Steps[int | None]:
+    """`due_at_in_pieces` of a log whose open transactions are aborted when their time is over.
+
+    Args:
+        ends: (first offset, ms since 1970) of the open transactions of which it is known.
+
+    A marker carries the time at which it is written, and may so end the active segment.
+    """
+    rolls, known, opened = next_roll(log), dict(ends), open_transactions(log)
+    stages: list[tuple[int, Measurable]] = [(now_ms, log)]
+    latest_ms = now_ms
+    for at, transaction in enumerate(opened):
+        end_ms = known.get(transaction.first_offset)
+        if end_ms is None:
+            break
+        latest_ms = max(latest_ms, end_ms)
+        following = opened[at + 1] if at + 1 < len(opened) else None
+        if following is None or known.get(following.first_offset, MAX_LONG) > latest_ms:
+            is_rolled = rolls is not None and rolls.from_ms is not None and rolls.from_ms <= latest_ms
+            stable = log.high_watermark if following is None else following.first_offset
+            stages.append((latest_ms, Supposed(log, is_rolled=is_rolled, last_stable_offset=stable)))
+    for (since_ms, supposed), after in zip(stages, [*stages[1:], None], strict=True):
+        due_ms = yield from due_at_in_pieces(supposed, dirty_from, since_ms)
+        if due_ms is not None and (after is None or due_ms < after[0]):
+            return due_ms
+    return None
+
+
+def open_transactions(log: Log) -> list[OpenTransaction]:
+    """Those without a marker, the oldest first; of very many the oldest `TRANSACTIONS_MAX`."""
+    found = islice(log.producers.open_transactions(), TRANSACTIONS_MAX)
+    return [OpenTransaction(producer_id, first_offset) for first_offset, producer_id in found]
+
+
+def ways_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[tuple[Way, ...]]:
+    """All by which a log would be eligible that is not, the shortest and least first.
+
+    A longer one is told only where it is faster. A marker that is written now may end the active segment, too.
+    """
+    found: list[Way] = []
+    for moves in _combinations(log):
+        way = yield from _tried(log, dirty_from, now_ms, moves)
+        if way is not None and not any(
+            set(other.moves) < set(moves) and other.eligible_at_ms <= way.eligible_at_ms for other in found
+        ):
+            found.append(way)
+    return tuple(sorted(found, key=lambda way: (way.eligible_at_ms > now_ms, len(way.moves))))
+
+
+def _combinations(log: Log) -> Iterator[tuple[Move, ...]]:
+    config = log.config
+    needed = () if config.is_compact else (Move.COMPACT_POLICY,)
+    choices = [
+        move
+        for move, is_possible in (
+            (Move.ROLL, log.segments.active.base_offset < log.log_end_offset),
+            (Move.END_TRANSACTIONS, log.producers.first_unstable_offset is not None),
+            (Move.NO_MIN_LAG, config.min_compaction_lag_ms > 0),
+            (Move.LOWER_RATIO, config.min_cleanable_dirty_ratio > 0),
+        )
+        if is_possible
+    ]
+    for count in range(len(choices) + 1):
+        for moves in combinations(choices, count):
+            if moves or needed:
+                yield (*needed, *moves)
+
+
+def _tried(log: Log, dirty_from: int, now_ms: int, moves: tuple[Move, ...]) -> Steps[Way | None]:
+    config = log.config
+    if Move.COMPACT_POLICY in moves:
+        config = replace(config, cleanup_policy=(COMPACT,))
+    if Move.NO_MIN_LAG in moves:
+        config = replace(config, min_compaction_lag_ms=0)
+    if Move.LOWER_RATIO in moves:
+        config = replace(config, min_cleanable_dirty_ratio=0.0)
+    is_rolled, stable = Move.ROLL in moves, None
+    if Move.END_TRANSACTIONS in moves:
+        stable, rolls = log.high_watermark, next_roll(log)
+        is_rolled = is_rolled or (rolls is not None and rolls.from_ms is not None and rolls.from_ms <= now_ms)
+    supposed = Supposed(log, config=config, is_rolled=is_rolled, last_stable_offset=stable)
+    due_ms = yield from due_at_in_pieces(supposed, dirty_from, now_ms)
+    if due_ms is None:
+        return None
+    ratio = None
+    if Move.LOWER_RATIO in moves:
+        then = yield from dirtiness_in_pieces(supposed, dirty_from, due_ms)
+        ratio = _below(then.dirty_ratio)
+        if ratio >= log.config.min_cleanable_dirty_ratio:
+            return None  # it is not what is missing
+    return Way(moves=moves, eligible_at_ms=due_ms, min_cleanable_dirty_ratio=ratio)
+
+
+def _below(ratio: float) -> float:
+    """A round number that is smaller, if only a little; 0 if there is none."""
+    for digits in (10, 100, 1000):
+        if 0 < (found := floor(ratio * digits) / digits) < ratio:
+            return found
+    return 0.0
