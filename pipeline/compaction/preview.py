@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...storage.disk.files import Buffer, File, Files, WriteAhead
+from ...storage.disk.files import File, Files
+from ...storage.disk.size_only import SizeOnlyFile
 from ..stores.reading_files import ReadingFiles
 from .exchange import Blob
 from .plan import CompactionPlan
@@ -24,63 +25,14 @@ def preview_groups(plan: CompactionPlan, blobs: Iterable[Blob], *, source_files:
         yield write_segment(plan, group, found, plan.staging, source_files=source_files, files=_Nowhere())
 
 
-class _SizeOnly:
-    """A file that is told what it has, and forgets it."""
-
-    def __init__(self) -> None:
-        self._size_bytes = 0
-
-    def append(self, data: Buffer) -> None:
-        self._size_bytes += len(data)
-
-    def write_ahead(self, data: memoryview, head_bytes: int) -> WriteAhead:
-        raise NotImplementedError
-
-    def append_ahead(self, ahead: WriteAhead, head: Buffer) -> None:
-        raise NotImplementedError
-
-    def drop_ahead(self) -> None: ...
-
-    def truncate(self, size_bytes: int) -> None:
-        self._size_bytes = size_bytes
-
-    def size(self) -> int:
-        return self._size_bytes
-
-    def read_at(self, position: int, size_bytes: int) -> bytes:
-        raise NotImplementedError
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        raise NotImplementedError
-
-    def read_now(self, position: int, size_bytes: int) -> bytes:
-        raise NotImplementedError
-
-    def cached_bytes(self, position: int, size_bytes: int) -> int:
-        raise NotImplementedError
-
-    def read_ahead(self, position: int, size_bytes: int) -> None:
-        raise NotImplementedError
-
-    def mtime_ms(self) -> int:
-        raise NotImplementedError
-
-    def fileno(self) -> int:
-        raise NotImplementedError
-
-    def preallocate(self, size_bytes: int) -> None: ...
-    def sync(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class _Nowhere(ReadingFiles):
     """Files that are made and written, and are not there."""
 
     def __init__(self) -> None:
-        self._files: dict[str, _SizeOnly] = {}
+        self._files: dict[str, SizeOnlyFile] = {}
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:  # type: ignore[override]
-        return self._files.setdefault(path, _SizeOnly())
+        return self._files.setdefault(path, SizeOnlyFile())
 
     def exists(self, path: str) -> bool:
         return False

@@ -13,7 +13,7 @@ A pass that is stopped anywhere, by abort, crash or power loss, leaves each segm
 same; the next pass begins anew from the old checkpoint.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -21,9 +21,11 @@ from ..disk import paths
 from ..filter.batch_chunks import ChunkReader
 from ..filter.clean_rules import BatchFilter, RemovedRecords
 from ..filter.copy_group import copy_group
+from ..filter.dead_bits import DeadBits
 from ..filter.map_builder import DirtyMap, build_map
 from ..filter.offset_map import BYTES_PER_SLOT, OffsetMap, TableMemory, entries_max
 from ..produce import producer_snapshots
+from ..produce.producer_state import LastRecord
 from ..segment.cleaned import discard, discard_cleaned, set_mtime
 from ..segment.index import RELATIVE_OFFSET_MAX, AbortedTxn
 from ..segment.segment import LogSegment
@@ -83,7 +85,7 @@ class Cleaner:
         """
         self.max_entries = entries_max(dedupe_buffer_bytes, load_factor)
         self._slots_max = dedupe_buffer_bytes // BYTES_PER_SLOT
-        self._chunk_bytes = io_buffer_bytes // 2
+        self.chunk_bytes = io_buffer_bytes // 2
         self._table_memory = TableMemory()
 
     @property
@@ -125,7 +127,19 @@ class Cleaner:
             OSError: The disk refused.
             After any error no `.cleaned` file is left, if the disk allows that.
         """
-        offsets = OffsetMap(
+        return CleanPass(
+            to_clean,
+            now_ms,
+            self.new_map(to_clean, secret),
+            chunk_bytes=self.chunk_bytes,
+            swap=swap,
+            checkpoint=checkpoint,
+            on_map_built=on_map_built,
+        ).run()
+
+    def new_map(self, to_clean: LogToClean, secret: bytes) -> OffsetMap:
+        """An empty map for a pass; it takes the memory of the one before."""
+        return OffsetMap(
             to_clean.first_dirty_offset,
             to_clean.upper_offset,
             slots_max=self._slots_max,
@@ -133,18 +147,11 @@ class Cleaner:
             secret=secret,
             memory=self._table_memory,
         )
-        return _Pass(
-            to_clean,
-            now_ms,
-            offsets,
-            chunk_bytes=self._chunk_bytes,
-            swap=swap,
-            checkpoint=checkpoint,
-            on_map_built=on_map_built,
-        ).run()
 
 
-class _Pass:
+class CleanPass:
+    """One pass: `Cleaner.clean`, and with nothing written `dry_run`."""
+
     def __init__(
         self,
         to_clean: LogToClean,
@@ -184,24 +191,10 @@ class _Pass:
         last_records = self._to_clean.last_records
         if last_records is None:
             raise ValueError("a pass wants `LogToClean.for_worker()`")
-        discard_cleaned(self._log.files, self._log.directory)  # what an earlier pass could not remove
-        # An old value must not go for a newer one that a power loss could still take, be it with the marker that commits
-        # it, which may lie in the active segment.
-        if unsynced := self._log.begin_flush():
-            unsynced.sync()
-        self._split_overflowing()
-        producer_snapshots.remove_undecided(self._log.files, self._log.directory, self._to_clean.upper_offset)
+        self._prepare()
         dirty = self._build_map()
         self._on_map_built()
-        rules = BatchFilter(
-            dirty.dead_bits(),
-            last_records=last_records,
-            upper_offset=self._to_clean.upper_offset,
-            now_ms=self._now_ms,
-            delete_retention_ms=self._config.delete_retention_ms,
-            chunk_bytes=self._chunk_bytes,
-            on_written=self._on_written,
-        )
+        rules = self._new_rules(dirty.dead_bits(), last_records)
         segments = [segment for segment in self._to_clean.segments if segment.base_offset < dirty.end_offset]
         for group in group_segments(segments, self._to_clean.upper_offset, self._config):
             self._clean_group(group, rules)
@@ -211,9 +204,34 @@ class _Pass:
         stats.records_written = stats.records_read - stats.removed.total
         return dirty.end_offset, stats
 
+    def _prepare(self) -> None:
+        """All that has to be on disk, or off it, before a record may go."""
+        discard_cleaned(self._log.files, self._log.directory)  # what an earlier pass could not remove
+        # An old value must not go for a newer one that a power loss could still take, be it with the marker that commits
+        # it, which may lie in the active segment.
+        if unsynced := self._log.begin_flush():
+            unsynced.sync()
+        self._split_overflowing()
+        producer_snapshots.remove_undecided(self._log.files, self._log.directory, self._to_clean.upper_offset)
+
+    def _new_rules(self, bits: DeadBits, last_records: Mapping[int, LastRecord]) -> BatchFilter:
+        return BatchFilter(
+            bits,
+            last_records=last_records,
+            upper_offset=self._to_clean.upper_offset,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+            chunk_bytes=self._chunk_bytes,
+            on_written=self._on_written,
+        )
+
+    def _overflowing(self) -> list[LogSegment]:
+        """Segments whose offsets no new segment of their base could hold."""
+        return [each for each in self._to_clean.segments if overflows(each, self._ends[each.base_offset])]
+
     def _split_overflowing(self) -> None:
-        """Split segments whose offsets no new segment of their base could hold, and leave the rest to the next pass."""
-        found = [each for each in self._to_clean.segments if overflows(each, self._ends[each.base_offset])]
+        """Split such segments, and leave the rest to the next pass."""
+        found = self._overflowing()
         for segment in found:
             self._swap(split_segment(segment, self._now_ms), [segment])
         if found:
@@ -245,19 +263,23 @@ class _Pass:
                 files, directory, group[0].base_offset, self._config, self._now_ms, suffix=paths.CLEANED
             )
             new.append(cleaned)
-            self._stats.bytes_read += copy_group(
-                group,
-                cleaned,
-                rules,
-                reader=self._reader,
-                aborted_in=self._aborted_in,
-                checkpoint=self._checkpoint,
-            )
+            self._copy(group, cleaned, rules)
             set_mtime(cleaned, files.mtime_ms(group[-1].file_paths()[0]))
         except BaseException:
             discard(files, directory, new)
             raise
         self._swap([cleaned], group)
+
+    def _copy(self, group: Sequence[LogSegment], cleaned: LogSegment, rules: BatchFilter) -> None:
+        """Fill `cleaned` with what stays of a group."""
+        self._stats.bytes_read += copy_group(
+            group,
+            cleaned,
+            rules,
+            reader=self._reader,
+            aborted_in=self._aborted_in,
+            checkpoint=self._checkpoint,
+        )
         self._stats.segments_before += len(group)
         self._stats.segments_after += 1
 

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from ottla.storage.cleaning.cleaner import CleaningAbortedError
+from ottla.storage.cleaning.cleaner import CleaningAbortedError, CleanStats
 from support.cleaner.cleaner_compare import (
     assert_indexes_of_its_batches,
     assert_same,
@@ -33,6 +33,8 @@ class Pair(LogPair):
         """The cleaner's checkpoint of this log; None if it was lost."""
         self.met: Counter[str] = Counter()
         """How often what happened, so that a test can tell that everything did."""
+        self.last_stats = CleanStats()
+        """Of the last pass that came to its end."""
 
     def lose_power(self, disk: int = 0) -> None:
         super().lose_power(disk)
@@ -115,6 +117,7 @@ class Pair(LogPair):
             self.met["a pass given up between two groups"] += done.groups > 0
             return
         self.checkpoint, stats = finished
+        self.last_stats = stats
         assert self.checkpoint == done.end
         assert done.end > first_dirty, "a pass gets on"
         assert_same_pass(stats, done, new_segments)

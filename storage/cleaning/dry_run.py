@@ -1,0 +1,201 @@
+"""What a pass would take out of a log, found out by the pass itself: with new segments that are only counted.
+
+Nothing is written, synced or renamed. The figures are those of the pass that would run now, and the log is read as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+from typing import cast
+
+from ..disk import paths
+from ..disk.files import Files
+from ..disk.size_only import SizeOnlyFiles
+from ..filter.clean_rules import BatchFilter
+from ..filter.dead_bits import DeadBits
+from ..filter.listed_filter import ListedFilter, Removal
+from ..logs.log import Log
+from ..produce.producer_state import LastRecord
+from ..segment.segment import LogSegment
+from ..steps import Steps
+from .cleaner import Checkpoint, Cleaner, CleaningAbortedError, CleanPass, CleanStats
+from .dirtiness import LogToClean, dirtiness_in_pieces, find_bound_in_pieces
+from .outlook import Supposed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPreview:
+    """Neighbouring segments that would become one."""
+
+    base_offset: int
+    source_base_offsets: tuple[int, ...]
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    removed: Mapping[str, int]
+    """Records by reason: the fields of `RemovedRecords`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryPass:
+    """What a pass would do. Offsets as in `dirtiness`; bytes are those of batches."""
+
+    first_dirty_offset: int
+    upper_offset: int
+    end_offset: int
+    """The first dirty offset after it: `upper_offset`, or less where the map has no room for all keys."""
+    stats: CleanStats
+    """Counted as by the pass; no time was taken."""
+    groups: tuple[GroupPreview, ...]
+    removals: tuple[Removal, ...]
+    """The first of the records that would go, in order of their offsets."""
+    are_all_listed: bool
+    """Whether no other record would go."""
+    segments_to_split: int = 0
+    """Segments, written by others, whose offsets do not fit one: a pass splits these alone, and the next one cleans."""
+
+
+def forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean]:
+    """What a forced pass would clean after the roll that comes before it: the active segment too, as long as it is now.
+
+    `measure_forced_in_pieces` of a log that has rolled, which this one has not; the last segment may be a stand-in that others
+    do not append to.
+    """
+    supposed, active = Supposed(log, is_rolled=True), log.segments.active
+    bound = yield from find_bound_in_pieces(supposed, dirty_from, now_ms, young_too=True)
+    found = yield from dirtiness_in_pieces(supposed, dirty_from, now_ms, bound)
+    segments = found.segments
+    if segments and segments[-1] is active:
+        segments = [*segments[:-1], _as_it_is(active, dirty_from)]
+    return LogToClean(
+        log=log,
+        first_dirty_offset=found.first_dirty_offset,
+        upper_offset=found.upper_offset,
+        segments=segments,
+        clean_bytes=found.clean_bytes,
+        cleanable_bytes=found.cleanable_bytes,
+        max_lag_overdue_ms=found.max_lag_overdue_ms,
+    )
+
+
+def dry_run(
+    cleaner: Cleaner,
+    to_clean: LogToClean,
+    now_ms: int,
+    *,
+    secret: bytes,
+    checkpoint: Checkpoint,
+    records_max: int,
+) -> DryPass:
+    """Run a pass without its outcome; for a worker thread. The log must be kept from being cleaned, cut and deleted.
+
+    Args:
+        to_clean: What `for_worker` gave.
+        secret, checkpoint: As for `Cleaner.clean`.
+        records_max: How many removals are listed; 0: none, which is faster.
+
+    Raises:
+        As `Cleaner.clean`.
+    """
+    found = _DryPass(
+        to_clean,
+        now_ms,
+        cleaner.new_map(to_clean, secret),
+        chunk_bytes=cleaner.chunk_bytes,
+        swap=_nothing,
+        checkpoint=checkpoint,
+        on_map_built=_nothing,
+    )
+    found.records_max = records_max
+    end_offset, stats, to_split = to_clean.first_dirty_offset, CleanStats(), 0
+    try:
+        end_offset, stats = found.run()
+    except _SplitsFirst as split:
+        to_split = split.count
+    return DryPass(
+        first_dirty_offset=to_clean.first_dirty_offset,
+        upper_offset=to_clean.upper_offset,
+        end_offset=end_offset,
+        stats=stats,
+        groups=tuple(found.groups),
+        removals=tuple(found.listed()),
+        are_all_listed=len(found.listed()) == stats.removed.total,
+        segments_to_split=to_split,
+    )
+
+
+class _SplitsFirst(CleaningAbortedError):
+    def __init__(self, count: int) -> None:
+        super().__init__(f"offsets of {count} segments do not fit them")
+        self.count = count
+
+
+class _DryPass(CleanPass):
+    records_max = 0
+    groups: list[GroupPreview]
+    _rules: BatchFilter | None = None
+
+    def listed(self) -> Sequence[Removal]:
+        return self._rules.listed if isinstance(self._rules, ListedFilter) else ()
+
+    def _prepare(self) -> None:
+        self.groups = []
+        if found := self._overflowing():
+            raise _SplitsFirst(len(found))
+
+    def _new_rules(self, bits: DeadBits, last_records: Mapping[int, LastRecord]) -> BatchFilter:
+        if not self.records_max:
+            return super()._new_rules(bits, last_records)
+        self._rules = ListedFilter(
+            bits,
+            records_max=self.records_max,
+            last_records=last_records,
+            now_ms=self._now_ms,
+            upper_offset=self._to_clean.upper_offset,
+            delete_retention_ms=self._config.delete_retention_ms,
+            chunk_bytes=self._chunk_bytes,
+            on_written=self._on_written,
+        )
+        return self._rules
+
+    def _clean_group(self, group: Sequence[LogSegment], rules: BatchFilter) -> None:
+        removed, records_read = asdict(rules.removed), rules.records_read
+        cleaned = LogSegment.create(
+            cast(Files, SizeOnlyFiles()),
+            self._log.directory,
+            group[0].base_offset,
+            self._config,
+            self._now_ms,
+            suffix=paths.CLEANED,
+        )
+        self._copy(group, cleaned, rules)
+        self.groups.append(
+            GroupPreview(
+                base_offset=cleaned.base_offset,
+                source_base_offsets=tuple(segment.base_offset for segment in group),
+                bytes_before=sum(segment.size_bytes for segment in group),
+                bytes_after=cleaned.size_bytes,
+                records_before=rules.records_read - records_read,
+                removed={name: count - removed[name] for name, count in asdict(rules.removed).items()},
+            )
+        )
+
+
+def _as_it_is(active: LogSegment, dirty_from: int) -> LogSegment:
+    """What a pass reads of a segment, with its present end: others go on appending to it."""
+    position = active.floor_position(dirty_from)
+    frozen = SimpleNamespace(
+        base_offset=active.base_offset,
+        size_bytes=active.size_bytes,
+        log_file=active.log_file,
+        offset_index=SimpleNamespace(size_bytes=active.offset_index.size_bytes),
+        time_index=SimpleNamespace(size_bytes=active.time_index.size_bytes),
+        floor_position=lambda _: position,
+        next_offset=active.next_offset,
+    )
+    return cast(LogSegment, frozen)
+
+
+def _nothing(*_: object) -> None: ...

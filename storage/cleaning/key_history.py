@@ -1,0 +1,243 @@
+"""The history of one key in a log: each record of it, what has become of it, and what the next pass makes of it.
+
+For people who ask why a value is still there, or is not. The log is read from its start, as nothing else finds a key; a search is
+done in pieces, in any threads. The facts about the cleaner are those of the moment at which it was begun.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from ...protocol.records import RecordBatch
+from ..logs.log import Log
+from ..segment.index import AbortedTxn
+from ..segment.segment import LogSegment
+from ..steps import Steps
+from .dirtiness import BoundBy
+
+
+class Fate(StrEnum):
+    """What became of the transaction that a record was written in."""
+
+    NONE = "none"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "open"
+
+
+_COUNTS = (Fate.NONE, Fate.COMMITTED)
+
+
+class Goes(StrEnum):
+    """Why the next pass takes a record out: the counts of `RemovedRecords`."""
+
+    SUPERSEDED = "superseded"
+    TOMBSTONE = "tombstones"
+    ABORTED = "aborted"
+
+
+class Stays(StrEnum):
+    """What keeps a record in the next pass."""
+
+    NEWEST = "newest"
+    """It is the value of its key."""
+    BOUND = "bound"
+    """It lies beyond what a pass may touch now."""
+    SUPERSEDED_BEYOND_BOUND = "superseded_beyond_bound"
+    """What takes its place does."""
+    SUPERSEDED_IN_CLEAN_PART = "superseded_in_clean_part"
+    """What takes its place is older than what a pass looks for; a pass over the whole log, without the checkpoint, would do it."""
+    DELETE_HORIZON = "delete_horizon"
+    """A tombstone whose time has not come."""
+    NO_HORIZON_YET = "no_horizon_yet"
+    """A tombstone that the next pass gives a delete horizon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """One record of the key."""
+
+    offset: int
+    timestamp_ms: int
+    """As its producer, or the broker, has set it; -1: it has none."""
+    value_bytes: int | None
+    """None: a tombstone."""
+    segment_base_offset: int
+    is_in_clean_part: bool
+    """Whether a pass has covered it, as far as the checkpoint tells."""
+    producer_id: int | None
+    transaction: Fate
+    superseded_by: int | None
+    """Offset of the next newer record of the key that counts: not aborted, and not in an open transaction."""
+    goes: Goes | None
+    """Why the next pass takes it out; None: it stays."""
+    stays: Stays | None
+    delete_horizon_ms: int | None
+    """Of a tombstone: from when on a pass takes it out, in ms since 1970; None: no pass has seen it yet, or it is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyHistory:
+    """What a log holds of a key, and what a pass now would take out of that."""
+
+    key: bytes
+    records: tuple[KeyRecord, ...]
+    """In order; of many the newest."""
+    record_count: int
+    """How many there are."""
+    first_dirty_offset: int
+    upper_offset: int
+    """A pass touches what lies below."""
+    bound_by: BoundBy
+    log_start_offset: int
+    log_end_offset: int
+    delete_retention_ms: int
+
+
+class _Found(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    value_bytes: int | None
+    segment_base_offset: int
+    producer_id: int | None
+    fate: Fate
+    delete_horizon_ms: int | None
+
+
+class KeySearch:
+    """A search that is under way; it may be given up between two steps."""
+
+    def __init__(
+        self,
+        log: Log,
+        key: bytes,
+        now_ms: int,
+        *,
+        first_dirty_offset: int,
+        upper_offset: int,
+        bound_by: BoundBy,
+        records_max: int,
+    ) -> None:
+        """To be made on the thread that owns the log.
+
+        Args:
+            upper_offset, bound_by: As they were measured.
+            records_max: So many records are told, the newest.
+        """
+        self._log = log
+        self._key = key
+        self._now_ms = now_ms
+        self._dirty_from = first_dirty_offset
+        self._upper = upper_offset
+        self._bound_by = bound_by
+        self._start, self._end = log.log_start_offset, log.log_end_offset
+        self._segments: Sequence[LogSegment] = list(log.segments)
+        self._open = {producer_id: first for first, producer_id in log.producers.open_transactions()}
+        self._found: deque[_Found] = deque(maxlen=records_max)
+        self._count = 0
+
+    def steps(self) -> Steps[KeyHistory]:
+        """Yields after each batch.
+
+        Raises:
+            CorruptRecordError: A batch cannot be read.
+            OSError: The disk refused.
+        """
+        ends = [segment.base_offset for segment in self._segments[1:]] + [self._end]
+        for segment, end in zip(self._segments, ends, strict=True):
+            aborted: list[AbortedTxn] | None = None
+            for _, batch in segment.batches():
+                if batch.base_offset >= self._end:
+                    break
+                if not batch.is_control and batch.last_offset >= self._start and self._key in bytes(batch.payload()):
+                    if aborted is None and batch.is_transactional:
+                        aborted = self._log.aborted_transactions(segment.base_offset, end)
+                    self._take(segment, batch, aborted or ())
+                yield
+        return self._history()
+
+    def _take(self, segment: LogSegment, batch: RecordBatch, aborted: Sequence[AbortedTxn]) -> None:
+        fate = self._fate(batch, aborted)
+        for record in batch.records():
+            if record.key == self._key and self._start <= record.offset < self._end:
+                self._count += 1
+                self._found.append(
+                    _Found(
+                        record.offset,
+                        record.timestamp,
+                        None if record.value is None else len(record.value),
+                        segment.base_offset,
+                        batch.producer_id if batch.has_producer else None,
+                        fate,
+                        batch.delete_horizon_ms,
+                    )
+                )
+
+    def _fate(self, batch: RecordBatch, aborted: Sequence[AbortedTxn]) -> Fate:
+        if not batch.is_transactional:
+            return Fate.NONE
+        if batch.base_offset >= self._open.get(batch.producer_id, self._end):
+            return Fate.OPEN
+        is_aborted = any(
+            txn.producer_id == batch.producer_id and txn.first_offset <= batch.base_offset < txn.last_offset
+            for txn in aborted
+        )
+        return Fate.ABORTED if is_aborted else Fate.COMMITTED
+
+    def _history(self) -> KeyHistory:
+        counting = [each.offset for each in self._found if each.fate in _COUNTS]
+        # The newest that a map of the dirty part would know.
+        mapped = max((offset for offset in counting if self._dirty_from <= offset < self._upper), default=-1)
+        following: int | None = None
+        records: list[KeyRecord] = []
+        for each in reversed(self._found):
+            goes, stays = self._outlook(each, following, mapped)
+            records.append(
+                KeyRecord(
+                    offset=each.offset,
+                    timestamp_ms=each.timestamp_ms,
+                    value_bytes=each.value_bytes,
+                    segment_base_offset=each.segment_base_offset,
+                    is_in_clean_part=each.offset < self._dirty_from,
+                    producer_id=each.producer_id,
+                    transaction=each.fate,
+                    superseded_by=following,
+                    goes=goes,
+                    stays=stays,
+                    delete_horizon_ms=each.delete_horizon_ms if each.value_bytes is None else None,
+                )
+            )
+            if each.fate in _COUNTS:
+                following = each.offset
+        return KeyHistory(
+            key=self._key,
+            records=tuple(reversed(records)),
+            record_count=self._count,
+            first_dirty_offset=self._dirty_from,
+            upper_offset=self._upper,
+            bound_by=self._bound_by,
+            log_start_offset=self._start,
+            log_end_offset=self._end,
+            delete_retention_ms=self._log.config.delete_retention_ms,
+        )
+
+    def _outlook(self, each: _Found, superseded_by: int | None, mapped: int) -> tuple[Goes | None, Stays | None]:
+        horizon_ms = each.delete_horizon_ms
+        if each.offset >= self._upper:
+            return None, Stays.NEWEST if superseded_by is None and each.fate in _COUNTS else Stays.BOUND
+        if each.fate is Fate.ABORTED:
+            return Goes.ABORTED, None
+        if each.offset < mapped:
+            return Goes.SUPERSEDED, None
+        if each.value_bytes is None:
+            if horizon_ms is None:
+                return None, Stays.NO_HORIZON_YET
+            return (Goes.TOMBSTONE, None) if horizon_ms <= self._now_ms else (None, Stays.DELETE_HORIZON)
+        if superseded_by is None:
+            return None, Stays.NEWEST
+        is_beyond = superseded_by >= self._upper
+        return None, Stays.SUPERSEDED_BEYOND_BOUND if is_beyond else Stays.SUPERSEDED_IN_CLEAN_PART

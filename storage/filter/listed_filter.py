@@ -1,0 +1,121 @@
+"""A `BatchFilter` that tells which records it took out, one by one and why, as far as that is wanted.
+
+The kernel counts, it does not name. So batches are given to it one at a time, while there are places left, and what came out is
+compared with what went in. Whether a tombstone is superseded or has reached its horizon only a second filter can say, for
+which no horizon has come; both see the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, cast
+
+from ...protocol.records import HEADER_BYTES, LENGTH_POSITION, LOG_OVERHEAD_BYTES, RecordBatch, batches
+from ..disk import paths
+from ..disk.files import Files
+from ..disk.size_only import SizeOnlyFile, SizeOnlyFiles
+from ..produce.producer_state import LastRecord
+from ..segment.index import AbortedTxn
+from ..segment.segment import LogSegment
+from .clean_rules import BatchFilter
+from .dead_bits import DeadBits
+
+NO_HORIZON_CAME_MS = -1
+
+
+class Removal(NamedTuple):
+    """A record that goes."""
+
+    offset: int
+    reason: str
+    """The name of a count of `RemovedRecords`."""
+    key: bytes | None
+
+
+class ListedFilter(BatchFilter):
+    """See the module. Its segments have a `SizeOnlyFile`."""
+
+    def __init__(
+        self, bits: DeadBits, *, records_max: int, last_records: Mapping[int, LastRecord], now_ms: int, **options: Any
+    ) -> None:
+        """Other arguments: as for `BatchFilter`.
+
+        Args:
+            records_max: So many removals are told, the first ones.
+        """
+        super().__init__(bits, last_records=last_records, now_ms=now_ms, **options)
+        self.listed: list[Removal] = []
+        self._records_max = records_max
+        options.pop("on_written", None)
+        self._timeless: BatchFilter | None = BatchFilter(
+            bits, last_records=last_records, now_ms=NO_HORIZON_CAME_MS, **options
+        )
+        """Goes along until the list is full."""
+
+    def begin(self, cleaned: LogSegment) -> None:
+        super().begin(cleaned)
+        if self._timeless is not None:
+            self._kept: list[bytes] = []
+            self._kept_anyway: list[bytes] = []
+            cast(SizeOnlyFile, cleaned.log_file).kept = self._kept
+            beside = LogSegment.create(
+                cast(Files, SizeOnlyFiles()), "/beside", cleaned.base_offset, cleaned.config, 0, suffix=paths.CLEANED
+            )
+            cast(SizeOnlyFile, beside.log_file).kept = self._kept_anyway
+            self._timeless.begin(beside)
+        self._file = cast(SizeOnlyFile, cleaned.log_file)
+
+    def begin_source(self, aborted: Iterable[AbortedTxn]) -> None:
+        found = list(aborted)
+        super().begin_source(found)
+        if self._timeless is not None:
+            self._timeless.begin_source(found)
+
+    def take(self, segment: LogSegment, view: memoryview, size_bytes: int) -> int:
+        at = 0
+        while self._timeless is not None:
+            batch_bytes = _batch_bytes(view, at, size_bytes)
+            if batch_bytes is None:
+                return at
+            self._take_one(segment, view[at : at + batch_bytes], self._timeless)
+            at += batch_bytes
+            if len(self.listed) >= self._records_max:
+                self._timeless = self._file.kept = None
+        return at + super().take(segment, view[at:size_bytes], size_bytes - at)
+
+    def _take_one(self, segment: LogSegment, view: memoryview, timeless: BatchFilter) -> None:
+        before = self.removed
+        super().take(segment, view, len(view))
+        timeless.take(segment, view, len(view))
+        after = self.removed
+        if after.total > before.total:
+            batch, kept, kept_anyway = RecordBatch(view), _offsets(self._kept), _offsets(self._kept_anyway)
+            is_aborted = after.aborted > before.aborted
+            for record in batch.records():
+                if record.offset not in kept and len(self.listed) < self._records_max:
+                    if batch.is_control:
+                        reason = "markers"
+                    elif is_aborted:
+                        reason = "aborted"
+                    elif record.key is None:
+                        reason = "keyless"
+                    else:
+                        reason = "tombstones" if record.offset in kept_anyway else "superseded"
+                    self.listed.append(Removal(record.offset, reason, None if batch.is_control else record.key))
+        self._kept.clear()
+        self._kept_anyway.clear()
+
+
+def _batch_bytes(view: memoryview, at: int, size_bytes: int) -> int | None:
+    """Of the batch that begins at `at`; None if it is not whole. What cannot be a batch is left to the filter to refuse."""
+    left_bytes = size_bytes - at
+    if left_bytes < HEADER_BYTES:
+        return None
+    found = LOG_OVERHEAD_BYTES + int.from_bytes(view[at + LENGTH_POSITION : at + LOG_OVERHEAD_BYTES], signed=True)
+    if found < HEADER_BYTES:
+        return left_bytes
+    return found if found <= left_bytes else None
+
+
+def _offsets(written: list[bytes]) -> set[int]:
+    return {record.offset for data in written for batch in batches(data) for record in batch.records()}
