@@ -51,6 +51,11 @@ class Coordinators(Watcher):
             return made
         return self._transactions
 
+    @property
+    def transactions_at_work(self) -> TransactionService | None:
+        """The transaction coordinator, if anybody has needed one."""
+        return self._transactions
+
     async def load_existing(self) -> None:
         """Have those at work, before the first request, that have something to look after.
 

@@ -25,7 +25,7 @@ from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .decisions import check_not_prepared, check_producer, decide
 from .endings import Endings, WriteMarker
 from .expiry import expire
-from .listing import Filter, described
+from .listing import Filter, OpenTransaction, described
 from .metadata import NO_EPOCH, TransactionMetadata, TransactionState, is_exhausted
 from .records import transaction_key, transaction_value
 from .settings import TransactionSettings
@@ -208,6 +208,29 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 )
         # Values: each is as it was at some moment of the search.
         return (yield from wanted.select(self._each_in(shards, lambda shard: shard.transactions), now_ms))
+
+    def open_transactions(self, now_ms: int) -> Steps[dict[int, OpenTransaction]]:
+        """Every transaction that is not closed, by its producer id; of shards that are being loaded, those known so far."""
+        found: dict[int, OpenTransaction] = {}
+        for shard in tuple(self.shards):
+            for transactional_id in tuple(shard.open):
+                yield
+                metadata, due_ms = shard.transactions.get(transactional_id), shard.time_outs.get(transactional_id)
+                if metadata is None:
+                    continue
+                aborted_at_ms, elapsed_ms = None, self._deadlines.elapsed_ms()
+                if due_ms is not None:
+                    # Not at its own time, but when it is next looked for such.
+                    aborted_at_ms = now_ms - elapsed_ms + max(due_ms + 1, self._endings.looks_at_ms or elapsed_ms)
+                found[metadata.producer_id] = OpenTransaction(
+                    transactional_id=transactional_id,
+                    producer_id=metadata.producer_id,
+                    state=metadata.state.title,
+                    started_ms=metadata.start_ms,
+                    timeout_ms=metadata.timeout_ms,
+                    aborted_at_ms=aborted_at_ms,
+                )
+        return found
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """One transactional id. KafkaError: also TRANSACTIONAL_ID_NOT_FOUND."""

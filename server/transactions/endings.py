@@ -140,6 +140,11 @@ class Endings:
             shard.time_outs[metadata.transactional_id] = self._deadlines.elapsed_ms() + left_ms
         self._look_again()
 
+    @property
+    def looks_at_ms(self) -> int | None:
+        """When it is next looked for transactions that have taken too long, in elapsed time; None while none is open."""
+        return self._timeouts.due_ms
+
     def _look_again(self) -> None:
         if self._timeouts.due_ms is None:
             interval_ms = self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms

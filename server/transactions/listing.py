@@ -54,6 +54,20 @@ class Filter:
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that is not closed, for those who wait for its end. Times in ms since 1970."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    """The title of `Ongoing`, or of what was decided and has no marker everywhere yet."""
+    started_ms: int
+    timeout_ms: int
+    aborted_at_ms: int | None
+    """When the coordinator puts an end to it, by the broker's clock; None: it is decided already."""
+
+
 def is_unknown(name: str) -> bool:
     """Whether no state has this title."""
     return name not in BY_TITLE

@@ -13,7 +13,7 @@ from typing import cast
 from ..disk import paths
 from ..disk.files import Files
 from ..disk.size_only import SizeOnlyFiles
-from ..filter.clean_rules import BatchFilter
+from ..filter.clean_rules import BatchFilter, RemovedRecords
 from ..filter.dead_bits import DeadBits
 from ..filter.listed_filter import ListedFilter, Removal
 from ..logs.log import Log
@@ -34,8 +34,7 @@ class GroupPreview:
     bytes_before: int
     bytes_after: int
     records_before: int
-    removed: Mapping[str, int]
-    """Records by reason: the fields of `RemovedRecords`."""
+    removed: RemovedRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +177,9 @@ class _DryPass(CleanPass):
                 bytes_before=sum(segment.size_bytes for segment in group),
                 bytes_after=cleaned.size_bytes,
                 records_before=rules.records_read - records_read,
-                removed={name: count - removed[name] for name, count in asdict(rules.removed).items()},
+                removed=RemovedRecords(
+                    **{name: count - removed[name] for name, count in asdict(rules.removed).items()}
+                ),
             )
         )
 

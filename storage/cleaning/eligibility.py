@@ -15,8 +15,16 @@ from ..logs.log import Log
 from ..logs.rolling import next_roll
 from ..steps import Steps
 from .cleaning_states import NOT_HELD
-from .dirtiness import Bound, BoundBy, LogToClean, find_bound_in_pieces, first_dirty_offset, measure_in_pieces
-from .outlook import OpenTransaction, Way, due_after_time_outs_in_pieces, open_transactions, ways_in_pieces
+from .dirtiness import (
+    Bound,
+    BoundBy,
+    LogToClean,
+    dirtiness_in_pieces,
+    find_bound_in_pieces,
+    first_dirty_offset,
+    measure_in_pieces,
+)
+from .outlook import OpenTransaction, Supposed, Way, due_after_time_outs_in_pieces, open_transactions, ways_in_pieces
 
 TRANSACTIONS_SHOWN = 10
 
@@ -34,6 +42,17 @@ class Waits(StrEnum):
     OPEN_TRANSACTION = "open_transaction"
     MIN_COMPACTION_LAG = "min_compaction_lag"
     BELOW_MIN_RATIO = "below_min_ratio"
+
+
+_MAY_CHANGE = (
+    Waits.NOT_COMPACTED,
+    Waits.HELD,
+    Waits.ACTIVE_SEGMENT,
+    Waits.OPEN_TRANSACTION,
+    Waits.MIN_COMPACTION_LAG,
+    Waits.BELOW_MIN_RATIO,
+)
+"""What time, or somebody, may put an end to without a word to the cleaner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +100,8 @@ class Eligibility:
     """The oldest ones, `TRANSACTIONS_SHOWN` at most."""
     ways: tuple[Way, ...]
     """What makes it eligible, the least first; nothing if it is, or time alone will do, or nobody can."""
+    forced_bytes: int
+    """What a forced pass would have to clean, which ends the active segment and takes young ones; 0 where it is not asked."""
     is_put_off: bool
     """A pass failed for want of room or memory: it is tried again when no other log is due."""
 
@@ -91,6 +112,7 @@ def assess_in_pieces(
     now_ms: int,
     *,
     held: str | None = None,
+    held_until_ms: int | None = None,
     uncleanable: str | None = None,
     cleaner_off: str | None = None,
     is_put_off: bool = False,
@@ -102,6 +124,7 @@ def assess_in_pieces(
         aborted_at_ms: Producer id -> when its open transaction has taken too long, in ms since 1970; None if nobody knows.
         checkpoint: Its entry in `cleaner-offset-checkpoint`, None without one.
         held: The state that keeps it from being chosen, None if nobody has it.
+        held_until_ms: When it is given back at the latest, in ms since 1970; None if nobody knows.
         uncleanable: The reason of its mark, None if it has none.
         cleaner_off: Why no cleaner works at all, None if one does.
 
@@ -111,8 +134,9 @@ def assess_in_pieces(
     try:
         bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
         found = yield from measure_in_pieces(log, dirty_from, now_ms, bound)
+        rolls = None if log.failure is not None else next_roll(log)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-        bound = Bound(dirty_from, BoundBy.DAMAGE)
+        bound, rolls = Bound(dirty_from, BoundBy.DAMAGE), None
         found = LogToClean(
             log=log,
             first_dirty_offset=dirty_from,
@@ -138,18 +162,26 @@ def assess_in_pieces(
         (Waits.HELD, held and f"the partition is {held}"),
     )
     waits_for, explanation = next(((why, text) for why, text in obstacles if text), (None, ""))
-    eligible_at_ms, ways = None, tuple[Way, ...]()
-    opened = open_transactions(log) if bound.by is not BoundBy.DAMAGE else []
-    rolls = None if log.failure is not None or bound.by is BoundBy.DAMAGE else next_roll(log)
+    opened = open_transactions(log)
+    eligible_at_ms, ways, forced_bytes = None, tuple[Way, ...](), 0
     if waits_for is None and not found.is_due:
         waits_for, explanation = _what_is_missing(found, bound, producer_id)
+    if waits_for in _MAY_CHANGE and cleaner_off is None and uncleanable is None and log.failure is None:
         ends = ((each.first_offset, aborted_at_ms(each.producer_id)) for each in opened)
-        eligible_at_ms = yield from due_after_time_outs_in_pieces(
-            log, dirty_from, now_ms, [(first, end_ms) for first, end_ms in ends if end_ms is not None]
-        )
-        ways = yield from ways_in_pieces(log, dirty_from, now_ms)
-    elif waits_for is Waits.NOT_COMPACTED and cleaner_off is None and bound.by is not BoundBy.DAMAGE:
-        ways = yield from ways_in_pieces(log, dirty_from, now_ms)
+        known = [(first_offset, end_ms) for first_offset, end_ms in ends if end_ms is not None]
+        if waits_for is Waits.HELD:
+            if held_until_ms is not None:
+                since_ms = max(now_ms, held_until_ms)
+                eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, since_ms, known)
+        elif waits_for is Waits.NOT_COMPACTED:
+            ways = yield from ways_in_pieces(log, dirty_from, now_ms)
+        else:
+            eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, now_ms, known)
+            ways = yield from ways_in_pieces(log, dirty_from, now_ms)
+            rolled = Supposed(log, is_rolled=True)
+            forced_bound = yield from find_bound_in_pieces(rolled, dirty_from, now_ms, young_too=True)
+            forced = yield from dirtiness_in_pieces(rolled, dirty_from, now_ms, forced_bound)
+            forced_bytes = forced.cleanable_bytes
     return Eligibility(
         cleanup_policy=config.cleanup_policy,
         state=held or NOT_HELD,
@@ -176,6 +208,7 @@ def assess_in_pieces(
         rolls_after_bytes=rolls and rolls.free_bytes,
         open_transactions=tuple(opened[:TRANSACTIONS_SHOWN]),
         ways=ways,
+        forced_bytes=forced_bytes,
         is_put_off=is_put_off,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations, islice
 from math import floor
-from typing import NamedTuple, cast
+from typing import cast
 
 from ..logs.log import Log
 from ..logs.rolling import next_roll
@@ -51,7 +51,8 @@ class Way:
     """What to set it to, where that is a move."""
 
 
-class OpenTransaction(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
     """One without a marker."""
 
     producer_id: int

@@ -1,5 +1,5 @@
 """Files, paths and small files that are replaced as a whole: everything that touches the disk goes through here.
 
 `files` (what a file is) with `os_files` and `os_lock`; `paths` (every name), `checkpoints`; `health` (which errors are
-a disk's end), `descriptors` (who may keep one).
+a disk's end), `descriptors` (who may keep one), `size_only` (files of dry runs).
 """

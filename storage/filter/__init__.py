@@ -2,5 +2,5 @@
 
 Read in this order: `map_builder` with `offset_map` (the newest record of each key), `dead_bits` (what comes of it),
 `clean_rules` with `transaction_state` (what stays of a batch), `clean_output`, `copy_group` (a group of segments
-becomes one); `batch_chunks` reads them.
+becomes one); `batch_chunks` reads them. `listed_filter` names what goes.
 """

@@ -1,0 +1,233 @@
+"""What somebody may do about a partition that the cleaner leaves alone: sentences, with the commands to type and the calls to make.
+
+Made from what `storage.cleaning.eligibility` has measured and tried; nothing is looked up here, and nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ...storage.cleaning.eligibility import Eligibility, Waits
+from ...storage.cleaning.outlook import Move, Way
+from ...storage.disk.paths import TopicPartition
+
+NEXT_RECORD = "next_record"
+ADVANCE_CLOCK = "advance_clock"
+FORCE = "force"
+WAIT = "wait"
+RESTART = "restart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One thing to do, which is enough by itself."""
+
+    moves: tuple[str, ...]
+    """For programs: `next_record`, `roll`, `end_transactions`, `no_min_compaction_lag`, `lower_min_cleanable_dirty_ratio`,
+    `compact_policy`, `force`, `advance_clock`, `wait`, `restart`; in this order, if there are several."""
+    sentence: str
+    commands: tuple[str, ...]
+    """To be typed one after the other; none where no command does it."""
+    calls: tuple[str, ...]
+    """The same in Python, on a `Broker`."""
+    eligible_at_ms: int | None
+    """From when on the partition is eligible then, in ms since 1970 by the broker's clock; None: at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransactionFacts:
+    """An open transaction of a partition, as far as its coordinator knows it."""
+
+    producer_id: int
+    first_offset: int
+    transactional_id: str | None
+    """None: no coordinator knows of it, so nobody will end it: it hangs."""
+    state: str | None
+    timeout_ms: int | None
+    aborted_at_ms: int | None
+    """When its coordinator aborts it, by the broker's clock; None if that is not known, or it is decided already."""
+
+    def __str__(self) -> str:
+        who = f"transactional.id {self.transactional_id!r} (producer {self.producer_id})"
+        if self.transactional_id is None:
+            return (
+                f"producer {self.producer_id} has a transaction open since offset {self.first_offset} that no coordinator"
+                " knows: it hangs until somebody aborts it"
+            )
+        until = f", aborted at {moment(self.aborted_at_ms)}" if self.aborted_at_ms is not None else f", {self.state}"
+        return f"{who} has a transaction open since offset {self.first_offset}{until}"
+
+
+def remedies(
+    tp: TopicPartition,
+    found: Eligibility,
+    transactions: tuple[OpenTransactionFacts, ...],
+    now_ms: int,
+    *,
+    bootstrap: str,
+    rolls_when_advanced_ms: int | None,
+) -> tuple[Remedy, ...]:
+    """What makes a partition eligible, the least first; nothing if it is, or nothing is dirty.
+
+    Args:
+        transactions: The open ones, the oldest first.
+        bootstrap: The address for commands of Apache Kafka's tools.
+        rolls_when_advanced_ms: At what time of the broker's clock a move of it ends the active segment; None: at none.
+    """
+    return tuple(_remedies(tp, found, transactions, now_ms, bootstrap, rolls_when_advanced_ms))
+
+
+def _remedies(
+    tp: TopicPartition,
+    found: Eligibility,
+    transactions: tuple[OpenTransactionFacts, ...],
+    now_ms: int,
+    bootstrap: str,
+    rolls_when_advanced_ms: int | None,
+) -> Iterator[Remedy]:
+    if found.waits_for is Waits.CLEANER_OFF and "log.cleaner.enable" in found.explanation:
+        yield Remedy(
+            moves=(RESTART,),
+            sentence="the cleaner is off; it runs after a start with log.cleaner.enable=true",
+            commands=("ottla serve --override log.cleaner.enable=true",),
+            calls=("ottla.Broker(..., overrides={'log.cleaner.enable': True})",),
+            eligible_at_ms=None,
+        )
+    if (at_ms := found.eligible_at_ms) is not None:
+        by_ms = max(0, at_ms - now_ms)
+        yield Remedy(
+            moves=(WAIT,),
+            sentence=f"at {moment(at_ms)} it will be, in {duration(by_ms)} by the broker's clock",
+            commands=(f"ottla clock advance {by_ms}ms",),
+            calls=(f"broker.clock.advance(milliseconds={by_ms})",),
+            eligible_at_ms=at_ms,
+        )
+    for way in found.ways:
+        if way.moves == (Move.ROLL,):
+            yield from _rolls(tp, found, way, now_ms, rolls_when_advanced_ms)
+        else:
+            yield _of_way(tp, way, transactions, now_ms, bootstrap)
+    if found.forced_bytes:
+        yield Remedy(
+            moves=(FORCE,),
+            sentence="a forced pass takes it at once: it ends the active segment, and asks for no ratio and no lag"
+            + (", but stops below the open transaction" if transactions else ""),
+            commands=(f"ottla compact {tp.topic} --force",),
+            calls=(f"broker.compact({tp.topic!r}, force=True)",),
+            eligible_at_ms=None,
+        )
+
+
+def _rolls(
+    tp: TopicPartition, found: Eligibility, way: Way, now_ms: int, rolls_when_advanced_ms: int | None
+) -> Iterator[Remedy]:
+    then_ms = way.eligible_at_ms if way.eligible_at_ms > now_ms else None
+    then = f", and it is eligible at {moment(then_ms)}" if then_ms is not None else ""
+    if (sentence := next_roll_sentence(found, now_ms)) is not None:
+        yield Remedy(
+            moves=(NEXT_RECORD,),
+            sentence=f"{sentence}{then}",
+            commands=(),
+            calls=(),
+            eligible_at_ms=then_ms,
+        )
+    yield Remedy(
+        moves=(Move.ROLL,),
+        sentence=f"rolled by command, its active segment may be cleaned{then}",
+        commands=(f"ottla roll {tp.topic}",),
+        calls=(f"broker.roll({tp.topic!r})",),
+        eligible_at_ms=then_ms,
+    )
+    if rolls_when_advanced_ms is not None:
+        by_ms = max(0, rolls_when_advanced_ms - now_ms)
+        at_ms = max(rolls_when_advanced_ms, way.eligible_at_ms)
+        yield Remedy(
+            moves=(ADVANCE_CLOCK,),
+            sentence=f"the broker's clock, moved ahead to {moment(rolls_when_advanced_ms)} (by {duration(by_ms)}), ends its"
+            " active segment",
+            commands=(f"ottla clock advance {max(by_ms, at_ms - now_ms)}ms",),
+            calls=(f"broker.clock.advance(milliseconds={max(by_ms, at_ms - now_ms)})",),
+            eligible_at_ms=at_ms,
+        )
+
+
+def next_roll_sentence(found: Eligibility, now_ms: int) -> str | None:
+    """With which record the active segment ends; None where no timestamp will do, or it is empty."""
+    if found.rolls_after_bytes is None:
+        return None
+    if found.rolls_after_bytes < 0:
+        return "its active segment is full: it ends with the next record"
+    if found.rolls_from_ms is None:
+        return None
+    if found.rolls_by_clock:
+        if found.rolls_from_ms <= now_ms:
+            return "its active segment ends with the next record"
+        return f"its active segment ends with the next record that comes at or after {moment(found.rolls_from_ms)}"
+    if found.rolls_from_ms <= now_ms:
+        return f"its active segment ends with the next record whose timestamp is {moment(found.rolls_from_ms)} or later, as now"
+    return f"its active segment ends with the next record whose timestamp is at or after {moment(found.rolls_from_ms)}"
+
+
+def _of_way(
+    tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFacts, ...], now_ms: int, bootstrap: str
+) -> Remedy:
+    topic = tp.topic
+    configs = _configs(way)
+    sentences, commands, calls = [], [], []
+    if configs:
+        settings = " ".join(f"{name}={value}" for name, value in configs.items())
+        sentences.append(f"set {settings}")
+        commands.append(f"ottla configs alter {topic} {settings}")
+        calls.append(f"broker.set_configs({topic!r}, {configs!r})")
+    if Move.ROLL in way.moves:
+        sentences.append("roll the active segment")
+        commands.append(f"ottla roll {topic}")
+        calls.append(f"broker.roll({topic!r})")
+    if Move.END_TRANSACTIONS in way.moves:
+        sentences.append("end the open transaction" + ("s" if len(transactions) > 1 else ""))
+        sentences[-1] += "".join(f": {each}" for each in transactions[:1])
+        commands += [
+            f"kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {topic} --partition {tp.partition}"
+            f" --start-offset {each.first_offset}"
+            for each in transactions
+        ]
+    later_ms = way.eligible_at_ms if way.eligible_at_ms > now_ms else None
+    then = f"; then it is eligible at {moment(later_ms)}" if later_ms is not None else ""
+    return Remedy(
+        moves=tuple(way.moves),
+        sentence=f"{', and '.join(sentences)}{then}",
+        commands=tuple(commands),
+        calls=tuple(calls),
+        eligible_at_ms=later_ms,
+    )
+
+
+def _configs(way: Way) -> Mapping[str, str]:
+    values = {
+        Move.COMPACT_POLICY: ("cleanup.policy", "compact"),
+        Move.NO_MIN_LAG: ("min.compaction.lag.ms", "0"),
+        Move.LOWER_RATIO: ("min.cleanable.dirty.ratio", f"{way.min_cleanable_dirty_ratio or 0:g}"),
+    }
+    return dict(values[move] for move in way.moves if move in values)
+
+
+def moment(at_ms: int | None) -> str:
+    """A time in words, or its number of milliseconds where there are none."""
+    try:
+        found = datetime.fromtimestamp((at_ms or 0) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms since 1970"  # beyond the year 9999
+    return f"{found:%Y-%m-%d %H:%M:%S}.{(at_ms or 0) % 1000:03} UTC"
+
+
+def duration(ms: int) -> str:
+    """A span of time, to the second where it is long."""
+    if ms < 10_000:
+        return f"{ms} ms"
+    seconds = -(-ms // 1000)
+    for name, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {name}"
+    return f"{seconds} seconds"
