@@ -14,15 +14,24 @@ Public names load on first use, so that `import ottla` (and a worker that only n
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .server.embedded import Broker as Broker
-    from .server.embedded import open_broker as open_broker
+    from .server.embedded.broker import Broker as Broker
+    from .server.embedded.in_trio import open_broker as open_broker
 
 __version__ = "0.1.0"
 
+__all__ = ["Broker", "open_broker"]
+
+_MODULES = {"Broker": "broker", "open_broker": "in_trio"}
+"""Of `server.embedded`, by the names that are loaded when they are first used."""
+
 
 def __getattr__(name: str) -> object:
-    if name in ("Broker", "open_broker"):
-        from .server import embedded
+    if name in _MODULES:
+        from importlib import import_module
 
-        return getattr(embedded, name)
-    raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+        return getattr(import_module(f".server.embedded.{_MODULES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

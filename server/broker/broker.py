@@ -1,29 +1,21 @@
-"""The broker: what it owns, how it starts and how it stops.
-
-Start, in an order that leaves nothing behind when a step fails: bind all listeners, lock and load the
-data directories, load or make the catalog, then accept. Stop: accept no more, let requests in progress
-end (until a deadline), stop the cleaner, close the logs, which marks the directories as cleanly closed.
-"""
+"""The broker of one life: what it owns, and what opens and closes it. `life` starts and ends it, `lives` has several."""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
-
-import trio
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ...storage.disk.files import Files
-from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.steps import to_the_end
 from ..cleaning.cleaning import Cleaning
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
-from ..cluster.nodes import Node, close_all
+from ..cluster.nodes import Node
 from ..cluster.opening import OpenStore, Start, open_store
 from ..cluster.partition_logs import PartitionLogs
 from ..cluster.producer_ids import ProducerIds
@@ -43,11 +35,11 @@ from ..partitions.searches import Searches
 from ..partitions.waits import Waits
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
-from ..runtime.nursery import Tasks, open_plain_nursery
+from ..runtime.nursery import Tasks
 from ..services.context import Services
 from ..services.coordinators import Coordinators
 from .housekeeping import Housekeeping
-from .node_life import STOP_DEADLINE_S, NodeLife
+from .node_life import NodeLife
 
 if TYPE_CHECKING:
     from ..cleaning.leases import CleaningLeases
@@ -59,35 +51,24 @@ log = logging.getLogger("ottla.broker")
 CLOSED_AT_ONCE, MANY_TO_CLOSE = 8, 16
 
 
-class AdminListener(Protocol):
-    """The listener of `http`, which stands above and is loaded where it is on."""
-
-    @property
-    def address(self) -> str:
-        """HOST:PORT, once it is bound."""
-
-    def bind(self) -> None:
-        """Listen. OSError, naming the address, if it cannot be had."""
-
-    def close(self) -> None:
-        """Listen no more."""
-
-    async def run(self, lives: OneLife) -> None:
-        """Answer until cancelled."""
-
-
 class Broker:
-    """All nodes of this process over one store. Made by `run_broker`."""
+    """All nodes of this process over one store, for one life.
+
+    Args:
+        nodes: The nodes, which outlive it: their ports are the next one's, too.
+    """
 
     services: Services
     """Set by `open`, before anything is served; so are those that follow."""
     housekeeping: Housekeeping
 
-    def __init__(self, static: StaticConfig, *, clock: Clock, files: Files, rng: random.Random) -> None:
+    def __init__(
+        self, static: StaticConfig, nodes: list[Node], *, clock: Clock, files: Files, rng: random.Random
+    ) -> None:
         self.config = LiveConfig(static)
         self.clock = clock
         self.files = files
-        self.nodes = [_node(static.node(node_id)) for node_id in static.node_ids]
+        self.nodes = nodes
         self.tasks = Tasks()
         self.waits = Waits()
         self.collector = Collector()
@@ -95,9 +76,6 @@ class Broker:
         self.shares = Shares(self.config.current, self.collector)
         self.connections = Connections(self.config, self.shares)
         self.rng = rng
-        self.admin_http: AdminListener | None = None
-        """Off unless `run_broker` was given one."""
-        self._leases: CleaningLeases | None = None
         self._features_epoch = clock.now_ms()
         self._node_life: NodeLife
         self._store: OpenStore | None = None
@@ -157,6 +135,12 @@ class Broker:
                 log.error("%s", error)
             store.logs.close(self.clock.now_ms(), _some_at_a_time)
 
+    def abandon(self) -> None:
+        """Let go of what `open` opened and write nothing more, as if the process had been killed. Blocks likewise."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.logs.release()
+
     def _take_options(self) -> None:
         if self._store is not None:
             self._store.logs.set_producer_expiration(self.config.current.producer_id_expiration_ms)
@@ -188,17 +172,13 @@ class Broker:
             desk: Desk = ListenerDesk(self.handlers, self.services, node, listener)
             self.tasks.start_soon(self.connections.accept_on, listener, desk, self.tasks.nursery)
 
-    @property
+    @cached_property
     def leases(self) -> CleaningLeases:
-        """Of those who compact partitions in the cleaner's place; made when somebody first asks."""
-        if self._leases is None:
-            from ..cleaning.leases import CleaningLeases
+        """Who keeps the cleaner off partitions from outside; while it serves. No lease outlives it."""
+        from ..cleaning.leases import CleaningLeases
 
-            services = self.services
-            self._leases = CleaningLeases(
-                services.logs.logs, services.cleaning, self.waits, self.clock, self.rng, self.tasks
-            )
-        return self._leases
+        services = self.services
+        return CleaningLeases(services.logs.logs, services.cleaning, self.waits, self.clock, self.rng, self.tasks)
 
     @property
     def bootstrap(self) -> str:
@@ -225,16 +205,6 @@ class Broker:
         }
 
 
-class OneLife:
-    """A broker for those who would know several, one after the other."""
-
-    is_serving = True
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.ended = trio.Event()
-
-
 def _some_at_a_time(close: Callable[[Log], bool], logs: Sequence[Log]) -> Iterable[bool]:
     """As `map`; syncs of several logs at a time share one commit of the file system."""
     if len(logs) >= MANY_TO_CLOSE:
@@ -248,6 +218,11 @@ def _some_at_a_time(close: Callable[[Log], bool], logs: Sequence[Log]) -> Iterab
     return map(close, logs)
 
 
+def nodes_of(static: StaticConfig) -> list[Node]:
+    """The nodes that a start is told of, not bound yet."""
+    return [_node(static.node(node_id)) for node_id in static.node_ids]
+
+
 def _node(config: BrokerConfig) -> Node:
     return Node(config.node_id, [Listener.of(listener) for listener in config.listener_configs], config.broker_rack)
 
@@ -255,74 +230,3 @@ def _node(config: BrokerConfig) -> Node:
 def _fetch_sessions(config: LiveConfig, rng: random.Random) -> dict[int, FetchSessions]:
     slots = config.current.max_incremental_fetch_session_cache_slots
     return {node_id: FetchSessions(slots, rng) for node_id in config.static.node_ids}
-
-
-@asynccontextmanager
-async def run_broker(
-    static: StaticConfig,
-    *,
-    clock: Clock | None = None,
-    files: Files | None = None,
-    rng: random.Random | None = None,
-    admin: AdminListener | None = None,
-) -> AsyncIterator[Broker]:
-    """Start a broker, yield it while it serves, and stop it cleanly.
-
-    Args:
-        admin: What is asked of it beside Kafka's protocol: it listens before anything is opened, and until the end.
-
-    Raises:
-        OSError: A listener cannot be had, or the disk refuses.
-        ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError: Bad options or an unusable
-            data directory; each message is one clear line, and nothing was written.
-    """
-    broker = Broker(static, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random())
-    broker.admin_http = admin
-    try:
-        for node in broker.nodes:
-            node.bind(broker.config.current.socket_listen_backlog_size)
-        if admin is not None:
-            admin.bind()
-        try:
-            await trio.to_thread.run_sync(broker.open)
-            async with _serving(broker):
-                yield broker
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(broker.close)
-    finally:
-        close_all(broker.nodes)
-        if admin is not None:
-            admin.close()
-
-
-@asynccontextmanager
-async def _serving(broker: Broker) -> AsyncIterator[None]:
-    """Tasks and connections, from the first to the last one."""
-    services = broker.services
-    async with open_plain_nursery() as nursery:
-        broker.tasks.nursery = nursery
-        await services.coordinators.load_existing()
-        for each in (services.producer_ids, broker.shares, broker.housekeeping, services.cleaning):
-            nursery.start_soon(each.run)
-        if broker.admin_http is not None:
-            nursery.start_soon(broker.admin_http.run, OneLife(broker))
-        for node in broker.nodes:
-            broker.accept_on(node)
-        try:
-            yield
-        finally:
-            with trio.CancelScope(shield=True):
-                await _drain(broker)
-            nursery.cancel_scope.cancel()
-
-
-async def _drain(broker: Broker) -> None:
-    """Let requests in progress end and take no new ones."""
-    services = broker.services
-    services.cluster.is_stopping = True
-    close_all(broker.nodes)
-    services.coordinators.close()
-    services.cleaning.stop()
-    broker.waits.wake_all()
-    await broker.connections.drain(STOP_DEADLINE_S, [listener for node in broker.nodes for listener in node.listeners])

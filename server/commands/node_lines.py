@@ -12,15 +12,13 @@ import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import trio
 
 from ...protocol.errors import KafkaError
+from ..broker.broker import Broker
+from ..broker.lives import LifeOverError, Lives
 from ..broker.node_life import NodeError
-
-if TYPE_CHECKING:
-    from ..broker.broker import Broker
 
 log = logging.getLogger("ottla.nodes")
 
@@ -32,7 +30,7 @@ _DONE = {"stop": "stopped", "start": "started"}
 _ORDER = re.compile(r"(stop|start) ([0-9]{1,10})")
 
 
-async def obey(broker: Broker) -> None:
+async def obey(lives: Lives) -> None:
     """Do what the lines say, one after the other, until standard input ends."""
     async for line in _lines():
         order = _ORDER.fullmatch(line)
@@ -41,8 +39,8 @@ async def obey(broker: Broker) -> None:
             continue
         verb, node_id = order[1], int(order[2])
         try:
-            await (broker.stop_node(node_id) if verb == "stop" else broker.start_node(node_id))
-        except (NodeError, OSError, KafkaError) as error:
+            await lives.call(Broker.stop_node if verb == "stop" else Broker.start_node, node_id)
+        except (NodeError, OSError, KafkaError, LifeOverError) as error:
             log.warning("standard input: cannot %s node %d: %s", verb, node_id, error)
             continue
         with suppress(BrokenPipeError):  # nobody wants to know

@@ -21,7 +21,8 @@ from ...storage.disk.os_files import OsFiles
 from ...storage.kernel import COMPILED
 from ...storage.topics.catalog_file import CatalogError
 from ...storage.topics.config import ConfigError
-from ..broker.broker import AdminListener, run_broker
+from ..broker.broker import Broker
+from ..broker.lives import AdminListener, run_lives
 from ..cluster.opening import static_config_with_stored_id
 from ..config.broker_config import StaticConfig
 from ..config.properties import Properties, parse_server_properties
@@ -202,21 +203,29 @@ def _prepare_process() -> None:
 
 
 async def _run(static: StaticConfig, hello: bool, admin: AdminListener | None, stop: StopSignals) -> None:
-    async with run_broker(static, admin=admin) as broker, open_plain_nursery() as nursery:
+    async with run_lives(static, admin=admin) as lives, open_plain_nursery() as nursery:
         if not COMPILED:
             log.warning(
                 "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
             )
         stop.may_end = True
-        print(f"ready {broker.bootstrap}", flush=True)
+        print(f"ready {lives.bootstrap}", flush=True)
         if hello:
-            print(HELLO.format(address=broker.nodes[0].listeners[0].address), flush=True)
-        # A process of its own has a collector of its own.
-        nursery.start_soon(broker.collector.run)
-        nursery.start_soon(obey, broker)
-        nursery.start_soon(warm_up, broker.collector)
+            print(HELLO.format(address=lives.nodes[0].listeners[0].address), flush=True)
+        lives.in_each_life(_collect)
+        lives.in_each_life(_warm_up)
+        nursery.start_soon(obey, lives)
         await stop.wait()
         nursery.cancel_scope.cancel()
+
+
+async def _collect(broker: Broker) -> None:
+    """A process of its own has a collector of its own."""
+    await broker.collector.run()
+
+
+async def _warm_up(broker: Broker) -> None:
+    await warm_up(broker.collector)
 
 
 async def warm_up(collector: Collector) -> None:

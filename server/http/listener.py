@@ -59,7 +59,7 @@ class AdminHttp:
         self._listener.close()
 
     async def run(self, lives: Lives) -> None:
-        """Answer requests until cancelled."""
+        """Answer requests until cancelled, through all lives of a broker."""
         assert self._listener.socket is not None
         log.info("admin HTTP listener on %s", self.address)
         listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))

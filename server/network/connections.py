@@ -69,12 +69,14 @@ class Connections:
         return iter(tuple(self._open))
 
     async def accept_on(self, listener: Listener, desk: Desk, nursery: trio.Nursery) -> None:
-        """Accept on `listener` until it is closed, whatever errors come; connections run in `nursery`."""
+        """Accept on `listener` until it is closed or the desk is, whatever errors come; connections run in `nursery`."""
         listening = listener.socket
         tell_at_s = -math.inf
-        while listening is not None and listening is listener.socket:
+        while listening is not None and listening is listener.socket and desk.is_open:
             try:
                 await trio.lowlevel.wait_readable(listening)
+                if not desk.is_open:
+                    return  # the next one who accepts here is to have it
                 sock, address = listening.accept()
             except trio.ClosedResourceError:
                 return

@@ -89,6 +89,11 @@ class Listener:
         with suppress(OSError):
             self._reserved = self._bound()
 
+    def rest(self) -> None:
+        """Go on listening with nobody who accepts: a task that does so ends, and who connects waits for the next one."""
+        if self.socket is not None:
+            trio.lowlevel.notify_closing(self.socket)
+
     def close(self) -> None:
         """Stop listening; a task that accepts on it ends."""
         if self.socket is not None:

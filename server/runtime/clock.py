@@ -68,6 +68,12 @@ class Clock:
         self._moved.set()
         self._moved = trio.Event()
 
+    def begin_anew(self) -> None:
+        """Take every move back, as if nobody had ever moved it. Only while nothing waits for a moment of elapsed time."""
+        self._wall_offset_ms = self._elapsed_offset_ms = 0
+        self._moved.set()
+        self._moved = trio.Event()
+
     async def sleep(self, for_ms: int) -> None:
         """Return once `for_ms` have passed, or the clock was moved by as much."""
         await self.sleep_until(self.elapsed_ms() + for_ms)

@@ -279,9 +279,11 @@ class _OsWriteAhead:
 class OsFiles:
     """`Files` on the operating system."""
 
+    file_type = OsFile
+
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
         flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        return OsFile(os.open(path, flags, 0o644))
+        return self.file_type(os.open(path, flags, 0o644))
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

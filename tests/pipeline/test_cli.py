@@ -159,9 +159,9 @@ def test_a_directory_that_a_server_holds_is_exit_2(shell: Shell) -> None:
 def test_install_through_a_running_server(shell: Shell) -> None:
     before = copied(shell.data_dir)
     with ottla.Broker(str(shell.data_dir), overrides={"log.cleaner.enable": "false"}, admin="0") as broker:
-        assert broker.inner.admin_http is not None
+        assert broker.admin is not None
         assert "stop that server" in shell("compact", "--install", exit_code=2)
-        results = shell.json("compact", "--install", "--admin", broker.inner.admin_http.address)["partitions"]
+        results = shell.json("compact", "--install", "--admin", broker.admin)["partitions"]
         assert {each["outcome"] for each in results} == {"installed"}
     assert shell.json("verify", "--against", str(before))["passed"]
 

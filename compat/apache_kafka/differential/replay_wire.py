@@ -12,7 +12,7 @@ from random import Random
 
 import trio
 
-from ottla.server.embedded import Broker
+from ottla.server.embedded.broker import Broker
 from ottla.server.runtime.clock import Clock
 from ottla.storage.filter.offset_map import BYTES_PER_SLOT
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from ottla.server.broker.broker import run_broker
+from ottla.server.broker.lives import run_lives
 from ottla.server.commands import cli, serve
 from ottla.server.runtime.clock import Clock
 
@@ -41,11 +41,11 @@ def main(path: str, *arguments: str) -> int:
 
     @asynccontextmanager
     async def run_clocked(*given: Any, **options: Any) -> AsyncIterator[Any]:
-        async with run_broker(*given, clock=clock, **options) as broker:
+        async with run_lives(*given, clock=clock, **options) as lives:
             threading.Thread(target=partial(obey, trio.lowlevel.current_trio_token()), daemon=True).start()
-            yield broker
+            yield lives
 
-    vars(serve)["run_broker"] = run_clocked
+    vars(serve)["run_lives"] = run_clocked
     return cli.main(arguments)
 
 

@@ -39,9 +39,8 @@ class Served:
 
     def __init__(self, broker: ottla.Broker, client: RawClient, data_dir: Path) -> None:
         self.broker, self.client, self.data_dir = broker, client, data_dir
-        admin = broker.inner.admin_http
-        assert admin is not None
-        self.admin = admin.address
+        assert broker.admin is not None
+        self.admin = broker.admin
         self.plan = self._compacted()
 
     def _compacted(self) -> CompactionPlan:
@@ -163,9 +162,9 @@ def test_another_directorys_broker_is_no_use(served: Served, tmp_path: Path) -> 
         host, _, port = other.bootstrap.rpartition(":")
         with RawClient(host, int(port)) as client:
             create_compacted(client, "t")
-        assert other.inner.admin_http is not None
+        assert other.admin is not None
         with pytest.raises(UsageError, match="expected the server of"):
-            install_online(served.plan, other.inner.admin_http.address, FILES, now_ms=1)
+            install_online(served.plan, other.admin, FILES, now_ms=1)
 
 
 def test_nobody_there(served: Served) -> None:

@@ -157,7 +157,9 @@ async def test_in_the_life_of_a_broker_nothing_is_synced_on_trios_thread(tmp_pat
 
 WITHOUT_A_LIMITER = {
     ("collector.py", "run"): "memory given back to the system",
-    ("broker.py", "run_broker"): "the start and the stop",
+    ("life.py", "alive"): "the start and the stop",
+    ("lives.py", "_next_life"): "nothing is open meanwhile",
+    ("loops.py", "beside"): "in the caller's loop, not the broker's",
     ("cleaning.py", "_work"): "gives memory back",
     ("node_lines.py", "_lines"): "its own thread for as long as the process lives",
     ("serve.py", "_load_ahead"): "an import",

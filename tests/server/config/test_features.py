@@ -11,7 +11,7 @@ import trio
 
 import ottla
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.server.broker.broker import run_broker
+from ottla.server.broker.life import run_broker
 from ottla.server.config.broker_config import static_config
 from ottla.server.config.features import finalized
 from ottla.server.config.properties import parse_server_properties

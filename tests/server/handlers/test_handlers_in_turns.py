@@ -57,7 +57,8 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.wire import ZERO_UUID
-from ottla.server.broker.broker import Broker, run_broker
+from ottla.server.broker.broker import Broker
+from ottla.server.broker.life import run_broker
 from ottla.server.cluster.leadership import Leadership
 from ottla.server.cluster.placement import Placement, write_placements
 from ottla.server.config.broker_config import StaticConfig, static_config

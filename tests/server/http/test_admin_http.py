@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.server.broker.broker import run_broker
+from ottla.server.broker.lives import run_lives
 from ottla.server.cleaning.leases import LEASE_MS_MAX
 from ottla.server.config.broker_config import static_config
 from ottla.server.http import answering
@@ -88,9 +88,8 @@ class Served(Calls):
     """A broker with a compacted topic of a few segments, whose cleaner is at rest, and its admin listener."""
 
     def __init__(self, broker: ottla.Broker, client: RawClient, data_dir: Path) -> None:
-        admin = broker.inner.admin_http
-        assert admin is not None
-        super().__init__(admin.address, data_dir)
+        assert broker.admin is not None
+        super().__init__(broker.admin, data_dir)
         self.broker, self.client = broker, client
 
     def offsets(self) -> list[int]:
@@ -164,7 +163,7 @@ def test_it_listens_nowhere_else(text: str) -> None:
 
 def test_without_it_there_is_none(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker:
-        assert broker.inner.admin_http is None
+        assert broker.admin is None
 
 
 # What is no call
@@ -514,9 +513,8 @@ def test_a_data_directory_has_its_real_name(tmp_path: Path, monkeypatch: pytest.
         create_compacted(client, "t", min_cleanable_dirty_ratio=1)
         for number in range(BATCHES):
             produce(client, "t", (f"k{number % 2}", VALUE))
-        admin = broker.inner.admin_http
-        assert admin is not None
-        calls = Calls(admin.address, tmp_path / "real")
+        assert broker.admin is not None
+        calls = Calls(broker.admin, tmp_path / "real")
         assert calls.status()["data_dir"] == str(tmp_path / "real")
         assert calls.post("install", lease=calls.pause(), **StagedHere(calls).fields)[0] == 200
 
@@ -552,7 +550,9 @@ async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_pat
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "data")},
         overrides=QUICK,
     )
-    async with run_broker(static, files=files, admin=AdminHttp("0")) as broker:
+    http = AdminHttp("0")
+    async with run_lives(static, files=files, admin=http) as lives:
+        broker = lives.broker
 
         def begin() -> StagedHere:
             host, _, port = broker.bootstrap.rpartition(":")
@@ -562,8 +562,7 @@ async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_pat
                     produce(client, "t", (f"k{number % 2}", VALUE))
             return StagedHere(calls)
 
-        assert broker.admin_http is not None
-        calls = Calls(broker.admin_http.address, tmp_path / "data")
+        calls = Calls(http.address, tmp_path / "data")
         staged = await trio.to_thread.run_sync(begin)
         lease = await trio.to_thread.run_sync(calls.pause)
         found: list[int] = []

@@ -21,7 +21,8 @@ import trio
 import trio.testing
 
 from ottla.protocol.connection import encode_request, encode_response, parse_request
-from ottla.server.broker.broker import Broker, run_broker
+from ottla.server.broker.broker import Broker
+from ottla.server.broker.life import run_broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.broker_config import static_config
 from ottla.server.runtime.clock import Clock

@@ -10,7 +10,8 @@ from typing import Any
 
 import trio
 
-from ottla.server.broker.broker import Broker, run_broker
+from ottla.server.broker.broker import Broker
+from ottla.server.broker.life import run_broker
 from ottla.server.config.broker_config import static_config
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.files import Files

@@ -1,0 +1,117 @@
+"""One life of a broker, from bound listeners to closed logs.
+
+Start, in an order that leaves nothing behind when a step fails: bind all listeners, lock and load the
+data directories, load or make the catalog, then accept. Stop: accept no more, let requests in progress
+end (until a deadline), stop the cleaner, close the logs, which marks the directories as cleanly closed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import Enum
+
+import trio
+
+from ...storage.disk.files import Files
+from ...storage.disk.os_files import OsFiles
+from ..cluster.nodes import close_all
+from ..config.broker_config import StaticConfig
+from ..runtime.clock import Clock
+from ..runtime.nursery import open_plain_nursery
+from .broker import Broker, nodes_of
+from .node_life import STOP_DEADLINE_S
+
+
+class End(Enum):
+    """How a life ends."""
+
+    STOP = "cleanly, and its ports are given up"
+    PAUSE = "cleanly; the ports stay, and who connects waits for the next life"
+    CRASH = "as by kill -9, but that the ports stay: connections are cut, nothing is flushed, no clean stop is marked"
+
+
+class Ending:
+    """How the present life is to end, for `alive` to read when it does."""
+
+    def __init__(self) -> None:
+        self.end = End.STOP
+
+
+@asynccontextmanager
+async def run_broker(
+    static: StaticConfig,
+    *,
+    clock: Clock | None = None,
+    files: Files | None = None,
+    rng: random.Random | None = None,
+) -> AsyncIterator[Broker]:
+    """Start a broker for one life, yield it while it serves, and stop it cleanly.
+
+    Raises:
+        OSError: A listener cannot be had, or the disk refuses.
+        CatalogError, DirectoryLockedError, DataDirectoryError: An unusable data directory; each message is one clear line,
+            and nothing was written.
+    """
+    nodes = nodes_of(static)
+    broker = Broker(static, nodes, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random())
+    try:
+        for node in nodes:
+            node.bind(broker.config.current.socket_listen_backlog_size)
+        async with alive(broker):
+            yield broker
+    finally:
+        close_all(nodes)
+
+
+@asynccontextmanager
+async def alive(broker: Broker) -> AsyncIterator[Ending]:
+    """Open and serve while the block runs, on listeners that are bound; then end as the `Ending` says.
+
+    Raises:
+        As `Broker.open`; nothing is left then but the listeners.
+    """
+    ending = Ending()
+    try:
+        await trio.to_thread.run_sync(broker.open)
+        async with _serving(broker, ending):
+            yield ending
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(broker.abandon if ending.end is End.CRASH else broker.close)
+
+
+@asynccontextmanager
+async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
+    """Tasks and connections, from the first to the last one."""
+    services = broker.services
+    async with open_plain_nursery() as nursery:
+        broker.tasks.nursery = nursery
+        await services.coordinators.load_existing()
+        for each in (services.producer_ids, broker.shares, broker.housekeeping, services.cleaning):
+            nursery.start_soon(each.run)
+        for node in broker.nodes:
+            broker.accept_on(node)
+        try:
+            yield
+        finally:
+            services.cluster.is_stopping = True
+            services.cleaning.stop()
+            if ending.end is not End.CRASH:
+                with trio.CancelScope(shield=True):
+                    await _drain(broker, keeps_ports=ending.end is End.PAUSE)
+            nursery.cancel_scope.cancel()
+
+
+async def _drain(broker: Broker, *, keeps_ports: bool) -> None:
+    """Let requests in progress end and take no new ones."""
+    listeners = [listener for node in broker.nodes for listener in node.listeners]
+    for listener in listeners:
+        if keeps_ports:
+            listener.rest()
+        else:
+            listener.close()
+    broker.services.coordinators.close()
+    broker.waits.wake_all()
+    await broker.connections.drain(STOP_DEADLINE_S, listeners)

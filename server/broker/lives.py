@@ -1,0 +1,359 @@
+"""One life after another of a broker, on the same sockets.
+
+    restart             a clean stop, then a start
+    crash               as kill -9, then a start: what was not flushed is in the page cache, or lost with the process
+    snapshot, restore   a clean stop; the data directories are copied away, or replaced; a start
+    reset               a crash, and the data directories emptied; a start
+
+The listening sockets stay, so ports stay the same, nobody else gets them, and who connects between two lives waits for the
+next one. All nodes live again. The clock goes on. A reset alone is as the first start was: the clock as it was before it
+was moved, no faults, another cluster id.
+
+One task lives all lives, and takes the wishes for the next one in the order in which they came. If a life cannot begin, who
+wished for it is told; until somebody wishes for another one that can, or for the stop, nobody listens at the ports, which
+stay reserved.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+import trio
+
+from ...storage.disk.files import Files
+from ...storage.disk.os_files import OsFiles
+from ..cluster.nodes import close_all
+from ..config.broker_config import StaticConfig
+from ..runtime.clock import Clock
+from ..runtime.nursery import open_plain_nursery
+from .broker import Broker, nodes_of
+from .life import End, alive
+
+log = logging.getLogger("ottla.lives")
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class LifeOverError(Exception):
+    """The broker does not serve, or no longer the life that was asked. One line, which says why."""
+
+
+@dataclass(slots=True, eq=False)
+class _Wish:
+    """For the end of a life, and for the beginning of the next one unless `end` is STOP."""
+
+    end: End
+    between: Callable[[], None] | None = None
+    """What is done while nothing is open, in a worker thread. The next life begins even if it raises."""
+    is_anew: bool = False
+    """Whether time and faults begin anew, too, unless `between` has raised."""
+    is_awaited: bool = True
+    error: BaseException | None = None
+    granted: trio.Event = field(default_factory=trio.Event)
+
+
+class Lives:
+    """See the module. Everything here is for Trio's thread; made by `run_lives`."""
+
+    def __init__(
+        self,
+        static: StaticConfig,
+        *,
+        clock: Clock,
+        files: Files,
+        rng: random.Random,
+        admin: AdminListener | None = None,
+    ) -> None:
+        self.static = static
+        self.clock = clock
+        self.files = files
+        self.rng = rng
+        self._admin = admin
+        self.nodes = nodes_of(static)
+        self.broker = self._born()
+        """Of the present life; while none serves of the last one, closed, or of the next."""
+        self.failure: Exception | None = None
+        """Why no life could begin, when one was wished for last."""
+        self.is_serving = False
+        """Whether `broker` does: not while it starts, between two lives, or while it stops."""
+        self.ended = trio.Event()
+        """Set when the present life begins to end."""
+        self._is_over = False
+        self._changed = trio.Event()
+        """Set, and replaced, when `_is_serving`, `failure` or `_is_over` change."""
+        self._wishes: deque[_Wish] = deque()
+        self._wished = trio.Event()
+        self._companions: list[Callable[[Broker], Awaitable[object]]] = []
+        self._calls: set[trio.CancelScope] = set()
+        self._calls_over = trio.Event()
+
+    @property
+    def admin_address(self) -> str | None:
+        """HOST:PORT of the admin listener; None if there is none."""
+        return None if self._admin is None else self._admin.address
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT of each node's first listener, comma-separated, in id order. The same in all lives."""
+        return ",".join(node.listeners[0].address for node in self.nodes)
+
+    @property
+    def state(self) -> str:
+        """`serving`, `changing` between two lives, `down` after a life that could not begin, or `stopped`."""
+        if self._is_over:
+            return "stopped"
+        if self.is_serving:
+            return "serving"
+        return "changing" if self.failure is None else "down"
+
+    # What each of these raises: LifeOverError if the broker is being stopped, so that there is no next life; and whatever
+    # keeps the next one from beginning, as `Broker.open`, or OSError where a port of a stopped node was taken: see the module.
+
+    async def restart(self) -> None:
+        """Stop cleanly and start again; returns when the broker serves."""
+        await self._wish(_Wish(End.PAUSE))
+
+    async def crash(self) -> None:
+        """Die without a goodbye, and start again, with recovery; returns when the broker serves."""
+        await self._wish(_Wish(End.CRASH))
+
+    def in_each_life(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
+        """Run `companion(broker)` in the present life and in every one that follows; it is cancelled at the end of each."""
+        self._companions.append(companion)
+        if self.is_serving:
+            self.broker.tasks.start_soon(companion, self.broker)
+
+    async def call(
+        self,
+        function: Callable[Concatenate[Broker, Parameters], Awaitable[Result]],
+        *args: Parameters.args,
+        **options: Parameters.kwargs,
+    ) -> Result:
+        """What `function(broker, …)` returns or raises, in the present life; between two, in the next one.
+
+        Raises:
+            LifeOverError: That life ended first, and the function was cancelled; or there is none, nor will there be one
+                unless somebody asks for it.
+        """
+        broker = await self._serving()
+        with trio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                return await function(broker, *args, **options)
+            finally:
+                self._calls.discard(scope)
+                if not self._calls:
+                    self._calls_over.set()
+        raise LifeOverError("the broker stopped or was restarted before this was done")
+
+    async def stop(self) -> None:
+        """Stop cleanly, give up the ports, and return when that is done. Harmless if it is."""
+        if not self._is_over:
+            wish = _Wish(End.STOP)
+            self._wishes.appendleft(wish)
+            self._wished.set()
+            await wish.granted.wait()
+
+    async def _wish(self, wish: _Wish) -> None:
+        if self._is_over or any(each.end is End.STOP for each in self._wishes):
+            raise LifeOverError("the broker is being stopped")
+        self._wishes.append(wish)
+        self._wished.set()
+        try:
+            await wish.granted.wait()
+        finally:
+            wish.is_awaited = False
+        if wish.error is not None:
+            raise wish.error
+
+    async def _serving(self) -> Broker:
+        while not self.is_serving:
+            if self._is_over:
+                raise LifeOverError("the broker has stopped")
+            if self.failure is not None:
+                raise LifeOverError(f"the broker is down: {self.failure}")
+            await self._changed.wait()
+        return self.broker
+
+    def listen(self) -> None:
+        """On all nodes that do not yet: one that was stopped is started with the next life.
+
+        Raises:
+            OSError: An address cannot be had.
+        """
+        for node in self.nodes:
+            if node.listeners[0].socket is None:
+                node.bind(self.broker.config.current.socket_listen_backlog_size)
+            node.is_alive = True
+
+    # The task
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Live until `stop`. It has started when the first life serves.
+
+        Once that is so, only `stop` ends it, not the cancellation of whoever runs it: what stands on it ends first.
+        """
+        wish: _Wish | None = None
+        try:
+            with trio.CancelScope() as scope:
+                wish = await self._first_life(scope, task_status)
+                while wish.end is not End.STOP:
+                    wish = await self._next_life(wish)
+        finally:
+            self._is_over = True
+            self.is_serving = False
+            self._tell()
+            self._cancel_calls()
+            for each in ([wish] if wish is not None else []) + list(self._wishes):
+                if each.end is not End.STOP and not each.granted.is_set():
+                    each.error = LifeOverError("the broker was stopped")
+                each.granted.set()
+
+    async def _first_life(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Wish:
+        def begun() -> None:
+            task_status.started()
+            scope.shield = True
+
+        return await self._live(begun)
+
+    async def _next_life(self, wish: _Wish) -> _Wish:
+        """The one that was wished for; the wish for the next one. Whatever happens, `wish` is granted."""
+        try:
+            if wish.between is not None:
+                await trio.to_thread.run_sync(wish.between)
+        except Exception as error:  # noqa: BLE001 - whatever it is, who wished is told, and what is there is served
+            wish.error = error
+        else:
+            if wish.is_anew:
+                self.clock.begin_anew()
+        self.broker = self._born()
+        has_begun = False
+
+        def begun() -> None:
+            nonlocal has_begun
+            has_begun = True
+            self._grant(wish)
+
+        try:
+            return await self._live(begun)
+        except Exception as error:
+            if has_begun:
+                raise
+            for node in self.nodes:
+                if node.listeners[0].socket is not None:
+                    node.pause()
+            self.failure = wish.error = error
+            log.error("the broker cannot start again: %s", error)
+            self._grant(wish)
+            self._tell()
+            return await self._next_wish()
+
+    def _grant(self, wish: _Wish) -> None:
+        if wish.error is not None and not wish.is_awaited:
+            log.error("nobody waits to be told: %s", wish.error)
+        wish.granted.set()
+
+    def _born(self) -> Broker:
+        return Broker(self.static, self.nodes, clock=self.clock, files=self.files, rng=self.rng)
+
+    async def _live(self, begun: Callable[[], None]) -> _Wish:
+        broker = self.broker
+        self.listen()
+        async with alive(broker) as ending:
+            for companion in self._companions:
+                broker.tasks.start_soon(companion, broker)
+            self.is_serving, self.failure, self.ended = True, None, trio.Event()
+            begun()
+            self._tell()
+            try:
+                wish = await self._next_wish()
+            finally:
+                self.is_serving = False
+                self.ended.set()
+            ending.end = wish.end
+            await self._end_calls(broker)
+        return wish
+
+    async def _next_wish(self) -> _Wish:
+        while not self._wishes:
+            self._wished = trio.Event()
+            await self._wished.wait()
+        return self._wishes.popleft()
+
+    async def _end_calls(self, broker: Broker) -> None:
+        broker.services.cleaning.stop()  # for what waits for the end of a pass
+        while self._calls:
+            self._calls_over = trio.Event()
+            self._cancel_calls()
+            await self._calls_over.wait()
+
+    def _cancel_calls(self) -> None:
+        for scope in self._calls:
+            scope.cancel()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+class AdminListener(Protocol):
+    """The listener of `http`, which stands above and is loaded where it is on. It serves through all lives."""
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT to connect to, once it is bound."""
+
+    def bind(self) -> None:
+        """Take its address; before the data directories are opened."""
+
+    def close(self) -> None:
+        """Give it up."""
+
+    async def run(self, lives: Lives) -> None:
+        """Serve until cancelled."""
+
+
+@asynccontextmanager
+async def run_lives(
+    static: StaticConfig,
+    *,
+    clock: Clock | None = None,
+    files: Files | None = None,
+    rng: random.Random | None = None,
+    admin: AdminListener | None = None,
+) -> AsyncIterator[Lives]:
+    """Start a broker, yield its lives while the block runs, and stop it cleanly.
+
+    Args:
+        clock: The broker's time, of all lives.
+        rng: Source of ids, jitter and replica placement.
+
+    Raises:
+        As `life.run_broker`; and what goes wrong inside of a life, as it is.
+    """
+    lives = Lives(static, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random(), admin=admin)
+    try:
+        lives.listen()
+        if admin is not None:
+            admin.bind()
+        async with open_plain_nursery() as nursery:
+            if admin is not None:
+                nursery.start_soon(admin.run, lives)
+            try:
+                await nursery.start(lives.run)
+                yield lives
+            finally:
+                with trio.CancelScope(shield=True):
+                    await lives.stop()
+                nursery.cancel_scope.cancel()
+    finally:
+        close_all(lives.nodes)
+        if admin is not None:
+            admin.close()

@@ -1,0 +1,88 @@
+"""`ottla.open_broker`: a broker in the Trio loop of the caller."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Never
+
+from ..broker.broker import Broker
+from ..broker.lives import AdminListener, Lives, run_lives
+from ..runtime.clock import Clock
+from .directories import data_directory
+from .loops import event_loop
+from .options import KEYWORDS, LISTENER, Options, OptionValue, checked, refuse_unknown
+
+
+@asynccontextmanager
+async def open_broker(
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    nodes: int = 1,
+    profile: str = "dev",
+    overrides: Mapping[str, OptionValue] | None = None,
+    features: Mapping[str, int] | None = None,
+    listener: str = LISTENER,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+    admin: str | int | None = None,
+    admin_token: str | None = None,
+    **unknown: Never,
+) -> AsyncIterator[Broker]:
+    """A broker that serves in this Trio loop while the block runs; in asyncio take `async with ottla.Broker()`.
+
+    Args:
+        data_dir: Where logs are kept; without it a temporary directory, removed at the end.
+        nodes: How many broker ids to play, each on a port of its own.
+        profile: `dev` (quick reactions) or `kafka` (Apache Kafka's defaults).
+        overrides: Broker options by name.
+        features: Finalized levels by name, e.g. `{"transaction.version": 1}`.
+        listener: HOST:PORT of the first node; port 0 takes a free one.
+        clock: The broker's time; tests move it.
+        rng: Source of ids, jitter and replica placement; a seeded one makes them repeat.
+        admin: [HOST:]PORT of the admin HTTP listener; without it there is none.
+        admin_token: What its clients have to know; without it the listener is on a loopback address only.
+
+    Raises:
+        RuntimeError: This is not Trio.
+        TypeError, ConfigError: An option is refused.
+        OSError, DirectoryLockedError and the like: as `broker.life.run_broker`.
+    """
+    refuse_unknown("ottla.open_broker", unknown, KEYWORDS)
+    if (library := event_loop()) != "trio":
+        raise RuntimeError(
+            f"ottla.open_broker is for Trio, and this is {library or 'no event loop'}: use"
+            " `async with ottla.Broker() as broker:`, which runs in a thread of its own"
+        )
+    options = checked(
+        data_dir,
+        nodes=nodes,
+        profile=profile,
+        overrides=overrides,
+        features=features,
+        listener=listener,
+        clock=clock,
+        rng=rng,
+        admin=admin,
+        admin_token=admin_token,
+    )
+    async with embedded_lives(options) as lives:
+        yield lives.broker
+
+
+@asynccontextmanager
+async def embedded_lives(options: Options) -> AsyncIterator[Lives]:
+    """The lives of a broker with these options, in its directory or a temporary one."""
+    with data_directory(options.data_dir) as (data_dir, files):
+        static = options.static_config(files, data_dir)
+        admin = None if options.admin is None else _admin_http(options.admin, options.admin_token)
+        async with run_lives(static, clock=options.clock, files=files, rng=options.rng, admin=admin) as lives:
+            yield lives
+
+
+def _admin_http(address: str, token: str | None) -> AdminListener:
+    from ..http.listener import AdminHttp  # h11 is loaded only where it is used
+
+    return AdminHttp(address, token)

@@ -1,0 +1,183 @@
+"""What an embedded broker is asked for: the arguments of `ottla.Broker` and `ottla.open_broker`, checked."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import random
+import reprlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ...storage.disk.files import Files
+from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
+from ..cluster.opening import static_config_with_stored_id
+from ..config.broker_config import BROKER_OPTIONS, StaticConfig, find_option
+from ..config.properties import Properties
+from ..runtime.clock import Clock
+
+OptionValue = str | int | float | bool
+
+LISTENER = "127.0.0.1:0"
+KEYWORDS = (
+    "data_dir",
+    "nodes",
+    "profile",
+    "overrides",
+    "features",
+    "listener",
+    "clock",
+    "rng",
+    "admin",
+    "admin_token",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Checked one by one; whether they go together a start tells."""
+
+    data_dir: str | None
+    """Absolute; None for a temporary one."""
+    nodes: int
+    profile: str
+    overrides: Mapping[str, str]
+    features: Mapping[str, int]
+    listener: str
+    clock: Clock | None
+    rng: random.Random | None
+    admin: str | None
+    admin_token: str | None
+
+    def static_config(self, files: Files, data_dir: str) -> StaticConfig:
+        """What a start in `data_dir` is told. ConfigError: One of them is refused."""
+        host, _, port = self.listener.rpartition(":")
+        return static_config_with_stored_id(
+            files,
+            profile=self.profile,
+            file=Properties(features=dict(self.features)),
+            flags={"listeners": f"PLAINTEXT://{host}:{port}", "log.dirs": data_dir},
+            overrides=self.overrides,
+            nodes=self.nodes,
+        )
+
+
+def checked(
+    data_dir: str | os.PathLike[str] | None,
+    *,
+    nodes: int,
+    profile: str,
+    overrides: Mapping[str, OptionValue] | None,
+    features: Mapping[str, int] | None,
+    listener: str,
+    clock: Clock | None,
+    rng: random.Random | None,
+    admin: str | int | None,
+    admin_token: str | None,
+) -> Options:
+    """The options that these arguments mean.
+
+    Raises:
+        TypeError: One is of another type; one line that says which, and what was expected.
+        ConfigError: A name that no option has, or a directory that cannot be meant.
+    """
+    _expect("nodes", nodes, int)
+    _expect("profile", profile, str)
+    _expect("listener", listener, str)
+    _expect("clock", clock, Clock, type(None))
+    _expect("rng", rng, random.Random, type(None))
+    _expect("admin", admin, str, int, type(None))
+    _expect("admin_token", admin_token, str, type(None))
+    _expect("overrides", overrides, Mapping, type(None))
+    _expect("features", features, Mapping, type(None))
+    for name, level in (features or {}).items():
+        _expect(f"features: {name}", level, int)
+    return Options(
+        _directory(data_dir),
+        nodes,
+        profile,
+        {_option_name(name): _text(name, value) for name, value in (overrides or {}).items()},
+        dict(features or {}),
+        listener,
+        clock,
+        rng,
+        None if admin is None else str(admin),
+        admin_token,
+    )
+
+
+def refuse_unknown(callee: str, unknown: Iterable[str], known: Iterable[str]) -> None:
+    """TypeError for the first of `unknown` keywords, with what may be meant, as later Pythons say it themselves."""
+    for name in unknown:
+        option = name.replace("_", ".")
+        if find_option(option) is not None or option in TOPIC_OPTIONS:
+            hint = f"; broker options go into overrides={{{_broker_name(option)!r}: ...}}"
+        else:
+            hint = _nearest(name, known)
+        raise TypeError(f"{callee}() has no argument {name!r}{hint}")
+
+
+def _directory(given: str | os.PathLike[str] | None) -> str | None:
+    if given is None:
+        return None
+    if isinstance(given, os.PathLike):
+        path = os.fspath(given)
+        _expect("data_dir", path, str)
+        if "," in path:
+            raise ConfigError(f"Invalid value {path} for data_dir: a comma separates directories in log.dirs")
+        return _absolute(path)
+    _expect("data_dir", given, str)
+    return ",".join(_absolute(each.strip()) for each in given.split(","))
+
+
+def _absolute(path: str) -> str:
+    """As a shell would have it: whoever writes `~` means a home, and no folder of that name."""
+    found = os.path.expanduser(path)
+    if found.startswith("~"):
+        raise ConfigError(f"Invalid value {path} for data_dir: there is no such home directory")
+    if not found or "\0" in found:
+        raise ConfigError(f"Invalid value {path!r} for data_dir: must name a directory; None takes a temporary one")
+    return os.path.abspath(found)
+
+
+def _option_name(name: object) -> str:
+    _expect("overrides: a name", name, str)
+    assert isinstance(name, str)
+    if find_option(name) is None:
+        meant = name.replace("_", ".")
+        if find_option(meant) is not None or meant in TOPIC_OPTIONS:
+            hint = f"; did you mean {_broker_name(meant)}?"
+        else:
+            hint = _nearest(name, BROKER_OPTIONS)
+        raise ConfigError(f"overrides: there is no broker option {name}{hint}")
+    return name
+
+
+def _broker_name(option: str) -> str:
+    """The broker option that gives topics their default, where `option` is one of topics."""
+    if find_option(option) is None and TOPIC_OPTIONS[option].synonyms:
+        return TOPIC_OPTIONS[option].synonyms[0].name
+    return option
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    _expect(f"overrides: {name}", value, str, int, float)
+    return str(value)
+
+
+def _expect(name: str, value: object, *types: type) -> None:
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        _refuse(name, value, types)
+
+
+def _refuse(name: str, value: object, types: tuple[type, ...]) -> NoReturn:
+    expected = " or ".join("None" if each is type(None) else each.__name__ for each in types)
+    raise TypeError(f"{name}: expected {expected}, found {reprlib.repr(value)}")

@@ -1,0 +1,132 @@
+"""A Trio loop in a thread, for the lives of one broker: from a start, whatever becomes of it, to the end of the thread."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from contextlib import suppress
+
+import trio
+
+from ..broker.lives import Lives
+from .in_trio import embedded_lives
+from .options import Options
+
+THREAD_NAME = "ottla-broker"
+
+_left: set[Run] = set()
+"""Those that have begun and not ended."""
+_process_id = os.getpid()
+
+
+class Run:
+    """See the module.
+
+    Whoever starts or stops it may be interrupted between any two steps. So what is to happen is written down before it
+    is done, and `stop` does all that is left, however often it is called and from however many threads.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.before: Run | None = None
+        """One that was interrupted; it holds the data directory until it has ended."""
+        self.is_stopping = False
+        self.failure: BaseException | None = None
+        self.token: trio.lowlevel.TrioToken | None = None
+        self.lives: Lives
+        self._options = options
+        self._beginning = threading.Lock()
+        self._has_begun = False
+        self.is_serving = False
+        """Whether it has started; `lives` are there from then on."""
+        self.has_ended = False
+        self._decided = Latch()
+        """It serves, or never will."""
+        self._over = Latch()
+        self._stop = trio.Event()
+        self._scope = trio.CancelScope()
+
+    def start(self) -> None:
+        """Return once it serves; raises what kept it from that."""
+        if self.before is not None:
+            self.before.stop()
+        threading.Thread(target=self._live, name=THREAD_NAME, daemon=True).start()
+        self._decided.wait()
+        if self.failure is not None:
+            raise self.failure
+        if self.is_stopping:
+            raise RuntimeError("the broker was stopped while it started")
+
+    def stop(self) -> None:
+        """Return when nothing of it is left."""
+        self.is_stopping = True
+        if self.before is not None:
+            self.before.stop()
+        with self._beginning:
+            if not self._has_begun:
+                return  # And never will, should its thread still come.
+        if self.token is not None:
+            with suppress(trio.RunFinishedError):
+                self.token.run_sync_soon(self._end)
+        self._over.wait()
+
+    def _end(self) -> None:
+        self._stop.set()
+        if not self.is_serving:
+            self._scope.cancel()
+
+    def _live(self) -> None:
+        try:
+            with self._beginning:
+                if self.is_stopping:
+                    return
+                self._has_begun = True
+            _left.add(self)
+            trio.run(self._main)
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that called us
+            self.failure = error
+        finally:
+            _left.discard(self)
+            self.has_ended = True
+            self._decided.open()
+            self._over.open()
+
+    async def _main(self) -> None:
+        self.token = trio.lowlevel.current_trio_token()
+        if self.is_stopping:  # Whoever stops it writes this down before looking for the token.
+            return
+        with self._scope:
+            async with embedded_lives(self._options) as self.lives:
+                self.is_serving = True
+                self._decided.open()
+                await self._stop.wait()
+
+
+class Latch:
+    """Opened for good by one thread, waited for by any.
+
+    A wait may be interrupted at any moment: a threading.Event could then keep its lock, and who opens it would hang.
+    """
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._closed = threading.Lock()
+        self._closed.acquire()
+
+    def open(self) -> None:
+        if not self._is_open:
+            self._is_open = True
+            self._closed.release()
+
+    def wait(self) -> None:
+        with self._closed:  # The next one gets it from us.
+            assert self._is_open
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A program may forget to stop its brokers, and ends all the same: cleanly, and without their temporary directories."""
+    if os.getpid() != _process_id:
+        return  # a fork has no threads, and the directories are its parent's
+    for run in list(_left):
+        run.stop()

@@ -1,0 +1,249 @@
+"""Starting, stopping and reaching a broker in a thread of this process: what all groups of methods stand on."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Concatenate, Never, ParamSpec, Self, TypeVar, TypeVarTuple
+
+import trio
+import trio.from_thread
+
+from ..broker.broker import Broker as Inner
+from ..broker.lives import Lives
+from ..runtime.clock import Clock
+from .loops import beside
+from .options import KEYWORDS, LISTENER, OptionValue, checked, refuse_unknown
+from .run import Run
+
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
+Parameters = ParamSpec("Parameters")
+
+_HOW_TO_START = "use `with ottla.Broker() as broker:`, or call start()"
+
+
+class Running:
+    """A broker in a thread, from start to stop."""
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        nodes: int = 1,
+        profile: str = "dev",
+        overrides: Mapping[str, OptionValue] | None = None,
+        features: Mapping[str, int] | None = None,
+        listener: str = LISTENER,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        admin: str | int | None = None,
+        admin_token: str | None = None,
+        **unknown: Never,
+    ) -> None:
+        """As `ottla.open_broker`. Nothing starts yet.
+
+        Raises:
+            TypeError: An argument that there is not, or of another type.
+            ConfigError: An override that is no broker option, or a directory that cannot be meant.
+        """
+        refuse_unknown("ottla.Broker", unknown, KEYWORDS)
+        self._options = checked(
+            data_dir,
+            nodes=nodes,
+            profile=profile,
+            overrides=overrides,
+            features=features,
+            listener=listener,
+            clock=clock,
+            rng=rng,
+            admin=admin,
+            admin_token=admin_token,
+        )
+        self._run: Run | None = None
+        self._was_started = False
+        self._changing = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        """`start`, in Trio and asyncio, whose loop goes on meanwhile."""
+        try:
+            await beside(self._start)
+        except Exception:
+            raise
+        except BaseException:  # cancelled: nobody will call `__aexit__`
+            await beside(self.stop)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await beside(self.stop)
+
+    def start(self) -> Self:
+        """Return once the broker serves. After `stop` it may be started again, on the same data directory if it has one.
+
+        Raises:
+            RuntimeError: It runs already, or another thread stopped it meanwhile.
+            Whatever kept it from starting, or interrupted the wait (KeyboardInterrupt, a test's time limit); nothing is
+            left behind. Should that be interrupted once more, the next `start` or `stop` ends what is left first.
+        """
+        self._start()
+        return self
+
+    def _start(self) -> None:
+        run = Run(self._options)
+        try:
+            with self._changing:
+                if self._run is not None and not self._run.is_stopping:
+                    raise RuntimeError("the broker runs already")
+                run.before = self._run
+                self._run = run
+                self._was_started = True
+            run.start()
+        except BaseException:
+            run.is_stopping = True  # Even if this is interrupted, too.
+            self._end(run)
+            raise
+
+    def stop(self) -> None:
+        """Stop cleanly and return when everything is on disk. Raises what went wrong inside, if anything did.
+
+        Should it be interrupted, call it again. Harmless if it does not run.
+        """
+        run = self._run
+        if run is not None and self._end(run) and run.failure is not None:
+            raise run.failure
+
+    def _end(self, run: Run) -> bool:
+        """Stop `run` and forget it; False if another thread has done so."""
+        run.stop()
+        with self._changing:
+            if self._run is not run:
+                return False
+            self._run = None
+            return True
+
+    # Its lives
+
+    def restart(self) -> None:
+        """Stop cleanly and start again: on the same ports, with the same data; the clock goes on. All nodes live again.
+
+        Returns once it serves.
+
+        Raises:
+            RuntimeError: It does not run.
+            Whatever keeps it from starting; it is down then, and another `restart`, or `stop` and `start`, may follow.
+        """
+        self.run(self._lives.restart)
+
+    def crash(self) -> None:
+        """Die as by `kill -9`, without a goodbye to clients, and start again as `restart` does, with recovery.
+
+        What was acknowledged is there; it is the process that died, and not the machine.
+        """
+        self.run(self._lives.crash)
+
+    # What it is, from outside
+
+    @property
+    def bootstrap(self) -> str:
+        """`HOST:PORT[,HOST:PORT…]` for clients. RuntimeError while it does not run."""
+        return self._lives.bootstrap
+
+    @property
+    def admin(self) -> str | None:
+        """`HOST:PORT` of the admin HTTP listener; None if it was not asked for. RuntimeError while it does not run."""
+        return self._lives.admin_address
+
+    @property
+    def data_dir(self) -> str:
+        """Where its logs are; several directories are separated by commas. RuntimeError while it does not run."""
+        return ",".join(self.inner.config.current.data_dirs)
+
+    @property
+    def state(self) -> str:
+        """`new`, `starting`, `serving`, `changing` between two lives, `down` if it could not start again, or `stopped`."""
+        run = self._run
+        if run is None:
+            return "stopped" if self._was_started else "new"
+        if run.has_ended:
+            return "stopped"
+        return run.lives.state if run.is_serving else "starting"
+
+    def __repr__(self) -> str:
+        run = self._run
+        if run is None or not run.is_serving:
+            return f"<ottla.Broker {self.state}>"
+        return f"<ottla.Broker {run.lives.bootstrap} {self.state}>"
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.startswith("_") or name.startswith("__")]
+
+    # Its inside
+
+    @property
+    def inner(self) -> Inner:
+        """The broker of the present life, which belongs to its own thread: use it inside of what `run` runs."""
+        return self._lives.broker
+
+    def run(self, function: Callable[[*Arguments], Awaitable[Result]], *args: *Arguments) -> Result:
+        """Run an async function on the broker's thread and return what it returns.
+
+        Raises:
+            RuntimeError: It does not run, or was stopped meanwhile.
+        """
+        try:
+            return trio.from_thread.run(function, *args, trio_token=self._present.token)
+        except trio.RunFinishedError:
+            raise RuntimeError(self._why_not()) from None
+
+    def _ask(
+        self,
+        operation: Callable[Concatenate[Inner, Parameters], Awaitable[Result]],
+        *args: Parameters.args,
+        **options: Parameters.kwargs,
+    ) -> Result:
+        """What `operation(broker, …)` returns, in the present life. LifeOverError if that ends first."""
+
+        async def ask() -> Result:
+            return await self._lives.call(operation, *args, **options)
+
+        return self.run(ask)
+
+    def _call(self, function: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+        async def call() -> Result:
+            return function(*args)
+
+        return self.run(call)
+
+    @property
+    def _lives(self) -> Lives:
+        return self._present.lives
+
+    @property
+    def _present(self) -> Run:
+        run = self._run
+        if run is None or not run.is_serving or run.has_ended:
+            raise RuntimeError(self._why_not())
+        return run
+
+    def _why_not(self) -> str:
+        match self.state:
+            case "new":
+                return f"the broker was not started: {_HOW_TO_START}"
+            case "starting":
+                return "the broker is being started by another thread, and does not serve yet"
+            case _:
+                return f"the broker was stopped: {_HOW_TO_START}"
