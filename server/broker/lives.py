@@ -26,6 +26,8 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import trio
 
+from ...storage.data_dirs.data_dir import holding
+from ...storage.data_dirs.exchange import Exchange
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..cluster.nodes import close_all
@@ -52,8 +54,8 @@ class _Wish:
     end: End
     between: Callable[[], None] | None = None
     """What is done while nothing is open, in a worker thread. The next life begins even if it raises."""
-    is_anew: bool = False
-    """Whether time and faults begin anew, too, unless `between` has raised."""
+    anew_ms: int | None = None
+    """Unless None or `between` has raised, time begins anew, so many ms ahead of the wall clock, and faults are gone."""
     is_awaited: bool = True
     error: BaseException | None = None
     granted: trio.Event = field(default_factory=trio.Event)
@@ -123,6 +125,31 @@ class Lives:
     async def crash(self) -> None:
         """Die without a goodbye, and start again, with recovery; returns when the broker serves."""
         await self._wish(_Wish(End.CRASH))
+
+    async def reset(self) -> None:
+        """Die likewise, lose all data, the dynamic configs and the cluster's id with it, and start as the first time.
+
+        Should the process die meanwhile, the next start finds all of the old, or nothing.
+
+        Raises:
+            OSError: The disk refused to give it up; the broker serves, with what is there.
+        """
+        exchange = Exchange(self.files, self._data_dirs, self.rng)
+
+        def empty() -> None:
+            with holding(self.files, self._data_dirs):
+                try:
+                    exchange.make()
+                    exchange.carry_out()
+                except OSError:
+                    exchange.drop()
+                    raise
+
+        await self._wish(_Wish(End.CRASH, empty, anew_ms=0))
+
+    @property
+    def _data_dirs(self) -> tuple[str, ...]:
+        return self.broker.config.current.data_dirs
 
     def in_each_life(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
         """Run `companion(broker)` in the present life and in every one that follows; it is cancelled at the end of each."""
@@ -231,8 +258,8 @@ class Lives:
         except Exception as error:  # noqa: BLE001 - whatever it is, who wished is told, and what is there is served
             wish.error = error
         else:
-            if wish.is_anew:
-                self.clock.begin_anew()
+            if wish.anew_ms is not None:
+                self.clock.begin_anew(wish.anew_ms)
         self.broker = self._born()
         has_begun = False
 
@@ -242,7 +269,7 @@ class Lives:
             self._grant(wish)
 
         try:
-            return await self._live(begun)
+            return await self._live(begun, begins_emptied=wish.anew_ms is not None)
         except Exception as error:
             if has_begun:
                 raise
@@ -263,13 +290,15 @@ class Lives:
     def _born(self) -> Broker:
         return Broker(self.static, self.nodes, clock=self.clock, files=self.files, rng=self.rng)
 
-    async def _live(self, begun: Callable[[], None]) -> _Wish:
+    async def _live(self, begun: Callable[[], None], *, begins_emptied: bool = False) -> _Wish:
         broker = self.broker
         self.listen()
         async with alive(broker) as ending:
             for companion in self._companions:
                 broker.tasks.start_soon(companion, broker)
             self.is_serving, self.failure, self.ended = True, None, trio.Event()
+            if begins_emptied:
+                broker.tasks.start_soon(broker.housekeeping.tick)  # what was there need not wait for its turn
             begun()
             self._tell()
             try:

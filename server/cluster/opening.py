@@ -22,7 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...storage.data_dirs.data_dir import DataDirectoryError
+from ...storage.data_dirs import exchange
+from ...storage.data_dirs.data_dir import DataDirectoryError, holding
 from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look
 from ...storage.data_dirs.manager import LogManager
 from ...storage.data_dirs.partition_dirs import Assigned, assign, topics_of
@@ -67,6 +68,7 @@ def open_store(start: Start) -> OpenStore:
         OSError: The disk refused.
     """
     config, files, now_ms, topics = start.config, start.files, start.clock.now_ms(), Topics()
+    _end_exchange(files, config.data_dirs)
     _survey(start, config.data_dirs, is_glance=True)
     logs = LogManager(
         files,
@@ -108,6 +110,19 @@ def open_store(start: Start) -> OpenStore:
         logs.release()
         raise
     return OpenStore(logs, catalog, topics)
+
+
+def _end_exchange(files: Files, data_dirs: Sequence[str]) -> None:
+    """A reset or a restore that was decided when the process died goes on before anybody looks at what is there."""
+    try:
+        if exchange.is_unfinished(files, data_dirs):
+            log.warning(
+                "data directories %s: a reset or restore was interrupted, and is ended now", ", ".join(data_dirs)
+            )
+            with holding(files, data_dirs):
+                exchange.finish(files, data_dirs)
+    except OSError as error:
+        raise DataDirectoryError(f"data directories {', '.join(data_dirs)}: {error}") from error
 
 
 class _Survey(NamedTuple):

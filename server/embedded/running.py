@@ -155,6 +155,18 @@ class Running:
         """
         self.run(self._lives.crash)
 
+    def reset(self) -> None:
+        """Lose all topics, groups and configs in milliseconds, and start as the first time: no faults, the clock not moved.
+
+        Clients are cut off without a goodbye, and find another cluster on the same ports. Of a data directory only what is
+        the broker's goes.
+
+        Raises:
+            RuntimeError: It does not run.
+            OSError: The disk refused; the broker serves, with the data that it had.
+        """
+        self.run(self._lives.reset)
+
     # What it is, from outside
 
     @property

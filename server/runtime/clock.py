@@ -68,9 +68,14 @@ class Clock:
         self._moved.set()
         self._moved = trio.Event()
 
-    def begin_anew(self) -> None:
-        """Take every move back, as if nobody had ever moved it. Only while nothing waits for a moment of elapsed time."""
-        self._wall_offset_ms = self._elapsed_offset_ms = 0
+    @property
+    def ahead_ms(self) -> int:
+        """How far the wall time has been moved, in all."""
+        return self._wall_offset_ms
+
+    def begin_anew(self, ahead_ms: int = 0) -> None:
+        """Take every move back, and be so far ahead of the wall clock. Only while nothing waits for a moment of elapsed time."""
+        self._wall_offset_ms, self._elapsed_offset_ms = ahead_ms, 0
         self._moved.set()
         self._moved = trio.Event()
 

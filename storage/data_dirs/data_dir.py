@@ -7,9 +7,9 @@ start and a stop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from ..disk import paths
 from ..disk.checkpoints import (
@@ -172,6 +172,23 @@ class DataDir:
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(self._files, paths.join(self.path, name))
+
+
+@contextmanager
+def holding(files: Files, data_dirs: Iterable[str]) -> Iterator[None]:
+    """Hold the locks of these directories, which are there, while no `DataDir` does.
+
+    Raises:
+        DataDirectoryError: Another broker has one, or the disk refused.
+    """
+    with ExitStack() as held:
+        for path in data_dirs:
+            try:
+                lock = files.lock(paths.join(path, paths.LOCK_FILE))
+            except (OSError, DirectoryLockedError) as error:
+                raise DataDirectoryError(f"data directory {path}: {error}") from error
+            held.callback(lock.release)
+        yield
 
 
 def _make_dir_durably(files: Files, path: str) -> None:

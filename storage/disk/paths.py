@@ -9,6 +9,7 @@
             00000000000000000042.index      .timeindex  .txnindex  .snapshot
             leader-epoch-checkpoint  partition.metadata
         <topic>-<partition>.<32 hex digits>-delete/     being deleted
+        .ottla-next/  .ottla-next-in/                   another content of the whole directory, on its way in
 
 A segment file on its way in or out carries one more suffix after its full name: `.cleaned` while the cleaner writes
 it, `.swap` while it replaces others, `.deleted` until it is removed. All names are Apache Kafka's.
@@ -42,6 +43,20 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 REPLICATION_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CATALOG_FILE: Final = "ottla.json"
+OWN_FILES: Final = (
+    META_PROPERTIES,
+    CLEAN_SHUTDOWN_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+    CATALOG_FILE,
+)
+"""Of a data directory, beside its logs and the lock."""
+NEXT_CONTENT: Final = ".ottla-next"
+NEXT_CONTENT_IN: Final = ".ottla-next-in"
+EXCHANGE_FILE: Final = "exchange"
+"""In one of those two; see `data_dirs.exchange`."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 

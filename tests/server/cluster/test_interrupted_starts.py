@@ -32,8 +32,12 @@ class Interruption(BaseException):
     """As KeyboardInterrupt or a test's time limit: not an Exception, and at no place that anybody chose."""
 
 
+def is_embedded(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(str(Path(embedded.__path__[0]) / ""))
+
+
 class Interrupts:
-    """Raises in this thread before a line of `embedded.py`, then once more where one of its functions begins or ends.
+    """Raises in this thread before a line of the room `embedded`, then once more where one of its functions begins or ends.
 
     Lines, and calls after the first interruption, are counted as they are run. Not before the line of a `with`: it is run
     again when the block ends, and Python handles no signal between its end and the release of the lock.
@@ -54,10 +58,10 @@ class Interrupts:
         sys.settrace(self._before)
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        return self._line if frame.f_code.co_filename == embedded.__file__ else None
+        return self._line if is_embedded(frame) else None
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        is_with = linecache.getline(embedded.__file__, frame.f_lineno).strip().startswith("with ")
+        is_with = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip().startswith("with ")
         if event == "line" and not is_with:
             self._lines_left -= 1
             if self._lines_left < 0:
@@ -68,7 +72,7 @@ class Interrupts:
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
         # Python itself takes a function away that has raised.
-        if frame.f_code.co_filename == embedded.__file__ and event in ("call", "return"):
+        if is_embedded(frame) and event in ("call", "return"):
             assert self._calls_left is not None
             self._calls_left -= 1
             if self._calls_left < 0:
@@ -79,7 +83,7 @@ class Interrupts:
         raise Interruption
 
 
-def interrupted(call: Callable[[], None], line: int, then_call: int | None = None) -> int:
+def interrupted(call: Callable[[], object], line: int, then_call: int | None = None) -> int:
     """How often `call` was interrupted; fewer times than asked for where it has not so many steps."""
     with Interrupts(line, then_call) as interrupts, suppress(Interruption):
         call()

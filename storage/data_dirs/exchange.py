@@ -1,0 +1,148 @@
+"""Another content for all data directories of a broker, or none of it, whatever happens meanwhile.
+
+    ottla-0.<id>-delete/    in each directory: the new content, being filled (empty for a reset); a start removes it
+    .ottla-next/            in the first directory: from this rename on the exchange is decided, and whoever opens the
+        exchange            directories next ends it. The file names <id>, so that all directories go together; then, in
+                            each of them, the first one last:
+      1  all of the old content into one directory that a start removes, and the other directories' .ottla-next/ in place
+      2  .ottla-next/ becomes .ottla-next-in/: what lies beside it is new from now on
+      3  all of it moves out of .ottla-next-in/, which becomes one that a start removes
+
+Only what is a broker's goes: its own files, and directories that hold logs. What was put aside for somebody to look at, and
+what is none of ours, stays. Apache Kafka refuses a directory with an exchange that has not ended.
+
+Each directory's lock is to be held by who calls.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ..disk import paths
+from ..disk.checkpoints import read_text, write_atomically
+from ..disk.files import Files
+from ..disk.paths import TopicPartition
+from .inspection import holds_log
+
+_NAME = "ottla"
+
+
+def own_entries(files: Files, data_dir: str) -> list[str]:
+    """Names of what is a broker's in this directory, its lock aside. OSError: The disk refused."""
+    found = []
+    for name in files.list(data_dir):
+        path = paths.join(data_dir, name)
+        is_partition = isinstance(paths.parse_partition_dir(name), TopicPartition)
+        if (is_partition and files.is_dir(path) and holds_log(files, path)) or (
+            name in paths.OWN_FILES and not files.is_dir(path)
+        ):
+            found.append(name)
+    return found
+
+
+class Exchange:
+    """One exchange, to be filled and then carried out, or dropped.
+
+    Args:
+        rng: Draws its id.
+    """
+
+    def __init__(self, files: Files, data_dirs: Sequence[str], rng: random.Random) -> None:
+        self._files = files
+        self._data_dirs = list(data_dirs)
+        self._id = rng.randbytes(16).hex()
+        self.staged = [_staged(each, self._id) for each in self._data_dirs]
+        """A directory for the new content of each data directory; who fills one makes and syncs what is in it."""
+
+    def make(self) -> None:
+        """Make the directories in `staged`. OSError: The disk refused; `drop` is still to be called."""
+        for each in self.staged:
+            self._files.make_dir(each)
+
+    def drop(self) -> None:
+        """Remove what was staged; what remains of it goes with the next start."""
+        for each in self.staged:
+            with suppress(OSError):
+                self._files.remove_dir(each)
+
+    def carry_out(self) -> None:
+        """Put all that was staged in place of all that is there.
+
+        Raises:
+            OSError: The disk refused. Before the decision nothing has changed; after it, the next call of `finish` goes on.
+        """
+        files, first = self._files, self._data_dirs[0]
+        for each in self._data_dirs:
+            files.sync_dir(each)
+        write_atomically(files, paths.join(self.staged[0], paths.EXCHANGE_FILE), self._id)
+        files.rename(self.staged[0], paths.join(first, paths.NEXT_CONTENT))
+        files.sync_dir(first)
+        finish(files, self._data_dirs)
+
+
+def is_unfinished(files: Files, data_dirs: Sequence[str]) -> bool:
+    """Whether an exchange of these directories was decided and has not ended. OSError: The disk refused."""
+    return _leader(files, data_dirs) is not None
+
+
+def finish(files: Files, data_dirs: Sequence[str]) -> None:
+    """End an exchange that was decided, if there is one.
+
+    Raises:
+        OSError: The disk refused; it may be called again.
+    """
+    leader = _leader(files, data_dirs)
+    if leader is None:
+        return
+    exchange_id = _id_of(files, leader)
+    for each in data_dirs:
+        staged = _staged(each, exchange_id)
+        if each != leader and files.exists(staged):
+            files.rename(staged, paths.join(each, paths.NEXT_CONTENT))
+            files.sync_dir(each)
+    for each in [*(each for each in data_dirs if each != leader), leader]:
+        _finish_one(files, each, exchange_id)
+
+
+def _finish_one(files: Files, data_dir: str, exchange_id: str) -> None:
+    following, incoming = (paths.join(data_dir, name) for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN))
+    if files.exists(following):
+        aside = paths.join(data_dir, paths.deleted_dir_name(f"{_NAME}-old", 0, exchange_id))
+        files.make_dir(aside)
+        for name in own_entries(files, data_dir):
+            files.rename(paths.join(data_dir, name), paths.join(aside, name))
+        files.sync_dir(aside)
+        files.sync_dir(data_dir)
+        files.rename(following, incoming)
+        files.sync_dir(data_dir)
+    if files.exists(incoming):
+        for name in files.list(incoming):
+            if name not in (paths.EXCHANGE_FILE, paths.EXCHANGE_FILE + paths.TEMPORARY):
+                files.rename(paths.join(incoming, name), paths.join(data_dir, name))
+        files.sync_dir(incoming)
+        files.sync_dir(data_dir)
+        files.rename(incoming, paths.join(data_dir, paths.deleted_dir_name(f"{_NAME}-emptied", 0, exchange_id)))
+        files.sync_dir(data_dir)
+
+
+def _leader(files: Files, data_dirs: Sequence[str]) -> str | None:
+    """The directory whose exchange file speaks for all."""
+    for each in data_dirs:
+        for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN):
+            if files.exists(paths.join(paths.join(each, name), paths.EXCHANGE_FILE)):
+                return each
+    return None
+
+
+def _id_of(files: Files, leader: str) -> str:
+    for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN):
+        text = read_text(files, paths.join(paths.join(leader, name), paths.EXCHANGE_FILE))
+        if text:
+            return text
+    raise AssertionError("a leader has one")
+
+
+def _staged(data_dir: str, exchange_id: str) -> str:
+    return paths.join(data_dir, paths.deleted_dir_name(_NAME, 0, exchange_id))
