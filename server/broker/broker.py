@@ -72,7 +72,7 @@ class Broker:
         self.tasks = Tasks()
         self.waits = Waits()
         self.collector = Collector()
-        self.handlers = Handlers()
+        self.handlers = Handlers(self.config.release)
         self.shares = Shares(self.config.current, self.collector)
         self.connections = Connections(self.config, self.shares)
         self.rng = rng

@@ -174,6 +174,7 @@ def static_config_with_stored_id(
     flags: Texts = NO_TEXTS,
     overrides: Texts = NO_TEXTS,
     nodes: int | None = None,
+    emulate: str | None = None,
 ) -> StaticConfig:
     """As `static_config`; where no source names a node id, the one that the data directory belongs to.
 
@@ -182,7 +183,7 @@ def static_config_with_stored_id(
     Raises:
         ConfigError: as `static_config`.
     """
-    config = static_config(profile=profile, file=file, flags=flags, overrides=overrides, nodes=nodes)
+    config = static_config(profile=profile, file=file, flags=flags, overrides=overrides, nodes=nodes, emulate=emulate)
     named = [*flags, *overrides, *(file.values if file else ())]
     if "node.id" not in named and "broker.id" not in named:
         first = config.node(config.node_ids[0])
@@ -190,7 +191,9 @@ def static_config_with_stored_id(
         adopted = next((node_id for node_id in stored if node_id is not None), first.node_id)
         if adopted != first.node_id:
             flags = {**flags, "node.id": str(adopted)}
-            return static_config(profile=profile, file=file, flags=flags, overrides=overrides, nodes=nodes)
+            return static_config(
+                profile=profile, file=file, flags=flags, overrides=overrides, nodes=nodes, emulate=emulate
+            )
     return config
 
 

@@ -17,7 +17,8 @@ from ...storage.topics.catalog_file import CLUSTER_DEFAULT
 from ...storage.topics.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, Value, format_value
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
-from .features import feature_warnings
+from .emulation import release_of
+from .features import check_levels, feature_warnings
 from .known_options import known_options
 from .listeners import ListenerConfig, parse_endpoint, parse_protocol_map, resolve_listeners
 from .properties import Properties
@@ -294,6 +295,8 @@ class StaticConfig:
     features: Mapping[str, int]
     warnings: tuple[str, ...]
     """One line for each option that was set and means nothing here."""
+    emulate: str | None = None
+    """The release of Apache Kafka that the broker plays (`emulation.RELEASES`); None: the newest that Ottla has."""
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
         """The configuration of one node. ConfigError as for `BrokerConfig.from_texts`."""
@@ -307,6 +310,7 @@ def static_config(
     flags: Texts = NO_TEXTS,
     overrides: Texts = NO_TEXTS,
     nodes: int | None = None,
+    emulate: str | None = None,
 ) -> StaticConfig:
     """Put the sources of a start together.
 
@@ -316,6 +320,7 @@ def static_config(
         flags: Options that command-line flags stand for.
         overrides: Options given by name, the strongest.
         nodes: Number of nodes; without it the file's, else 1.
+        emulate: A release of Apache Kafka to play, as `2.8`; see `emulation`.
 
     Raises:
         ConfigError: Any value is refused for any node.
@@ -348,7 +353,12 @@ def static_config(
             given |= own if "listeners" in own else _free_ports(shared) | own
         texts[node_id] = given | {"node.id": str(node_id), "broker.id": str(node_id)}
     warnings = (*_warnings(shared, file.node_values, node_ids, controllers), *feature_warnings(file.features))
-    static = StaticConfig(node_ids, texts, file.cluster_id, dict(file.features), warnings)
+    release = None if emulate is None else release_of(emulate)
+    if release is not None:
+        check_levels(file.features, release)
+    static = StaticConfig(
+        node_ids, texts, file.cluster_id, dict(file.features), warnings, None if release is None else release.name
+    )
     for node_id in node_ids:
         static.node(node_id)
     return static

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ...storage.topics.config import ConfigError
+from .emulation import Release
 
 
 class Feature(NamedTuple):
@@ -50,13 +51,28 @@ def feature_warnings(levels: Mapping[str, int]) -> Iterator[str]:
             )
 
 
-def finalized(given: Mapping[str, int], stored: Mapping[str, int]) -> dict[str, Feature]:
+def check_levels(levels: Mapping[str, int], release: Release) -> None:
+    """Raise ConfigError if one of these levels is beyond what the release to emulate has."""
+    for name, level in levels.items():
+        most = release.features.get(name, 0)
+        if name in SUPPORTED and level > most:
+            raise ConfigError(
+                f"Invalid value {level} for feature {name}: Apache Kafka {release.name}, which is emulated, has"
+                + (f" levels from 0 to {most}" if most else " no such feature; leave it out or set it to 0")
+            )
+
+
+def finalized(
+    given: Mapping[str, int], stored: Mapping[str, int], release: Release | None = None
+) -> dict[str, Feature]:
     """The supported features at the levels `given` with this start, else `stored` before, else the newest.
 
-    A stored level beyond those we know counts as the newest that we do.
+    A level beyond those we know, or those of the `release` that is emulated, counts as the newest there is; one that the
+    release does not have at all keeps its row, with 0 for its highest level.
     """
     found = {}
     for name, newest in SUPPORTED.items():
+        most = newest.max_level if release is None else min(newest.max_level, release.features.get(name, 0))
         level = given.get(name, stored.get(name, newest.level))
-        found[name] = newest._replace(level=min(level, newest.max_level))
+        found[name] = Feature(min(newest.min_level, most), most, min(level, most))
     return found

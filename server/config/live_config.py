@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from ...storage.topics.catalog import Catalog
 from ...storage.topics.config import LogConfig
 from .broker_config import BrokerConfig, StaticConfig, resolve
+from .emulation import Release, release_of
 from .features import Feature, finalized
 
 
@@ -20,6 +21,8 @@ class LiveConfig:
         self.static = static
         self.current: BrokerConfig = static.node(static.node_ids[0])
         """What the first node runs with; what all nodes share is read from here."""
+        self.release: Release | None = None if static.emulate is None else release_of(static.emulate)
+        """The release of Apache Kafka that is emulated."""
         self.features: Mapping[str, Feature] = {}
         """The finalized features, from `open` on."""
         self.watchers: list[Callable[[], None]] = []
@@ -29,7 +32,7 @@ class LiveConfig:
     def open(self, catalog: Catalog) -> list[str]:
         """Take over what clients have set before; returns a line on each of it that does not count."""
         self._catalog = catalog
-        self.features = finalized(self.static.features, catalog.features)
+        self.features = finalized(self.static.features, catalog.features, self.release)
         problems = [line for node_id in self.static.node_ids for line in self._resolve(node_id)[1]]
         self.read_anew()
         return list(dict.fromkeys(problems))

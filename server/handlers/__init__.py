@@ -17,9 +17,11 @@ from typing import Any, TypeAlias
 
 import trio
 
-from ...protocol.apis import APIS, Api, snake_case
+from ...protocol.apis import API_VERSIONS_KEY, APIS, Api, snake_case
 from ...protocol.connection import Request
+from ...protocol.errors import ProtocolError
 from ...protocol.wire import codec
+from ..config.emulation import Release
 
 Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 
@@ -111,18 +113,26 @@ _LOADED: set[int] = set()
 
 
 class Handlers(dict[int, Handler]):
-    """The handlers loaded so far; a missing key loads its handler, or is a KeyError for an API not in SERVED."""
+    """The handlers loaded so far; a missing key loads its handler, or is a KeyError for an API not in SERVED.
 
-    def __init__(self) -> None:
+    Args:
+        release: The one that is emulated: what it does not have is not served either.
+    """
+
+    def __init__(self, release: Release | None = None) -> None:
         super().__init__()
+        self._release = release
         self._loading: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
         """By key: a thousand connections may begin with the same API, and nobody waits for what others begin with."""
 
     def __missing__(self, key: int) -> Handler:
         api = APIS[key]
-        if api.name not in SERVED:
+        release = self._release
+        if api.name not in SERVED or (release is not None and release.advertised(key) is None):
             raise KeyError(key)
         handler: Handler = _module(api).handle
+        if release is not None:
+            handler = _as_of(release, handler)
         self[key] = handler
         return handler
 
@@ -143,6 +153,23 @@ class Handlers(dict[int, Handler]):
     def keys_served() -> frozenset[int]:
         """The API keys that are served, loaded or not."""
         return frozenset(key for key, api in APIS.items() if api.name in SERVED)
+
+
+def _as_of(release: Release, handler: Handler) -> Handler:
+    """The handler, which ends a connection that brings a version that the release does not have, as that release does."""
+
+    async def handle(ctx: Any, request: Request) -> Any:
+        key = request.api.key
+        if not release.speaks(key, request.version):
+            if key != API_VERSIONS_KEY:
+                raise ProtocolError(
+                    f"{request.api.name} version {request.version}: Apache Kafka {release.name}, which is emulated, has"
+                    f" {release.advertised(key)} (client {request.client_id!r})"
+                )
+            request.body = None  # answered in version 0, with UNSUPPORTED_VERSION
+        return await handler(ctx, request)
+
+    return handle
 
 
 def load(key: int) -> None:

@@ -6,6 +6,7 @@ Behaviour
   ApiVersions itself, so that the client can choose again (KIP-511).
 - From version 3 the client's software name and version must look like names (KIP-511), else
   INVALID_REQUEST.
+- A broker that plays an older release (`config/emulation`) names that release's APIs, versions and features.
 - Version 4 alone may carry features whose minimum is 0 (KAFKA-17011).
 """
 
@@ -23,6 +24,7 @@ from ...protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ..config.emulation import Release
 from ..services.context import Context
 from . import Handlers
 
@@ -30,7 +32,7 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
-    rows = api_rows()
+    rows = api_rows(ctx.services.config.release)
     if request.body is None:
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -49,7 +51,7 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
             SupportedFeatureKey(name=name, min_version=feature.min_level, max_version=feature.max_level)
             for name, feature in features.items()
             # Clients of version 3 take a minimum of 0 for an error.
-            if request.version >= 4 or feature.min_level > 0
+            if feature.max_level and (request.version >= 4 or feature.min_level > 0)
         ),
         finalized_features_epoch=ctx.services.features_epoch,
         finalized_features=tuple(
@@ -61,11 +63,11 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
 
 
 @cache
-def api_rows() -> tuple[ApiVersion, ...]:
-    """One row per API that has a handler, by key."""
-    served = Handlers.keys_served()
-    return tuple(
-        ApiVersion(api_key=api.key, min_version=api.advertised[0], max_version=api.advertised[1])
-        for api in APIS.values()
-        if api.key in served
-    )
+def api_rows(release: Release | None = None) -> tuple[ApiVersion, ...]:
+    """One row per API that has a handler, by key; of those that `release` has, if it is emulated."""
+    rows = []
+    for key in sorted(Handlers.keys_served()):
+        versions = APIS[key].advertised if release is None else release.advertised(key)
+        if versions is not None:
+            rows.append(ApiVersion(api_key=key, min_version=versions[0], max_version=versions[1]))
+    return tuple(rows)

@@ -1,0 +1,194 @@
+"""Older brokers to play: what the ApiVersions of each Apache Kafka release says of the APIs that Ottla has.
+
+A client chooses its requests by that answer, so a library's paths for old brokers can be tried without one. Ranges are those
+of the release's message definitions (`validVersions` without an unstable latest one, APIs that a broker listens for:
+ZooKeeper's brokers up to 3.2, KRaft's from 3.3 on), written as changes from release to release. What is advertised is the
+part of a range that Ottla has, too: KIP-896 took the oldest versions out of Apache Kafka 4.0, and Ottla never had them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from ...protocol.apis import APIS
+from ...storage.topics.config import ConfigError
+
+Range = tuple[int, int]
+
+_FIRST: dict[str, Range] = {
+    "Produce": (0, 9),
+    "Fetch": (0, 12),
+    "ListOffsets": (0, 6),
+    "Metadata": (0, 11),
+    "OffsetCommit": (0, 8),
+    "OffsetFetch": (0, 7),
+    "FindCoordinator": (0, 3),
+    "JoinGroup": (0, 7),
+    "Heartbeat": (0, 4),
+    "LeaveGroup": (0, 4),
+    "SyncGroup": (0, 5),
+    "DescribeGroups": (0, 5),
+    "ListGroups": (0, 4),
+    "ApiVersions": (0, 3),
+    "CreateTopics": (0, 7),
+    "DeleteTopics": (0, 6),
+    "DeleteRecords": (0, 2),
+    "InitProducerId": (0, 4),
+    "OffsetForLeaderEpoch": (0, 4),
+    "AddPartitionsToTxn": (0, 3),
+    "AddOffsetsToTxn": (0, 3),
+    "EndTxn": (0, 3),
+    "WriteTxnMarkers": (0, 1),
+    "TxnOffsetCommit": (0, 3),
+    "DescribeConfigs": (0, 4),
+    "AlterConfigs": (0, 2),
+    "DescribeLogDirs": (0, 2),
+    "CreatePartitions": (0, 3),
+    "DeleteGroups": (0, 2),
+    "ElectLeaders": (0, 2),
+    "IncrementalAlterConfigs": (0, 1),
+    "AlterPartitionReassignments": (0, 0),
+    "ListPartitionReassignments": (0, 0),
+    "OffsetDelete": (0, 0),
+    "DescribeCluster": (0, 0),
+    "DescribeProducers": (0, 0),
+}
+"""Of 2.8."""
+
+_CHANGES: dict[str, dict[str, Range]] = {
+    "2.8": {},
+    "3.0": {
+        "ListOffsets": (0, 7),
+        "OffsetFetch": (0, 8),
+        "FindCoordinator": (0, 4),
+        "DescribeTransactions": (0, 0),
+        "ListTransactions": (0, 0),
+    },
+    "3.1": {"Fetch": (0, 13), "Metadata": (0, 12)},
+    "3.2": {"JoinGroup": (0, 9), "LeaveGroup": (0, 5), "DescribeLogDirs": (0, 3)},
+    "3.3": {"DescribeLogDirs": (0, 4)},
+    "3.4": {},
+    "3.5": {"Fetch": (0, 15), "ListOffsets": (0, 8)},
+    "3.6": {"AddPartitionsToTxn": (0, 4)},
+    "3.7": {
+        "Produce": (0, 10),
+        "Fetch": (0, 16),
+        "OffsetCommit": (0, 9),
+        "OffsetFetch": (0, 9),
+        "DescribeCluster": (0, 1),
+        "ConsumerGroupHeartbeat": (0, 0),
+        "ListConfigResources": (0, 0),
+    },
+    "3.8": {
+        "Produce": (0, 11),
+        "FindCoordinator": (0, 5),
+        "ListGroups": (0, 5),
+        "InitProducerId": (0, 5),
+        "AddPartitionsToTxn": (0, 5),
+        "AddOffsetsToTxn": (0, 4),
+        "EndTxn": (0, 4),
+        "TxnOffsetCommit": (0, 4),
+        "ListTransactions": (0, 1),
+        "ConsumerGroupDescribe": (0, 0),
+        "DescribeTopicPartitions": (0, 0),
+    },
+    "3.9": {"Fetch": (0, 17), "ListOffsets": (0, 9), "FindCoordinator": (0, 6), "ApiVersions": (0, 4)},
+    "4.0": {
+        # KIP-896; Produce is named from 0 on all the same, or librdkafka before 2.11.1 stops compressing (KAFKA-18659).
+        "Produce": (0, 12),
+        "Fetch": (4, 17),
+        "ListOffsets": (1, 10),
+        "Metadata": (0, 13),
+        "OffsetCommit": (2, 9),
+        "OffsetFetch": (1, 9),
+        "JoinGroup": (2, 9),
+        "DescribeGroups": (0, 6),
+        "CreateTopics": (2, 7),
+        "DeleteTopics": (1, 6),
+        "OffsetForLeaderEpoch": (2, 4),
+        "EndTxn": (0, 5),
+        "WriteTxnMarkers": (1, 1),
+        "TxnOffsetCommit": (0, 5),
+        "DescribeConfigs": (1, 4),
+        "DescribeLogDirs": (1, 4),
+        "DescribeCluster": (0, 2),
+        "ConsumerGroupHeartbeat": (0, 1),
+        "ConsumerGroupDescribe": (0, 1),
+    },
+    "4.1": {
+        "Produce": (0, 13),
+        "Fetch": (4, 18),
+        # Came back for librdkafka of Debian 12 and others (KAFKA-19444).
+        "JoinGroup": (0, 9),
+        "AlterPartitionReassignments": (0, 1),
+        "ListTransactions": (0, 2),
+        "ListConfigResources": (0, 1),
+    },
+    "4.2": {"ListOffsets": (1, 11), "OffsetCommit": (2, 10), "OffsetFetch": (1, 10), "WriteTxnMarkers": (1, 2)},
+    "4.3": {"DescribeLogDirs": (1, 5)},
+}
+"""By release: each API that it has anew, or in other versions than the one before."""
+
+_FEATURES: dict[str, Mapping[str, int]] = {"4.0": {"group.version": 1, "transaction.version": 2}}
+"""By the release that brought them: the highest level of each feature that Ottla acts on."""
+
+RELEASES = tuple(_CHANGES)
+"""Those that can be emulated, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release, as far as clients can tell it from others."""
+
+    name: str
+    """MAJOR.MINOR."""
+    of_kafka: Mapping[int, Range]
+    """What its own ApiVersions says of the APIs that Ottla knows: API key -> lowest and highest version, both inclusive."""
+    features: Mapping[str, int]
+    """The highest level of each feature; none where the release does not have it."""
+
+    def advertised(self, key: int) -> Range | None:
+        """What ApiVersions says of an API: the versions that the release has and Ottla, too. None if it does not name it."""
+        return self._shared(key, APIS[key].advertised)
+
+    def speaks(self, key: int, version: int) -> bool:
+        """Whether a request in this version is answered."""
+        served = self._shared(key, APIS[key].versions)
+        return served is not None and served[0] <= version <= served[1]
+
+    def _shared(self, key: int, ours: Range) -> Range | None:
+        theirs = self.of_kafka.get(key)
+        if theirs is None:
+            return None
+        low, high = max(theirs[0], ours[0]), min(theirs[1], ours[1])
+        return (low, high) if low <= high else None
+
+
+def release_of(text: str) -> Release:
+    """The release of a version like `2.8`; a patch version (`2.8.1`) does not matter, no APIs change with it.
+
+    Raises:
+        ConfigError: There is none of this name; names those there are.
+    """
+    found = re.fullmatch(r"v?(\d{1,3}\.\d{1,3})(?:\.\d{1,3})*", str(text))
+    if found is None or found[1] not in _CHANGES:
+        from difflib import get_close_matches  # No start shall wait for it.
+
+        near = get_close_matches(str(text), RELEASES, 1, 0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"Invalid value {text} for --emulate: must be one of: {', '.join(RELEASES)}{hint}")
+    return _release(found[1])
+
+
+@cache
+def _release(name: str) -> Release:
+    ranges = dict(_FIRST)
+    features: dict[str, int] = {}
+    for each in RELEASES[: RELEASES.index(name) + 1]:
+        ranges.update(_CHANGES[each])
+        features.update(_FEATURES.get(each, {}))
+    keys = {api.name: api.key for api in APIS.values()}
+    return Release(name, {keys[api]: versions for api, versions in ranges.items()}, features)

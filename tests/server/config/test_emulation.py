@@ -1,0 +1,150 @@
+"""Older brokers to play: what each release says of itself, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.connection import encode_request, parse_response
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.server.broker.broker import Broker, run_broker
+from ottla.server.config.broker_config import static_config
+from ottla.server.config.emulation import RELEASES, release_of
+from ottla.server.config.properties import parse_server_properties
+from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.topics.config import ConfigError
+from support.broker.conversation import address
+from support.broker.raw_client import RawClient
+
+HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+# release -> what its ApiVersions says of some APIs, as its message definitions have it; None: it has no such API
+OF_KAFKA: dict[str, dict[str, tuple[int, int] | None]] = {
+    "2.8": {"Produce": (0, 9), "Fetch": (0, 12), "FindCoordinator": (0, 3), "ListTransactions": None},
+    "3.0": {"Fetch": (0, 12), "ListOffsets": (0, 7), "OffsetFetch": (0, 8), "ListTransactions": (0, 0)},
+    "3.1": {"Fetch": (0, 13), "Metadata": (0, 12)},
+    "3.2": {"JoinGroup": (0, 9), "DescribeLogDirs": (0, 3)},
+    "3.3": {"DescribeLogDirs": (0, 4)},
+    "3.4": {"Fetch": (0, 13)},
+    "3.5": {"Fetch": (0, 15), "AddPartitionsToTxn": (0, 3), "ConsumerGroupHeartbeat": None},
+    "3.6": {"OffsetCommit": (0, 8), "AddPartitionsToTxn": (0, 4)},
+    "3.7": {"Produce": (0, 10), "ConsumerGroupHeartbeat": (0, 0), "ConsumerGroupDescribe": None},
+    "3.8": {"Produce": (0, 11), "ConsumerGroupDescribe": (0, 0), "DescribeTopicPartitions": (0, 0)},
+    "3.9": {"Fetch": (0, 17), "ApiVersions": (0, 4)},
+    "4.0": {"Produce": (0, 12), "Fetch": (4, 17), "JoinGroup": (2, 9), "EndTxn": (0, 5)},
+    "4.1": {"Produce": (0, 13), "Fetch": (4, 18), "JoinGroup": (0, 9), "OffsetCommit": (2, 9)},
+    "4.2": {"OffsetCommit": (2, 10), "DescribeLogDirs": (1, 4)},
+    "4.3": {"DescribeLogDirs": (1, 5)},
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_each_release_says_what_its_definitions_say(name: str) -> None:
+    release = release_of(name)
+    for api in APIS.values():
+        if api.name in OF_KAFKA[name]:
+            assert release.of_kafka.get(api.key) == OF_KAFKA[name][api.name], api.name
+
+
+@pytest.mark.parametrize(("older", "newer"), pairwise(RELEASES))
+def test_no_release_takes_back_what_one_before_could_do(older: str, newer: str) -> None:
+    before, after = release_of(older).of_kafka, release_of(newer).of_kafka
+    assert before.keys() <= after.keys()
+    assert all(after[key][1] >= versions[1] for key, versions in before.items())
+
+
+def test_the_newest_release_is_what_ottla_serves_without_being_asked() -> None:
+    assert release_of(RELEASES[-1]).of_kafka == {api.key: api.advertised for api in APIS.values()}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_what_is_advertised_is_answered_and_no_more(name: str) -> None:
+    release = release_of(name)
+    for api in APIS.values():
+        advertised = release.advertised(api.key)
+        spoken = [version for version in range(32) if release.speaks(api.key, version)]
+        if advertised is None:
+            assert spoken == []
+        else:
+            low, high = advertised
+            assert spoken == list(range(max(low, api.versions[0]), high + 1))
+            assert (api.name == "Produce") == (low < api.versions[0]), (
+                "only Produce is named from versions on that are gone"
+            )
+
+
+@pytest.mark.parametrize("text", ["2.8", "v2.8", "2.8.1"])
+def test_a_patch_version_is_that_of_its_release(text: str) -> None:
+    assert release_of(text).name == "2.8"
+
+
+@pytest.mark.parametrize("text", ["2.7", "0.11", "5.0", "", "four", "2", "28"])
+def test_any_other_release_is_refused_with_the_list(text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Invalid value {text} for --emulate: must be one of: 2\.8, 3\.0, .*, 4\.3"):
+        release_of(text)
+
+
+def test_a_feature_that_the_release_lacks_is_refused() -> None:
+    file = parse_server_properties("# feature.transaction.version=2\n")
+    with pytest.raises(ConfigError, match=r"Invalid value 2 for feature transaction\.version: .* 3\.9, .* no such"):
+        static_config(file=file, emulate="3.9")
+    assert static_config(file=file, emulate="4.0").emulate == "4.0"
+
+
+async def test_clients_are_told_the_features_of_the_release(tmp_path: Path) -> None:
+    for name, levels in {"3.9": {}, "4.0": {"group.version": 1, "transaction.version": 2}}.items():
+        async with run_broker(static(tmp_path, name), files=OsFiles()) as broker:
+            answer = await in_thread(broker, partial(RawClient.ask, message=HELLO, version=4))
+            assert {row.name: row.max_version_level for row in answer.finalized_features} == levels
+            assert {row.name: row.max_version for row in answer.supported_features} == levels
+
+
+async def test_an_old_broker_does_not_know_new_questions(tmp_path: Path) -> None:
+    async with run_broker(static(tmp_path, "2.8"), files=OsFiles()) as broker:
+        rows = (await in_thread(broker, lambda client: client.ask(HELLO, 3))).api_keys
+        assert {row.api_key: (row.min_version, row.max_version) for row in rows} == {
+            key: versions for key in APIS if (versions := release_of("2.8").advertised(key)) is not None
+        }
+        answer = await in_thread(broker, newer_hello)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(row.api_key, row.max_version) for row in answer.api_keys] == [(18, 3)]
+        for request, version in (
+            (FetchRequest(max_wait_ms=0, min_bytes=0, topics=(), forgotten_topics_data=()), 13),
+            (MetadataRequest(topics=()), 12),
+            (ConsumerGroupHeartbeatRequest(group_id="g"), 0),
+        ):
+            with pytest.raises(ConnectionError):
+                await in_thread(broker, partial(RawClient.ask, message=request, version=version))
+        assert await in_thread(broker, lambda client: client.ask(MetadataRequest(topics=()), 11))
+
+
+def newer_hello(client: RawClient) -> Any:
+    """ApiVersions in version 4, whose answer comes in version 0."""
+    api = APIS[18]
+    client.send_bytes(encode_request(api, 4, 7, "test", HELLO))
+    return parse_response(api, 0, client.receive_frame())[1]
+
+
+def static(data_dir: Path, emulate: str) -> Any:
+    return static_config(flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)}, emulate=emulate)
+
+
+async def in_thread(broker: Broker, what: Callable[[RawClient], Any]) -> Any:
+    """What a client is told, which waits in a thread."""
+
+    def ask() -> Any:
+        with RawClient(*address(broker)) as client:
+            return what(client)
+
+    return await trio.to_thread.run_sync(ask)
