@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.data_dirs.manager import LogManager
+from ...storage.data_dirs.manager import Fill, LogManager
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog_file import PartitionEntry
 from ...storage.topics.config import LogConfig
@@ -35,15 +35,26 @@ class PartitionLogs:
         self._home = home
 
     def create(
-        self, topic: Topic, entries: Sequence[PartitionEntry], first: int, config: LogConfig, live: Collection[int]
+        self,
+        topic: Topic,
+        entries: Sequence[PartitionEntry],
+        first: int,
+        config: LogConfig,
+        live: Collection[int],
+        fill: Fill | None = None,
     ) -> list[Partition]:
-        """Make directories and logs for partitions `first`, `first + 1`, … Blocks; for a worker thread."""
+        """Make directories and logs for partitions `first`, `first + 1`, … Blocks; for a worker thread.
+
+        Args:
+            fill: Writes what is in them; without it they are empty.
+        """
         logs = self._logs.create(
             [TopicPartition(topic.name, index) for index in range(first, first + len(entries))],
             topic_id=topic.id,
             config=config,
             now_ms=self._clock.now_ms(),
             elapsed_ms=self._clock.elapsed_ms(),
+            fill=fill,
         )
         partitions = []
         for index, (entry, made) in enumerate(zip(entries, logs, strict=True), first):

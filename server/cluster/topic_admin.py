@@ -18,6 +18,7 @@ from contextlib import suppress
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.data_dirs.manager import Fill
 from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
 from ..config.live_config import LiveConfig
 from ..partitions.internal_topics import CREATED_ON_DEMAND
@@ -48,8 +49,11 @@ class TopicAdmin:
         self._rng = rng
         self.planner = Planner(cluster.nodes, cluster.topics, live_config, rng)
 
-    async def create(self, plan: TopicPlan) -> Topic:
+    async def create(self, plan: TopicPlan, *, fill: Fill | None = None) -> Topic:
         """Make the topic of `plan` exist: in the catalog, on disk, then for every node.
+
+        Args:
+            fill: Writes what is in its logs, in a worker thread; without it they are empty.
 
         Raises:
             KafkaError: TOPIC_ALREADY_EXISTS (another request was faster), or
@@ -57,9 +61,9 @@ class TopicAdmin:
         """
         async with self._cluster.change_lock:
             self.planner.check_free(plan.name)
-            return await self._create(plan)
+            return await self._create(plan, fill)
 
-    async def _create(self, plan: TopicPlan) -> Topic:
+    async def _create(self, plan: TopicPlan, fill: Fill | None = None) -> Topic:
         entry = TopicEntry(
             plan.name,
             self._rng.randbytes(16),
@@ -71,7 +75,7 @@ class TopicAdmin:
         with trio.CancelScope(shield=True), self._collector.putting_off():  # half a topic is nobody's wish
             try:
                 await self._cluster.write(catalog.put_topics, [entry])
-                topic.partitions = await self._make_logs(topic, entry.partitions, 0)
+                topic.partitions = await self._make_logs(topic, entry.partitions, 0, fill)
             except Exception:
                 await self._undo(topic, 0, None)
                 raise
@@ -143,11 +147,15 @@ class TopicAdmin:
             KafkaError: TOPIC_DELETION_DISABLED, INVALID_TOPIC_EXCEPTION (internal), UNKNOWN_TOPIC_OR_PARTITION,
                 KAFKA_STORAGE_ERROR; the topic is still there then, and was all the time.
         """
-        cluster = self._cluster
         if not self._live_config.current.delete_topic_enable:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         if topic.is_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
+        await self.take_back(topic)
+
+    async def take_back(self, topic: Topic) -> None:
+        """`delete`, for who has made the topic: whatever `delete.topic.enable` says of clients."""
+        cluster = self._cluster
         async with self._cluster.change_lock:
             self._check_alive(topic)
             with trio.CancelScope(shield=True), self._collector.putting_off():  # nor is half a deletion
@@ -183,9 +191,11 @@ class TopicAdmin:
         """The broker's own topic `name`, created with the options meant for it if it is not there. KafkaError as `create`."""
         return self._cluster.topics.get(name) or await self.create_internal(name)
 
-    async def _make_logs(self, topic: Topic, entries: Sequence[PartitionEntry], first: int) -> list[Partition]:
+    async def _make_logs(
+        self, topic: Topic, entries: Sequence[PartitionEntry], first: int, fill: Fill | None = None
+    ) -> list[Partition]:
         # Not the plan's options: the defaults may be others meanwhile.
         config = self._live_config.topic(topic.name)
         return await self._cluster.write(
-            self._logs.create, topic, entries, first, config, self._cluster.live_node_ids()
+            self._logs.create, topic, entries, first, config, self._cluster.live_node_ids(), fill
         )

@@ -41,6 +41,8 @@ from .log_table import LogTable
 from .partition_dirs import put_aside, topic_id_in
 
 OfEach: TypeAlias = Callable[[Callable[[Log], bool], Sequence[Log]], Iterable[bool]]
+Fill: TypeAlias = Callable[[LogPlace, LogConfig], int]
+"""Writes the segments of a new partition into its directory, before its log is opened; returns where the log is to start."""
 
 
 class LogManager:
@@ -222,15 +224,17 @@ class LogManager:
         config: LogConfig,
         now_ms: int,
         elapsed_ms: int,
+        fill: Fill | None = None,
     ) -> list[Log]:
-        """New, empty logs, each in the working data directory that has the fewest then. On disk on return.
+        """New logs, each in the working data directory that has the fewest then. On disk on return.
 
-        A folder that has the name of one is put aside first, in whichever data directory it is.
+        They are empty, or what `fill` writes; nobody finds them before all are whole. A folder that has the name of one is put aside first, in whichever data directory it is.
 
         Raises:
             FileExistsError: One of the partitions has a log.
             OSError: The disk refused; nothing is left, but for what it would not let us remove.
             KafkaError: KAFKA_STORAGE_ERROR: no data directory works.
+            Whatever `fill` raises; nothing is left likewise.
         """
         if taken := [each for each in topic_partitions if each in self.logs]:
             raise FileExistsError(f"partition {taken[0]} has a log")
@@ -247,17 +251,28 @@ class LogManager:
                 used.add(data_dir)
                 self._free_name(each, working)
                 data_dir.forget(each, self.logs)
-                made.append(self._make(data_dir, each, topic_id, config, now_ms, elapsed_ms))
+                made.append(self._make(data_dir, each, topic_id, config, now_ms, elapsed_ms, fill))
             for data_dir in used:
                 self._files.sync_dir(data_dir.path)
         except BaseException:
-            for log in made:
-                with suppress(OSError):
-                    log.release_files()
-                    self._files.remove_dir(log.directory)
+            self._discard(made)
             raise
         self.logs.add(made)
+        if any(log.log_start_offset > log.segments.first.base_offset for log in made):
+            try:
+                for data_dir in used:
+                    data_dir.checkpoint_log_starts(self.logs)
+            except BaseException:
+                self.logs.remove(topic_partitions)
+                self._discard(made)
+                raise
         return made
+
+    def _discard(self, made: Iterable[Log]) -> None:
+        for log in made:
+            with suppress(OSError):
+                log.release_files()
+                self._files.remove_dir(log.directory)
 
     def _free_name(self, topic_partition: TopicPartition, working: Iterable[DataDir]) -> None:
         for each in working:
@@ -274,14 +289,22 @@ class LogManager:
         config: LogConfig,
         now_ms: int,
         elapsed_ms: int,
+        fill: Fill | None,
     ) -> Log:
         directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
         try:
             self._files.make_dir(directory)
             write_partition_metadata(self._files, directory, topic_id)
             stop = LastStop(is_clean=True)
-            return self._open(data_dir, topic_partition, config, now_ms, elapsed_ms, stop, topic_id=topic_id)
-        except OSError:
+            if fill is not None:
+                place = LogPlace(self._files, directory, topic_partition, topic_id, data_dir.health)
+                # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
+                stop = LastStop(log_start_offset=fill(place, config))
+            log = self._open(data_dir, topic_partition, config, now_ms, elapsed_ms, stop, topic_id=topic_id)
+            if fill is not None:
+                log.flush(elapsed_ms)
+            return log
+        except BaseException:
             self._files.remove_dir(directory)
             raise
 
