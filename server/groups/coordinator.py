@@ -40,7 +40,7 @@ from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.migration import Migration, Upgrade, is_large
 from .consumer.protocol import ConsumerProtocol
-from .consumer.records import tombstones
+from .consumer.records import group_epoch, target_metadata, tombstones
 from .consumer.requests import check_request
 from .descriptions import describe_classic, describe_consumer, list_groups
 from .kinds import Kind
@@ -418,6 +418,19 @@ class GroupCoordinator(Coordinator[Shard]):
         if any(shard.state is ShardState.LOADING for shard in shards):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
         return (yield from list_groups(self._each_in(shards, lambda shard: shard.groups), states, types))
+
+    def begin_at(self, group_id: str, epoch: int, now_ms: int) -> None:
+        """Make an empty consumer group (KIP-848) whose epoch is this one.
+
+        Raises:
+            KafkaError: also NON_EMPTY_GROUP (there is a group of that name), or what the append failed with.
+        """
+        shard = self._group_shard(group_id)
+        _check_stays(shard, group_id)
+        if group_id in shard.groups:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"there is a group {group_id}")
+        changes = [group_epoch(group_id, epoch, 0), target_metadata(group_id, epoch, now_ms)]
+        self._consumer.write(shard, group_id, changes, now_ms)
 
     def delete_group(self, group_id: str, now_ms: int) -> Job:
         """Delete a group without members, and all its offsets, some hundred a piece. Nobody can join it meanwhile: he would

@@ -1,0 +1,193 @@
+"""Hard cases as topics: which there are, and how one is made."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from ....protocol.errors import KafkaError
+from ....storage.disk.paths import TopicPartition
+from ....storage.logs.log_parts import LogPlace
+from ....storage.topics.config import LogConfig
+from ...broker.broker import Broker
+from ...partitions.topics import Topic
+from ..errors import ControlError, Kind, did_you_mean
+from ..group_state import Position, begin_group_at, commit_offsets, remove_group
+from ..refusals import refusal
+from .case import Case, Expected, Level
+from .table import CASES
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRecord:
+    """A record that a right client reads."""
+
+    offset: int
+    key: str
+    value: str | None
+    """null is a tombstone."""
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForTime:
+    """What a search by time finds."""
+
+    timestamp_ms: int
+    offset: int | None
+    """The first whose record is not older; null if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCase:
+    """A topic of one partition with a hard case in it, and what a right client reads of it."""
+
+    topic: str
+    case: str
+    start_offset: int
+    """Where the log begins: `earliest`."""
+    end_offset: int
+    """Where it ends, for both isolation levels: `latest`."""
+    position: int
+    """Where a consumer stands that has read all batches: below `end_offset` where none reaches up to it."""
+    time_ms: int
+    """The time of the case; timestamps of records count from here."""
+    read_uncommitted: tuple[CaseRecord, ...]
+    """All records that a consumer is given."""
+    read_committed: tuple[CaseRecord, ...]
+    """Those that it is given with this isolation level."""
+    offsets_for_times: tuple[OffsetForTime, ...] = ()
+    """Searches by time, where the case is about those."""
+    group_id: str | None = None
+    """A consumer group that came with it."""
+    group_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseInfo:
+    """One that can be loaded."""
+
+    name: str
+    looks_like: str
+    reveals: str
+    """What wrong clients do."""
+    threads: tuple[str, ...]
+    """Where that was reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseList:
+    """All hard cases."""
+
+    cases: tuple[CaseInfo, ...]
+
+
+def list_cases() -> CaseList:
+    """The cases that `load_case` knows."""
+    return CaseList(tuple(CaseInfo(case.name, case.looks_like, case.reveals, case.threads) for case in CASES.values()))
+
+
+async def load_case(broker: Broker, name: str, topic: str | None = None) -> LoadedCase:
+    """Create a topic whose log is this hard case. Everybody sees it at once, with all that is in it.
+
+    Args:
+        topic: Its name; that of the case unless given.
+
+    Raises:
+        ControlError: NOT_FOUND (there is no such case), CONFLICT (the topic exists, or the group that comes with the case),
+            INVALID (no topic may be called so, or the broker serves no such groups), UNAVAILABLE, FAILED. Nothing is left then.
+    """
+    case = case_of(name)
+    services, topic = broker.services, name if topic is None else topic
+    now_ms = services.clock.now_ms()
+    time_ms = now_ms - case.begins_before_ms
+    group_id = None if case.group_epoch is None else f"{topic}-group"
+    made: Topic | None = None
+    has_group = False
+    try:
+        plan = services.topic_admin.planner.plan(topic, num_partitions=1, configs=case.configs)
+        producer_ids = [await services.producer_ids.take() for _ in range(case.producers)]
+        if group_id is not None and case.group_epoch is not None:
+            await begin_group_at(broker, group_id, case.group_epoch)
+            has_group = True
+        fill = partial(_fill, case, producer_ids, random.Random(broker.rng.getrandbits(64)), time_ms, now_ms)
+        made = await services.topic_admin.create(plan, fill=fill)
+        if group_id is not None:
+            # A group that has nothing is forgotten within minutes.
+            await commit_offsets(broker, group_id, {TopicPartition(topic, 0): Position(case.start_offset)})
+    except BaseException as error:
+        with trio.CancelScope(shield=True):
+            await _undo(broker, made, group_id if has_group else None)
+        if isinstance(error, KafkaError):
+            raise refusal(error) from error
+        raise
+    return _loaded(case, topic, group_id, time_ms)
+
+
+def case_of(name: str) -> Case:
+    """The case of this name. ControlError NOT_FOUND if there is none."""
+    found = CASES.get(name)
+    if found is None:
+        near = did_you_mean(name, CASES)
+        raise ControlError(Kind.NOT_FOUND, f"there is no case {name[:100]!r}; there are {', '.join(CASES)}{near}")
+    return found
+
+
+async def _undo(broker: Broker, made: Topic | None, group_id: str | None) -> None:
+    if made is not None:
+        with suppress(KafkaError):  # the operator was told what the disk refuses
+            await broker.services.topic_admin.take_back(made)
+    if group_id is not None:
+        with suppress(KafkaError):
+            await remove_group(broker, group_id)
+
+
+def _fill(
+    case: Case,
+    producer_ids: Sequence[int],
+    rng: random.Random,
+    time_ms: int,
+    now_ms: int,
+    place: LogPlace,
+    config: LogConfig,
+) -> int:
+    """Write the log of the case; for the worker thread that makes the topic's."""
+    from .bench import Bench  # with it the cleaner, which most brokers never need
+    from .builders import BUILDS
+
+    bench = Bench(place, config, producer_ids, rng)
+    try:
+        BUILDS[case.name](bench, time_ms)
+    finally:
+        bench.close(now_ms)
+    return case.start_offset
+
+
+def _loaded(case: Case, topic: str, group_id: str | None, time_ms: int) -> LoadedCase:
+    def read_with(level: Level) -> tuple[CaseRecord, ...]:
+        return tuple(_record(each, time_ms) for each in case.read_with(level))
+
+    return LoadedCase(
+        topic=topic,
+        case=case.name,
+        start_offset=case.start_offset,
+        end_offset=case.end_offset,
+        position=case.position,
+        time_ms=time_ms,
+        read_uncommitted=read_with("read_uncommitted"),
+        read_committed=read_with("read_committed"),
+        offsets_for_times=tuple(
+            OffsetForTime(time_ms + after_ms, offset) for after_ms, offset in case.offsets_for_times
+        ),
+        group_id=group_id,
+        group_epoch=case.group_epoch,
+    )
+
+
+def _record(expected: Expected, time_ms: int) -> CaseRecord:
+    return CaseRecord(expected.offset, expected.key, expected.value, time_ms + expected.after_ms)
