@@ -139,7 +139,7 @@ RELEASES = tuple(_CHANGES)
 """Those that can be emulated, the oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Release:
     """One release, as far as clients can tell it from others."""
 

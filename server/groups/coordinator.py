@@ -429,7 +429,8 @@ class GroupCoordinator(Coordinator[Shard]):
         _check_stays(shard, group_id)
         if group_id in shard.groups:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"there is a group {group_id}")
-        changes = [group_epoch(group_id, epoch, 0), target_metadata(group_id, epoch, now_ms)]
+        # At 0: its first member need not wait for `group.consumer.assignment.interval.ms`.
+        changes = [group_epoch(group_id, epoch, 0), target_metadata(group_id, epoch, 0)]
         self._consumer.write(shard, group_id, changes, now_ms)
 
     def delete_group(self, group_id: str, now_ms: int) -> Job:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from .call import Call
-from .calls import cleaning
+from .calls import cases, cleaning
 
 AnyCall = Call[Any, Any]
 
-CALLS: tuple[AnyCall, ...] = (*cleaning.CALLS,)
+CALLS: tuple[AnyCall, ...] = (*cases.CALLS, *cleaning.CALLS)
 
 
 class CallError(Exception):

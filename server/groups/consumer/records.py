@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_log import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -30,11 +31,16 @@ from ....protocol.messages.consumer_offsets import GroupMetadataKey
 from ..assigning.assignment import Assignment
 from .member import Member, Owned, ResolvedRegex
 
+EPOCH_MAX = 2**31 - 1
+
 Change: TypeAlias = tuple[Any, Any]
 """Key and value, as messages of `protocol.messages.consumer_group_log`; None deletes the key."""
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
+    """Raises KafkaError UNKNOWN_SERVER_ERROR behind the last epoch: one that begins anew would let members of long ago in."""
+    if epoch > EPOCH_MAX:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has used up its epochs, {EPOCH_MAX}")
     return ConsumerGroupMetadataKey(group_id=group_id), ConsumerGroupMetadataValue(
         epoch=epoch, metadata_hash=metadata_hash
     )

@@ -57,7 +57,7 @@ def test_each_release_says_what_its_definitions_say(name: str) -> None:
             assert release.of_kafka.get(api.key) == OF_KAFKA[name][api.name], api.name
 
 
-@pytest.mark.parametrize(("older", "newer"), pairwise(RELEASES))
+@pytest.mark.parametrize(("older", "newer"), list(pairwise(RELEASES)))
 def test_no_release_takes_back_what_one_before_could_do(older: str, newer: str) -> None:
     before, after = release_of(older).of_kafka, release_of(newer).of_kafka
     assert before.keys() <= after.keys()

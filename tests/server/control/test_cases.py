@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
@@ -169,8 +170,8 @@ def test_a_group_begins_near_the_end_of_its_epochs(broker: ottla.Broker, client:
 
 def test_the_last_epoch_of_a_group_is_followed_by_an_error(broker: ottla.Broker, client: RawClient) -> None:
     load(broker, "group-epoch-near-its-end", "t")
-    epochs = []
-    for number in range(101):
+    codes = []
+    for number in range(100):
         join = ConsumerGroupHeartbeatRequest(
             group_id="t-group",
             member_id=f"{number:022}",
@@ -179,11 +180,8 @@ def test_the_last_epoch_of_a_group_is_followed_by_an_error(broker: ottla.Broker,
             subscribed_topic_names=("t",),
             topic_partitions=(),
         )
-        answer = client.ask(join)
-        if answer.error_code:
-            break
-        epochs.append(answer.member_epoch)
-    assert epochs == sorted(epochs) and epochs[-1] == 2**31 - 1 and answer.error_code
+        codes.append(client.ask(join).error_code)
+    assert codes == [ErrorCode.NONE] * 99 + [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 # What is refused, and what a refusal leaves.
