@@ -13,7 +13,7 @@ FAR = 2**31 + 10
 Level = Literal["read_uncommitted", "read_committed"]
 """A consumer's `isolation.level`."""
 
-AT_REST: Mapping[str, str] = {
+AT_REST: dict[str, str] = {
     "compression.type": "producer",
     "delete.retention.ms": str(DAY_MS),
     "max.compaction.lag.ms": str(2**63 - 1),
