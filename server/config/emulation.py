@@ -179,7 +179,7 @@ def release_of(text: str) -> Release:
 
         near = get_close_matches(str(text), RELEASES, 1, 0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"Invalid value {text} for --emulate: must be one of: {', '.join(RELEASES)}{hint}")
+        raise ConfigError(f"Invalid value {text} for emulate: must be one of: {', '.join(RELEASES)}{hint}")
     return _release(found[1])
 
 

@@ -29,6 +29,7 @@ async def open_broker(
     rng: random.Random | None = None,
     admin: str | int | None = None,
     admin_token: str | None = None,
+    emulate: str | None = None,
     **unknown: Never,
 ) -> AsyncIterator[Broker]:
     """A broker that serves in this Trio loop while the block runs; in asyncio take `async with ottla.Broker()`.
@@ -44,6 +45,7 @@ async def open_broker(
         rng: Source of ids, jitter and replica placement; a seeded one makes them repeat.
         admin: [HOST:]PORT of the admin HTTP listener; without it there is none.
         admin_token: What its clients have to know; without it the listener is on a loopback address only.
+        emulate: A release of Apache Kafka to play, as `"2.8"`: its APIs, versions and features.
 
     Raises:
         RuntimeError: This is not Trio.
@@ -67,6 +69,7 @@ async def open_broker(
         rng=rng,
         admin=admin,
         admin_token=admin_token,
+        emulate=emulate,
     )
     async with embedded_lives(options) as lives:
         yield lives.broker

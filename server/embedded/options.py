@@ -14,6 +14,7 @@ from ...storage.disk.files import Files
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ..cluster.opening import static_config_with_stored_id
 from ..config.broker_config import BROKER_OPTIONS, StaticConfig, find_option
+from ..config.emulation import release_of
 from ..config.properties import Properties
 from ..runtime.clock import Clock
 
@@ -31,6 +32,7 @@ KEYWORDS = (
     "rng",
     "admin",
     "admin_token",
+    "emulate",
 )
 
 
@@ -49,6 +51,7 @@ class Options:
     rng: random.Random | None
     admin: str | None
     admin_token: str | None
+    emulate: str | None
 
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
         """What a start in `data_dir` is told. ConfigError: One of them is refused."""
@@ -60,6 +63,7 @@ class Options:
             flags={"listeners": f"PLAINTEXT://{host}:{port}", "log.dirs": data_dir},
             overrides=self.overrides,
             nodes=self.nodes,
+            emulate=self.emulate,
         )
 
 
@@ -75,6 +79,7 @@ def checked(
     rng: random.Random | None,
     admin: str | int | None,
     admin_token: str | None,
+    emulate: str | None,
 ) -> Options:
     """The options that these arguments mean.
 
@@ -89,6 +94,9 @@ def checked(
     _expect("rng", rng, random.Random, type(None))
     _expect("admin", admin, str, int, type(None))
     _expect("admin_token", admin_token, str, type(None))
+    _expect("emulate", emulate, str, type(None))
+    if emulate is not None:
+        release_of(emulate)
     _expect("overrides", overrides, Mapping, type(None))
     _expect("features", features, Mapping, type(None))
     for name, level in (features or {}).items():
@@ -104,6 +112,7 @@ def checked(
         rng,
         None if admin is None else str(admin),
         admin_token,
+        emulate,
     )
 
 

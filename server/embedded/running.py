@@ -42,6 +42,7 @@ class Running:
         rng: random.Random | None = None,
         admin: str | int | None = None,
         admin_token: str | None = None,
+        emulate: str | None = None,
         **unknown: Never,
     ) -> None:
         """As `ottla.open_broker`. Nothing starts yet.
@@ -62,6 +63,7 @@ class Running:
             rng=rng,
             admin=admin,
             admin_token=admin_token,
+            emulate=emulate,
         )
         self._run: Run | None = None
         self._was_started = False

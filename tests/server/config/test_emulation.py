@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+import ottla
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import encode_request, parse_response
 from ottla.protocol.errors import ErrorCode
@@ -18,7 +19,8 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.broker.broker import Broker, run_broker
+from ottla.server.broker.broker import Broker
+from ottla.server.broker.life import run_broker
 from ottla.server.config.broker_config import static_config
 from ottla.server.config.emulation import RELEASES, release_of
 from ottla.server.config.properties import parse_server_properties
@@ -91,7 +93,7 @@ def test_a_patch_version_is_that_of_its_release(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["2.7", "0.11", "5.0", "", "four", "2", "28"])
 def test_any_other_release_is_refused_with_the_list(text: str) -> None:
-    with pytest.raises(ConfigError, match=rf"Invalid value {text} for --emulate: must be one of: 2\.8, 3\.0, .*, 4\.3"):
+    with pytest.raises(ConfigError, match=rf"Invalid value {text} for emulate: must be one of: 2\.8, 3\.0, .*, 4\.3"):
         release_of(text)
 
 
@@ -148,3 +150,15 @@ async def in_thread(broker: Broker, what: Callable[[RawClient], Any]) -> Any:
             return what(client)
 
     return await trio.to_thread.run_sync(ask)
+
+
+def test_a_broker_inside_a_program_plays_an_old_one(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path, emulate="3.1") as broker, RawClient(*address(broker)) as client:
+        rows = {row.api_key: row.max_version for row in client.ask(HELLO, 3).api_keys}
+        assert (rows[1], rows[2]) == (13, 7)
+        broker.restart()
+        assert broker.inner.config.release is release_of("3.1")
+    with pytest.raises(ConfigError, match=r"Invalid value 2\.7 for emulate"):
+        ottla.Broker(emulate="2.7")
+    with pytest.raises(TypeError, match=r"emulate: expected str or None, found 2\.8"):
+        ottla.Broker(emulate=2.8)  # type: ignore[arg-type]
