@@ -23,6 +23,8 @@ from ..cluster.topic_admin import TopicAdmin
 from ..config.broker_config import BrokerConfig, StaticConfig
 from ..config.live_config import LiveConfig
 from ..coordination.ground import Ground
+from ..faults.disk import with_faults
+from ..faults.table import Faults
 from ..handlers import Handlers
 from ..handlers.dispatch import ListenerDesk
 from ..network.connections import Connections
@@ -63,11 +65,20 @@ class Broker:
     housekeeping: Housekeeping
 
     def __init__(
-        self, static: StaticConfig, nodes: list[Node], *, clock: Clock, files: Files, rng: random.Random
+        self,
+        static: StaticConfig,
+        nodes: list[Node],
+        *,
+        clock: Clock,
+        files: Files,
+        rng: random.Random,
+        faults: Faults,
     ) -> None:
         self.config = LiveConfig(static)
         self.clock = clock
-        self.files = files
+        self.files = with_faults(files, self.config.current.data_dirs)
+        self.faults = faults
+        """Declared for it; those of its disks end with it."""
         self.nodes = nodes
         self.tasks = Tasks()
         self.waits = Waits()

@@ -9,7 +9,7 @@ them loaded soon after.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
@@ -122,6 +122,9 @@ class Handlers(dict[int, Handler]):
     def __init__(self, release: Release | None = None) -> None:
         super().__init__()
         self._release = release
+        self._own: dict[int, Handler] = {}
+        """By key, whatever is asked in their stead."""
+        self._instead: Mapping[int, Callable[[Handler], Handler]] = {}
         self._loading: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
         """By key: a thousand connections may begin with the same API, and nobody waits for what others begin with."""
 
@@ -133,8 +136,22 @@ class Handlers(dict[int, Handler]):
         handler: Handler = _module(api).handle
         if release is not None:
             handler = _as_of(release, handler)
-        self[key] = handler
-        return handler
+        self._own[key] = handler
+        self._put(key)
+        return self[key]
+
+    def interpose(self, instead: Mapping[int, Callable[[Handler], Handler]]) -> None:
+        """Have others asked in their stead, which are made of them, for these APIs; for all others they themselves.
+
+        Holds from the next request on, of connections that are open, too.
+        """
+        self._instead = instead
+        for key in self._own:
+            self._put(key)
+
+    def _put(self, key: int) -> None:
+        handler = self._own[key]
+        self[key] = self._instead[key](handler) if key in self._instead else handler
 
     async def loaded(self, key: int) -> Handler:
         """`self[key]`, loaded in a thread if it has to be: the first request of groups would keep others for a tenth of a second.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..cluster.nodes import Node
+from ..faults.table import Faults
 from ..network.connection import Connection
 from ..network.desk import Handler
 from ..network.listener import Listener
@@ -28,3 +31,15 @@ class ListenerDesk:
 
     def context_for(self, client: Connection) -> Context:
         return Context(self._services, self._node, self._listener, client, client.turn)
+
+
+def take_faults(handlers: Handlers, faults: Faults) -> None:
+    """Have declared faults act on the requests of those APIs that one in force may be for; costs all others nothing."""
+    active = [fault.declaration for fault in faults.active() if fault.declaration.disk is None]
+    if not active:
+        handlers.interpose({})
+        return
+    from .faulted import around, concerned  # No broker without faults shall wait for it.
+
+    keys = {key for declaration in active for key in concerned(declaration)}
+    handlers.interpose({key: partial(around, faults) for key in keys})

@@ -16,7 +16,7 @@ import trio
 from ...protocol.connection import Request, parse_request
 from ...protocol.errors import ProtocolError
 from .answer_places import AnswerPlace
-from .desk import Desk
+from .desk import Desk, HangUpError
 from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
 from .listener import Listener
@@ -42,6 +42,9 @@ PEER_CHECK_MS = 5_000
 
 class Connection:
     """The server side of one TCP connection."""
+
+    _holding: trio.CancelScope | None = None
+    """While its request is kept waiting on purpose."""
 
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
@@ -97,6 +100,8 @@ class Connection:
                 log.warning("closing %s: %s", self.peer, error)
             case PeerGoneError():
                 log.debug("%s is gone: %s", self.peer, error)
+            case HangUpError():
+                log.info("closing %s: %s", self.peer, error)
             case trio.ClosedResourceError():
                 log.debug("%s was closed by us", self.peer)
             case ImportError():
@@ -195,6 +200,33 @@ class Connection:
         if self._transport.is_closed_by_peer():
             raise PeerGoneError("closed while its request was parked")
 
+    @property
+    def is_held(self) -> bool:
+        """Whether its request is kept waiting on purpose: nothing of it is under way."""
+        return self._holding is not None
+
+    async def hold(self, until: trio.Event, for_s: float) -> None:
+        """Keep its request waiting until an event, `for_s` seconds at most.
+
+        Raises:
+            PeerGoneError: Either side closes the connection meanwhile, as ours does when the node stops.
+        """
+        if not self._desk.is_open:
+            raise PeerGoneError("the node stops, and its request was to be kept waiting")
+        due_s = trio.current_time() + for_s
+        with trio.CancelScope() as holding:
+            self._holding = holding
+            try:
+                while (left_s := due_s - trio.current_time()) > 0 and not until.is_set():
+                    with trio.move_on_after(min(left_s, PEER_CHECK_MS / 1000)):
+                        await until.wait()
+                    self.check_peer()
+            finally:
+                self._holding = None
+        if holding.cancelled_caught:
+            raise PeerGoneError("closed while its request was kept waiting")
+        self.turn.begin()
+
     def idle_s(self, now_s: float) -> float:
         """How long no byte has moved in either direction, as far as the calls of this have seen it.
 
@@ -214,6 +246,8 @@ class Connection:
             self._place.stop_waiting()
         if self._large is not None:
             self._large.stop_waiting()
+        if self._holding is not None:
+            self._holding.cancel()
 
     def give_up(self, reason: str) -> None:
         """Close it, and say why."""

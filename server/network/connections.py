@@ -150,7 +150,7 @@ class Connections:
                     if turn.is_over():
                         is_seen_at_once = False
                         await turn.next()
-                    if not connection.busy:
+                    if not connection.busy or connection.is_held:
                         connection.close()
                 if is_seen_at_once:  # else some may have ended already, and nobody would tell
                     await self._draining.park()

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+import trio
+
 from ...protocol.connection import Request
 
 Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 """Called with what `Desk.context_for` has made, and a request; returns the answer's body, None where none is sent."""
+
+
+class HangUpError(Exception):
+    """A handler's word that the connection is to be closed, without an answer."""
 
 
 class Client(Protocol):
@@ -19,6 +25,9 @@ class Client(Protocol):
 
     def check_peer(self) -> None:
         """Raise if nobody waits any more."""
+
+    async def hold(self, until: trio.Event, for_s: float) -> None:
+        """Keep the request waiting until an event, `for_s` seconds at most. Raises if nobody waits any more."""
 
 
 class Desk(Protocol):

@@ -151,6 +151,20 @@ class FetchSessions:
         self._make_room(session, elapsed_ms)
         return session, list(session.items.values())
 
+    def known_to(self, request: FetchRequest, *, by_topic_id: bool) -> list[tuple[TopicKey, int]] | None:
+        """The partitions of the session that a request goes on with, as they were before; None if it goes on with none."""
+        session = self._sessions.get(request.session_id)
+        if session is None or request.session_epoch != session.next_epoch or session.by_topic_id != by_topic_id:
+            return None
+        return list(session.items)
+
+    def untell(self, request: FetchRequest, partitions: Iterable[tuple[TopicKey, int]]) -> None:
+        """The answer to a request told an error of these in place of what was found: the next success is news."""
+        session = self._sessions.get(request.session_id)
+        for partition in partitions if session is not None else ():
+            if (item := session.items.get(partition)) is not None:
+                item.told_high_watermark = -1
+
     def _open(
         self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, elapsed_ms: int
     ) -> FetchSession | None:

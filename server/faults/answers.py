@@ -1,0 +1,287 @@
+"""Requests without the rows that an error answers, and answers with them.
+
+Driven by `places`; the classes and their fields come from the messages' schemas. Nothing is changed in place. Each function
+goes through what it is given once; what is long belongs into a worker thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from ...protocol.apis import APIS
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.schema import fields_of
+from ...protocol.wire import as_array
+from .places import ERROR_PLACES, Kind, Rows, has_code_on_top, rows_in
+
+Wanted = Mapping[Kind, str | int]
+"""What has to be named, by kind; nothing stands for whatever there is."""
+
+_SAYS_NOTHING = {
+    "base_offset": -1,
+    "generation_id": -1,
+    "high_watermark": -1,
+    "leader_id": -1,
+    "low_watermark": -1,
+    "committed_offset": -1,
+    "node_id": -1,
+    "port": -1,
+    "producer_epoch": -1,
+    "aborted_transactions": None,
+    "records": b"",
+}
+"""Values that Kafka's brokers give beside an error, where the default is another."""
+_RESOURCES = {2: Kind.TOPIC, 32: Kind.GROUP}
+_KEYS = {0: Kind.GROUP, 1: Kind.TRANSACTIONAL_ID}
+
+
+class Split(NamedTuple):
+    """A request, parted by a fault."""
+
+    rest: Any
+    """The body without the rows that are refused; None if nothing is left to carry out."""
+    told: Any
+    """The answer to those, or to all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as faults see it.
+
+    Args:
+        topic_name: The name of the topic with an id; None if there is none.
+        there_is: Whether a topic is there, and a partition of it.
+    """
+
+    request: Request
+    topic_name: Callable[[bytes], str | None]
+    there_is: Callable[[str, int | None], bool]
+    body: Any = field(default=None)
+    """What it asks for; None for the request's own body, from which that of a Fetch in a session differs."""
+
+    @property
+    def asks(self) -> Any:
+        return self.request.body if self.body is None else self.body
+
+    def names(self, wanted: Wanted) -> bool:
+        """Whether one and the same row of the request names all that is `wanted`. A request for all there is does."""
+        left = self._left(wanted)
+        if left is None or not left:
+            return left is not None
+        rows = rows_in(self.request.api.key, self.request.version)
+        if rows is None or not rows.asked:
+            return False
+        asked = getattr(self.asks, rows.asked)
+        if not asked:
+            return self._asks_for_all(rows) and self._are_there(left)
+        return any(self._row_names(rows, row, left) for row in asked)
+
+    def has_place_for(self, wanted: Wanted, code: ErrorCode) -> bool:
+        """Whether the answer has one for an error of what `wanted` names; a request for nothing has none."""
+        if self.request.body is None or self.is_on_top(wanted, code):
+            return True
+        rows = rows_in(self.request.api.key, self.request.version)
+        assert rows is not None
+        return not rows.asked or bool(getattr(self.asks, rows.asked)) or self._asks_for_all(rows)
+
+    def is_on_top(self, wanted: Wanted, code: ErrorCode) -> bool:
+        """Whether the error stands for the request as a whole."""
+        key, version = self.request.api.key, self.request.version
+        rows = rows_in(key, version)
+        if rows is None:
+            return True
+        if not has_code_on_top(key, version) or self._left(wanted):
+            return False
+        if rows.asked and getattr(self.asks, rows.asked) is None and not ERROR_PLACES[key].is_overlaid:
+            return True
+        return code in ERROR_PLACES[key].on_top
+
+    def _asks_for_all(self, rows: Rows) -> bool:
+        if not ERROR_PLACES[self.request.api.key].is_overlaid:
+            return False
+        body, version = self.asks, self.request.version
+        # Up to Metadata 0 nothing stands for everything, and so it does in DescribeTopicPartitions.
+        by_nothing = self.request.api.name == "DescribeTopicPartitions" or (
+            self.request.api.name == "Metadata" and version == 0
+        )
+        return getattr(body, rows.asked) is None or (by_nothing and not getattr(body, rows.asked))
+
+    def _are_there(self, wanted: Wanted) -> bool:
+        topic, partition = wanted.get(Kind.TOPIC), wanted.get(Kind.PARTITION)
+        assert isinstance(topic, str) and not isinstance(partition, str)
+        return self.there_is(topic, partition)
+
+    def _left(self, wanted: Wanted) -> dict[Kind, str | int] | None:
+        """What the request's own fields do not name yet; None if they name something else."""
+        left = dict(wanted)
+        flat = ERROR_PLACES[self.request.api.key].flat
+        here = _fields_in(self.request.api.key, self.request.version)
+        for kind, name in flat.items():
+            if name not in here:
+                continue
+            if kind is Kind.COORDINATOR_KEY:
+                kind = _KEYS.get(self.asks.key_type, Kind.COORDINATOR_KEY)
+            if kind in left and left.pop(kind) != getattr(self.asks, name):
+                return None
+        return left
+
+    def _row_names(self, rows: Rows, row: Any, wanted: Wanted) -> bool:
+        left = self._row_left(rows, row, rows.name, wanted)
+        if left is None or not left:
+            return left is not None
+        if rows.within is None or not rows.within.asked:
+            # Who asks for a topic asks for all its partitions.
+            return rows.within is not None and set(left) == {Kind.PARTITION}
+        return any(self._row_names(rows.within, each, left) for each in getattr(row, rows.within.asked) or ())
+
+    def _row_left(self, rows: Rows, row: Any, names: Sequence[str], wanted: Wanted) -> Wanted | None:
+        """What is still wanted of the rows within; None if this one is another."""
+        if not wanted:
+            return wanted
+        kind, name = rows.kind, row if not names else getattr(row, names[0])
+        if kind is Kind.TOPIC and not name and len(names) > 1:
+            name = self.topic_name(getattr(row, names[1]))
+        elif kind is Kind.RESOURCE:
+            kind, name = _RESOURCES.get(row.resource_type), row.resource_name
+        elif kind is Kind.COORDINATOR_KEY:
+            kind = _KEYS.get(self.asks.key_type)
+        if kind is None or kind not in wanted:
+            return wanted
+        if wanted[kind] != name:
+            return None
+        return {each: value for each, value in wanted.items() if each is not kind}
+
+    def split(self, wanted: Wanted, code: ErrorCode, message: str) -> Split:
+        """The request without the rows that `wanted` names, and an answer that says `code` of those alone."""
+        api, version = self.request.api, self.request.version
+        if self.is_on_top(wanted, code):
+            return Split(None, self._on_top(code, message))
+        rows, left = rows_in(api.key, version), self._left(wanted)
+        assert rows is not None and left is not None
+        making = _Making(self, version, code, message)
+        rest, told = making.split(rows, api.response, getattr(self.asks, rows.asked) or () if rows.asked else (), left)
+        if rest and ERROR_PLACES[api.key].is_all_or_nothing:
+            others = _Making(self, version, ErrorCode.OPERATION_NOT_ATTEMPTED, "")
+            _, untried = others.split(rows, api.response, rest, {})
+            told, rest = others.merged(rows, told, untried), []
+        answer = api.response(**{rows.told: as_array(told)})
+        return Split(replace(self.asks, **{rows.asked: as_array(rest)}) if rest else None, answer)
+
+    def merged(self, carried_out: Any, told: Any) -> Any:
+        """The answer to the rest of the request, with the rows of `told` that it lacks."""
+        rows = rows_in(self.request.api.key, self.request.version)
+        assert rows is not None
+        making = _Making(self, self.request.version, ErrorCode.NONE, "")
+        both = making.merged(rows, getattr(carried_out, rows.told), getattr(told, rows.told))
+        return replace(carried_out, **{rows.told: as_array(both)})
+
+    def overlaid(self, answer: Any, wanted: Wanted, code: ErrorCode, message: str) -> Any:
+        """The answer to the whole request, with `code` in the place of what `wanted` names in it."""
+        api, version = self.request.api, self.request.version
+        if self.is_on_top(wanted, code):
+            return self._on_top(code, message)
+        rows, left = rows_in(api.key, version), self._left(wanted)
+        assert rows is not None and left is not None
+        making = _Making(self, version, code, message)
+        return replace(answer, **{rows.told: as_array(making.overlaid(rows, getattr(answer, rows.told), left))})
+
+    def _on_top(self, code: ErrorCode, message: str) -> Any:
+        response, places = self.request.api.response, ERROR_PLACES[self.request.api.key]
+        echoed = {name: getattr(self.asks, name) for name in places.echoed}
+        return _refusal(response, self.request.version, "error_code", code, message, echoed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """Rows of an answer that say one code."""
+
+    asked: Asked
+    version: int
+    code: ErrorCode
+    message: str
+
+    def split(self, rows: Rows, parent: type[Any], items: Sequence[Any], wanted: Wanted) -> tuple[list[Any], list[Any]]:
+        """The rows that are not refused, and the answers to those that are. `parent`: the message in which they are."""
+        cls = _class_of(parent, rows.told)
+        rest: list[Any] = []
+        told: list[Any] = []
+        for item in items:
+            left = self.asked._row_left(rows, item, rows.name, wanted)
+            if left is None or (left and (rows.within is None or not rows.within.asked)):
+                rest.append(item)
+                continue
+            names = dict(
+                zip(rows.told_name, [item] if not rows.name else [getattr(item, n) for n in rows.name], strict=True)
+            )
+            if not left and self._says_it(rows):
+                told.append(_refusal(cls, self.version, rows.code, self.code, self.message, names))
+                continue
+            assert rows.within is not None
+            rest_within, told_within = self.split(rows.within, cls, getattr(item, rows.within.asked) or (), left)
+            if told_within or not left:
+                told.append(cls(**names, **{rows.within.told: as_array(told_within)}))
+                if rest_within:
+                    rest.append(replace(item, **{rows.within.asked: as_array(rest_within)}))
+            else:
+                rest.append(item)
+        return rest, told
+
+    def overlaid(self, rows: Rows, items: Sequence[Any], wanted: Wanted) -> list[Any]:
+        """The rows of an answer, with refusals in the places of those that `wanted` names."""
+        made = []
+        for item in items:
+            left = self.asked._row_left(rows, item, rows.told_name, wanted)
+            if left is None or (left and rows.within is None):
+                made.append(item)
+            elif not left and self._says_it(rows):
+                kept = {name: getattr(item, name) for name in (*rows.told_name, *rows.kept)}
+                made.append(_refusal(type(item), self.version, rows.code, self.code, self.message, kept))
+            else:
+                assert rows.within is not None
+                within = self.overlaid(rows.within, getattr(item, rows.within.told), left)
+                made.append(replace(item, **{rows.within.told: as_array(within)}))
+        return made
+
+    def merged(self, rows: Rows, items: Sequence[Any], more: Sequence[Any]) -> list[Any]:
+        """Both; of a row that both have, the rows within."""
+        made = list(items)
+        at = {tuple(getattr(item, name) for name in rows.told_name): n for n, item in enumerate(made)}
+        for item in more:
+            n = at.get(tuple(getattr(item, name) for name in rows.told_name))
+            if n is None:
+                made.append(item)
+            elif rows.within is not None:
+                within = self.merged(rows.within, getattr(made[n], rows.within.told), getattr(item, rows.within.told))
+                made[n] = replace(made[n], **{rows.within.told: as_array(within)})
+        return made
+
+    def _says_it(self, rows: Rows) -> bool:
+        return rows.within is None or (bool(rows.code) and self.code not in rows.deeper)
+
+
+def _refusal(
+    cls: type[Any], version: int, code_field: str, code: ErrorCode, message: str, known: Mapping[str, Any]
+) -> Any:
+    """A message that says nothing but the code, and what is `known`."""
+    here = {each.name: each for each in fields_of(cls)}
+    nothing = {name: value for name, value in _SAYS_NOTHING.items() if name in here}
+    if "error_message" in here and here["error_message"].is_nullable_in(version):
+        nothing["error_message"] = message
+    return cls(**(nothing | dict(known) | {code_field: code}))
+
+
+@cache
+def _class_of(parent: type[Any], array: str) -> type[Any]:
+    """Of the rows of an array of structs."""
+    (found,) = (each for each in fields_of(parent) if each.name == array)
+    assert found.type.item is not None and found.type.item.struct is not None
+    return found.type.item.struct
+
+
+@cache
+def _fields_in(key: int, version: int) -> frozenset[str]:
+    return frozenset(each.name for each in fields_of(APIS[key].request) if each.exists_in(version))

@@ -1,0 +1,189 @@
+"""What may be declared, and what is wrong with a declaration that may not.
+
+A fault says which requests it is for (`api` … `version`, all that is given has to fit) and what becomes of them: one of
+`error`, `disconnect`, `drop_response` and `corrupt_batch`, with or without `delay_ms`, or a delay alone. A fault of the disk
+says `disk` instead. Wrong names are refused with the nearest right one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias, get_args
+
+from ...protocol.apis import APIS, Api
+from ...protocol.errors import ErrorCode
+from .places import ERROR_PLACES, Kind, names
+from .table import FaultError
+
+Disconnect: TypeAlias = Literal["before", "after"]
+DiskTrouble: TypeAlias = Literal["full", "slow", "failed"]
+
+DELAY_MS_MAX = 86_400_000
+COUNT_MAX = 2**31 - 1
+
+_ACTIONS = ("error", "disconnect", "drop_response", "corrupt_batch")
+_BY_NAME = {
+    "topic": Kind.TOPIC,
+    "partition": Kind.PARTITION,
+    "group": Kind.GROUP,
+    "transactional_id": Kind.TRANSACTIONAL_ID,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """One fault, as declared. What is None or False is not asked for."""
+
+    api: str | None = None
+    """Its name as in the protocol, "Produce". Only requests of this API; without it those of all."""
+    topic: str | None = None
+    """Only requests that name this topic."""
+    partition: int | None = None
+    """And this partition of it."""
+    group: str | None = None
+    """Only requests that name this consumer group."""
+    transactional_id: str | None = None
+    client_id: str | None = None
+    """The `client.id` that a client gives itself."""
+    node: int | None = None
+    """Only requests to the node of this id."""
+    version: int | None = None
+    """Only requests in this version of the API."""
+    error: str | None = None
+    """The name of a Kafka error, "NOT_LEADER_OR_FOLLOWER": the request is not carried out, but answered with it. Where the fault
+    names a topic or a partition, only that is refused, and the rest of the request is carried out."""
+    after: bool = False
+    """With `error`: the request is carried out, and answered with the error all the same."""
+    delay_ms: int = 0
+    """How long the request, and what comes behind it on its connection, is kept before anything else happens."""
+    disconnect: Disconnect | None = None
+    """The connection is closed, `before` the request is carried out or `after`, without an answer."""
+    drop_response: bool = False
+    """The request is carried out; its answer is lost, and all that the client sends on this connection from then on stays
+    unread, until the client closes it or the fault is removed, which closes it."""
+    corrupt_batch: bool = False
+    """A byte in the first batch of each partition that a Fetch is answered with differs from the log's, so that its CRC is
+    wrong. The batches behind it are not sent."""
+    disk: DiskTrouble | None = None
+    """No request, but the disk: `full` (writes are refused, ENOSPC), `slow` (what waits for it waits `delay_ms` longer),
+    `failed` (everything is refused, EIO). It ends with the broker's life: a restart finds a sound disk."""
+    data_dir: str | None = None
+    """With `disk`: which of `log.dirs`; without it all."""
+    count: int | None = 1
+    """How many requests; None: all, until it is removed."""
+    skip: int = 0
+    """How many that fit go by first."""
+
+    @property
+    def wanted(self) -> dict[Kind, str | int]:
+        """What a request has to name."""
+        return {kind: value for name, kind in _BY_NAME.items() if (value := getattr(self, name)) is not None}
+
+    @property
+    def error_code(self) -> ErrorCode:
+        """That of `error`."""
+        return ErrorCode[self.error] if self.error is not None else ErrorCode.NONE
+
+    @property
+    def api_key(self) -> int | None:
+        return None if self.api is None else _API_BY_NAME[self.api].key
+
+
+def check(declaration: Declaration) -> None:
+    """Whether it may be declared.
+
+    Raises:
+        FaultError: It may not.
+    """
+    if declaration.disk is None:
+        _check_request(declaration)
+    else:
+        _check_disk(declaration)
+
+
+_API_BY_NAME = {api.name: api for api in APIS.values()}
+_SAYS = {field.name: field.default for field in fields(Declaration)}
+
+
+def _check_request(it: Declaration) -> None:
+    actions = [name for name in _ACTIONS if getattr(it, name)]
+    if not actions and not it.delay_ms:
+        raise FaultError(f"a fault needs one of {', '.join(_ACTIONS)}, delay_ms and disk")
+    if len(actions) > 1:
+        raise FaultError(f"one fault cannot have both {actions[0]} and {actions[1]}; declare two")
+    if it.data_dir is not None:
+        raise FaultError("data_dir goes with disk")
+    _within("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
+    _within("skip", it.skip, 0, COUNT_MAX)
+    if it.count is not None:
+        _within("count", it.count, 1, COUNT_MAX)
+    if it.disconnect is not None:
+        _one_of("disconnect", it.disconnect, get_args(Disconnect))
+    if it.after and it.error is None:
+        raise FaultError("after goes with error; a connection that is closed afterwards is disconnect='after'")
+    if it.partition is not None:
+        _within("partition", it.partition, 0, COUNT_MAX)
+        if it.topic is None:
+            raise FaultError(f"partition {it.partition} of which topic?")
+    api = None if it.api is None else _api(it.api)
+    _check_names(it, api)
+    if it.version is not None:
+        if api is None:
+            raise FaultError(f"version {it.version} of which api?")
+        _within(f"version of {api.name}", it.version, *api.versions)
+    if it.corrupt_batch and it.api not in (None, "Fetch"):
+        raise FaultError(f"{it.api} returns no batches; corrupt_batch is for Fetch")
+    if it.error is not None:
+        if api is None:
+            raise FaultError(f"error {it.error} needs an api: each has its own place for it")
+        _one_of("error", it.error, [code.name for code in ErrorCode if code is not ErrorCode.NONE])
+
+
+def _api(name: str) -> Api:
+    _one_of("api", name, [APIS[key].name for key in ERROR_PLACES])
+    return _API_BY_NAME[name]
+
+
+def _check_names(it: Declaration, api: Api | None) -> None:
+    for name, kind in _BY_NAME.items():
+        if getattr(it, name) is None:
+            continue
+        if api is not None and kind not in names(api.key):
+            known = [each for each, known in _BY_NAME.items() if known in names(api.key)]
+            raise FaultError(
+                f"a request of {api.name} names no {name.replace('_', ' ')}, but "
+                + (f"{' and '.join(each.replace('_', ' ') for each in known)}" if known else "nothing of the kind")
+                + "; client_id and node fit every api"
+            )
+    if api is None and not any(set(it.wanted) <= names(key) for key in ERROR_PLACES):
+        raise FaultError(f"no request names {' and '.join(name for name in _BY_NAME if getattr(it, name) is not None)}")
+
+
+def _check_disk(it: Declaration) -> None:
+    assert it.disk is not None
+    _one_of("disk", it.disk, get_args(DiskTrouble))
+    for name, default in _SAYS.items():
+        if name not in ("disk", "data_dir", "delay_ms") and getattr(it, name) != default:
+            raise FaultError(f"{name} goes with requests; a disk is {it.disk} until the fault is removed")
+    _within("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
+    if it.disk == "slow" and not it.delay_ms:
+        raise FaultError("a slow disk needs delay_ms: how much longer each operation takes")
+    if it.disk != "slow" and it.delay_ms:
+        raise FaultError(f"delay_ms goes with a slow disk, not with one that is {it.disk}")
+
+
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise FaultError(f"{name} is {value}; allowed are {low} to {high}")
+
+
+def _one_of(name: str, value: str, allowed: Collection[str]) -> None:
+    if value in allowed:
+        return
+    lowered = {each.lower(): each for each in allowed}
+    near = difflib.get_close_matches(value.lower().replace("-", "_"), lowered, n=1, cutoff=0.5)
+    if len(allowed) <= 4:
+        raise FaultError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
+    raise FaultError(f"{name}: there is no {value!r}" + (f"; did you mean {lowered[near[0]]}?" if near else ""))

@@ -1,0 +1,293 @@
+"""A disk that is full, slow or failed because somebody has said so.
+
+`DiskFiles` are the operating system's files. Each data directory has a class for its open files, which is `OsFile` with
+nothing added while all is well, so nothing is asked and nothing is slower; while there is trouble the class has methods
+that refuse or wait, and so have the files that are open already.
+
+    full     what needs room is refused (ENOSPC): appends, new files, reserved space
+    slow     what waits for the disk waits longer: syncs, and reads of what is not in memory. Nothing is, at first; what has
+             been waited for once is. Trio's thread never waits.
+    failed   everything is refused (EIO). The broker takes the data directory out of use at the first refusal, until it is
+             restarted, whether or not the trouble has ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn
+
+import trio
+
+from ...storage.disk.files import Buffer, SyncError, WouldWaitError, WriteAhead
+from ...storage.disk.os_files import OsFile, OsFiles
+from .table import Fault, Faults
+
+WARM_MAX = 10_000
+"""Reads of a slow disk that are remembered; then it has forgotten all."""
+
+Methods = dict[str, Callable[..., Any]]
+
+
+class Disk:
+    """One data directory. Trouble comes and goes on Trio's thread, and is met on any."""
+
+    def __init__(self) -> None:
+        self.file_class: type[OsFile] = type("DiskFile", (OsFile,), {"__slots__": ()})
+        self.troubles: dict[str, Fault] = {}
+        """By what is wrong."""
+        self._is_quick = threading.Event()
+        self._warm: set[tuple[int, int]] = set()
+        self._trio_thread = 0
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    def take(self, faults: Sequence[Fault]) -> None:
+        """Have these in force, and no others."""
+        for name in _FULL.keys() | _SLOW.keys() | _FAILED.keys():
+            if name in vars(self.file_class):
+                delattr(self.file_class, name)
+        self._is_quick.set()  # for those who wait
+        self._is_quick = threading.Event()
+        self._warm.clear()
+        self.troubles = {fault.declaration.disk: fault for fault in reversed(faults) if fault.declaration.disk}
+        if self.troubles:
+            self._trio_thread = threading.get_ident()
+            self._token = trio.lowlevel.current_trio_token()
+        # Of several the gravest counts.
+        for trouble, methods in (("slow", _SLOW), ("full", _FULL), ("failed", _FAILED)):
+            if trouble in self.troubles:
+                for name, method in methods.items():
+                    setattr(self.file_class, name, _bound(method, self))
+
+    def refuse(self, trouble: str, error: type[OSError] = OSError) -> NoReturn:
+        """Raise what a full or a failed disk does."""
+        self._hit(trouble)
+        number = errno.ENOSPC if trouble == "full" else errno.EIO
+        raise error(number, os.strerror(number))
+
+    def refuse_if_failed(self) -> None:
+        if "failed" in self.troubles:
+            self.refuse("failed")
+
+    def refuse_if_there_is_no_room(self) -> None:
+        self.refuse_if_failed()
+        if "full" in self.troubles:
+            self.refuse("full")
+
+    def wait(self) -> None:
+        """As long as a slow disk does longer, unless that would hold up everybody, or it is not slow any more."""
+        fault = self.troubles.get("slow")
+        if fault is None or threading.get_ident() == self._trio_thread:
+            return
+        self._hit("slow")
+        self._is_quick.wait(fault.declaration.delay_ms / 1000)
+
+    def is_cold(self, file: OsFile, position: int) -> bool:
+        return (file.fileno(), position) not in self._warm
+
+    def warm(self, file: OsFile, position: int) -> None:
+        """Wait, and have these bytes in memory."""
+        self.wait()
+        if len(self._warm) >= WARM_MAX:
+            self._warm.clear()
+        self._warm.add((file.fileno(), position))
+
+    def _hit(self, trouble: str) -> None:
+        fault, token = self.troubles.get(trouble), self._token
+        if fault is None or token is None:
+            return
+        if threading.get_ident() == self._trio_thread:
+            fault.hit()
+        else:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(fault.hit)
+
+
+def _bound(method: Callable[..., Any], disk: Disk) -> Callable[..., Any]:
+    def call(file: OsFile, *arguments: Any) -> Any:
+        return method(disk, file, *arguments)
+
+    return call
+
+
+# Full
+
+
+def _refuse_append(disk: Disk, file: OsFile, _data: Buffer) -> None:
+    with suppress(OSError):
+        file.drop_ahead()
+    disk.refuse("full")
+
+
+def _refuse_ahead(disk: Disk, file: OsFile, _ahead: WriteAhead, _head: Buffer) -> None:
+    with suppress(OSError):
+        file.drop_ahead()
+    disk.refuse("full")
+
+
+def _refuse_space(disk: Disk, file: OsFile, size_bytes: int) -> None:
+    if size_bytes > file.size():
+        disk.refuse("full")
+
+
+_FULL: Methods = {"append": _refuse_append, "append_ahead": _refuse_ahead, "preallocate": _refuse_space}
+
+
+# Slow
+
+
+def _sync_late(disk: Disk, file: OsFile) -> None:
+    disk.wait()
+    OsFile.sync(file)
+
+
+def _read_late(disk: Disk, file: OsFile, position: int, size_bytes: int) -> bytes:
+    if disk.is_cold(file, position):
+        disk.warm(file, position)
+    return OsFile.read_at(file, position, size_bytes)
+
+
+def _read_into_late(disk: Disk, file: OsFile, position: int, buffer: memoryview) -> int:
+    if disk.is_cold(file, position):
+        disk.warm(file, position)
+    return OsFile.read_into(file, position, buffer)
+
+
+def _read_later(disk: Disk, file: OsFile, position: int, size_bytes: int) -> Buffer:
+    if disk.is_cold(file, position):
+        raise WouldWaitError(partial(disk.warm, file, position))
+    return OsFile.read_now(file, position, size_bytes)
+
+
+def _cached_later(disk: Disk, file: OsFile, position: int, size_bytes: int) -> int:
+    return 0 if disk.is_cold(file, position) else OsFile.cached_bytes(file, position, size_bytes)
+
+
+def _bring_late(disk: Disk, file: OsFile, position: int, size_bytes: int) -> None:
+    disk.warm(file, position)
+    OsFile.read_ahead(file, position, size_bytes)
+
+
+_SLOW: Methods = {
+    "sync": _sync_late,
+    "read_at": _read_late,
+    "read_into": _read_into_late,
+    "read_now": _read_later,
+    "cached_bytes": _cached_later,
+    "read_ahead": _bring_late,
+}
+
+
+# Failed
+
+
+def _fail(disk: Disk, _file: OsFile, *_arguments: Any) -> NoReturn:
+    disk.refuse("failed")
+
+
+def _fail_append(disk: Disk, file: OsFile, *_arguments: Any) -> NoReturn:
+    with suppress(OSError):
+        OsFile.drop_ahead(file)
+    disk.refuse("failed")
+
+
+def _fail_sync(disk: Disk, _file: OsFile) -> NoReturn:
+    disk.refuse("failed", SyncError)
+
+
+_FAILED: Methods = {
+    "append": _fail_append,
+    "append_ahead": _fail_append,
+    "sync": _fail_sync,
+} | dict.fromkeys(
+    ("write_ahead", "read_at", "read_into", "read_now", "cached_bytes", "read_ahead", "truncate", "preallocate"), _fail
+)
+
+
+class DiskFiles(OsFiles):
+    """`OsFiles` whose disks may have declared troubles.
+
+    Args:
+        data_dirs: Each has a disk of its own; files elsewhere have none.
+    """
+
+    def __init__(self, data_dirs: Sequence[str]) -> None:
+        self._disks = {os.path.join(directory, ""): Disk() for directory in data_dirs}
+
+    @property
+    def data_dirs(self) -> tuple[str, ...]:
+        """As given, with a slash at the end."""
+        return tuple(self._disks)
+
+    def take_faults(self, faults: Faults) -> None:
+        """Have the declared troubles in force, and no others."""
+        active = [fault for fault in faults.active() if fault.declaration.disk is not None]
+        for directory, disk in self._disks.items():
+            its = [fault for fault in active if fault.declaration.data_dir in (None, directory)]
+            if its or disk.troubles:
+                disk.take(its)
+
+    def _disk(self, path: str) -> Disk | None:
+        """That of a path, if it is in trouble."""
+        for directory, disk in self._disks.items():
+            if disk.troubles and (path.startswith(directory) or path == directory[:-1]):
+                return disk
+        return None
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        of_path = next((disk for directory, disk in self._disks.items() if path.startswith(directory)), None)
+        if of_path is None:
+            return super().open(path, create=create, truncate=truncate)
+        of_path.refuse_if_failed()
+        if create and not os.path.exists(path):
+            of_path.refuse_if_there_is_no_room()
+        flags = os.O_RDWR | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
+        return of_path.file_class(os.open(path, flags, 0o644))
+
+    def rename(self, old: str, new: str) -> None:
+        self._refuse_if_failed(old)
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self._refuse_if_failed(path)
+        super().remove(path)
+
+    def link(self, old: str, new: str) -> None:
+        self._refuse_if_failed(old)
+        super().link(old, new)
+
+    def list(self, directory: str) -> list[str]:
+        self._refuse_if_failed(directory)
+        return super().list(directory)
+
+    def make_dir(self, path: str) -> None:
+        if (disk := self._disk(path)) is not None and not os.path.isdir(path):
+            disk.refuse_if_there_is_no_room()
+        super().make_dir(path)
+
+    def remove_dir(self, path: str) -> None:
+        self._refuse_if_failed(path)
+        super().remove_dir(path)
+
+    def sync_dir(self, path: str) -> None:
+        if (disk := self._disk(path)) is not None:
+            if "failed" in disk.troubles:
+                disk.refuse("failed", SyncError)
+            disk.wait()
+        super().sync_dir(path)
+
+    def disk_total_and_free(self, path: str) -> tuple[int, int]:
+        disk = self._disk(path)
+        if disk is None:
+            return super().disk_total_and_free(path)
+        disk.refuse_if_failed()
+        total_bytes, free_bytes = super().disk_total_and_free(path)
+        return total_bytes, 0 if "full" in disk.troubles else free_bytes
+
+    def _refuse_if_failed(self, path: str) -> None:
+        if (disk := self._disk(path)) is not None:
+            disk.refuse_if_failed()

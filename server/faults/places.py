@@ -1,0 +1,311 @@
+"""What a request of each API names, and where its answer has room for an error.
+
+An answer has room in one or both of two places: for the request as a whole (`error_code` of the answer itself), and for each
+row of an array that answers an array of the request. Which place a code belongs to is a matter of Kafka's brokers where both
+are there: `on_top` says which of them stand for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from ...protocol.apis import APIS
+from ...protocol.errors import ErrorCode
+from ...protocol.schema import fields_of
+
+
+class Kind(Enum):
+    """What a name is that of."""
+
+    TOPIC = "topic"
+    PARTITION = "partition"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional id"
+    COORDINATOR_KEY = "group or transactional id, as the request's key_type says"
+    RESOURCE = "topic or group, as resource_type says, or something else"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An array of a request whose rows an answer speaks of one by one."""
+
+    kind: Kind | None
+    asked: str
+    """The array in the request; "" where there is none, and the answer speaks of what is there."""
+    name: tuple[str, ...]
+    """Which fields name a row; none where the elements are names themselves."""
+    told: str
+    """The array in the answer."""
+    told_name: tuple[str, ...]
+    """Its fields for the same."""
+    within: Rows | None = None
+    """Rows in each of them."""
+    code: str = "error_code"
+    """The field for the error; "" where only the rows within have one."""
+    deeper: Container[ErrorCode] = frozenset()
+    """Codes that stand in the rows within all the same."""
+    kept: tuple[str, ...] = ()
+    """Fields of a row in an answer that stay as they are beside an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Of one API."""
+
+    rows: tuple[Rows, ...] = ()
+    """That one counts whose array the version has."""
+    flat: Mapping[Kind, str] = field(default_factory=dict)
+    """Names that stand in the request itself."""
+    on_top: Container[ErrorCode] = frozenset()
+    """Codes for the whole, where there are rows."""
+    is_overlaid: bool = False
+    """The request changes nothing and may ask for everything there is: it is carried out, and what it found replaced."""
+    is_all_or_nothing: bool = False
+    """Where one row is refused none is carried out: OPERATION_NOT_ATTEMPTED."""
+    echoed: tuple[str, ...] = ()
+    """Fields of the request that the answer repeats."""
+
+
+class AllBut(frozenset[ErrorCode]):
+    """All codes but these."""
+
+    def __contains__(self, code: object) -> bool:
+        return not super().__contains__(code)
+
+
+def _partitions(
+    asked: str = "partitions",
+    name: str = "partition_index",
+    told: str = "partitions",
+    told_name: str = "partition_index",
+    **more: Any,
+) -> Rows:
+    return Rows(Kind.PARTITION, asked, (name,) if name else (), told, (told_name,), **more)
+
+
+def _topics(
+    within: Rows | None,
+    asked: str = "topics",
+    name: tuple[str, ...] = ("name",),
+    told: str = "topics",
+    told_name: tuple[str, ...] | None = None,
+    **more: Any,
+) -> Rows:
+    if within is not None and "code" not in more:
+        more["code"] = ""
+    return Rows(Kind.TOPIC, asked, name, told, name if told_name is None else told_name, within, **more)
+
+
+_BY_ID = ("name", "topic_id")
+_GROUP = {Kind.GROUP: "group_id"}
+_TRANSACTION = {Kind.TRANSACTIONAL_ID: "transactional_id"}
+_RESOURCE = ("resource_type", "resource_name")
+_OF_CONTROLLERS = frozenset(
+    {ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT}
+)
+_OF_ONE_OFFSET = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    }
+)
+_OF_OFFSETS = AllBut(_OF_ONE_OFFSET)
+_OF_SESSIONS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+    }
+)
+_TXN_PARTITIONS = _partitions("partitions", "", "results_by_partition", code="partition_error_code")
+
+_BY_API = {
+    "AddOffsetsToTxn": Places(flat=_GROUP | _TRANSACTION),
+    "AddPartitionsToTxn": Places(
+        (
+            _topics(_TXN_PARTITIONS, "v3_and_below_topics", told="results_by_topic_v3_and_below"),
+            Rows(
+                Kind.TRANSACTIONAL_ID,
+                "transactions",
+                ("transactional_id",),
+                "results_by_transaction",
+                ("transactional_id",),
+                _topics(_TXN_PARTITIONS, told="topic_results"),
+                code="",
+            ),
+        ),
+        {Kind.TRANSACTIONAL_ID: "v3_and_below_transactional_id"},
+        on_top=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
+        is_all_or_nothing=True,
+    ),
+    "AlterConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
+    "AlterPartitionReassignments": Places((_topics(_partitions(), told="responses"),), on_top=_OF_CONTROLLERS),
+    "ApiVersions": Places(),
+    "ConsumerGroupDescribe": Places((Rows(Kind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "ConsumerGroupHeartbeat": Places(flat=_GROUP),
+    "CreatePartitions": Places((_topics(None, told="results"),)),
+    "CreateTopics": Places((_topics(None),)),
+    "DeleteGroups": Places((Rows(Kind.GROUP, "groups_names", (), "results", ("group_id",)),)),
+    "DeleteRecords": Places((_topics(_partitions()),)),
+    "DeleteTopics": Places(
+        (
+            _topics(None, name=_BY_ID, told="responses"),
+            _topics(None, "topic_names", (), "responses", ("name",)),
+        )
+    ),
+    "DescribeCluster": Places(),
+    "DescribeConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "results", _RESOURCE),)),
+    "DescribeGroups": Places((Rows(Kind.GROUP, "groups", (), "groups", ("group_id",)),)),
+    "DescribeLogDirs": Places(
+        (Rows(None, "", (), "results", ("log_dir",)),),
+        on_top=AllBut({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LOG_DIR_NOT_FOUND}),
+        is_overlaid=True,
+    ),
+    "DescribeProducers": Places((_topics(_partitions("partition_indexes", "")),)),
+    "DescribeTopicPartitions": Places(
+        (
+            _topics(
+                _partitions("", "", kept=("replica_nodes", "isr_nodes")),
+                code="error_code",
+                kept=("topic_id", "is_internal"),
+            ),
+        ),
+        is_overlaid=True,
+    ),
+    "DescribeTransactions": Places(
+        (Rows(Kind.TRANSACTIONAL_ID, "transactional_ids", (), "transaction_states", ("transactional_id",)),)
+    ),
+    "ElectLeaders": Places(
+        (
+            _topics(
+                _partitions("partitions", "", "partition_result", "partition_id"),
+                "topic_partitions",
+                ("topic",),
+                "replica_election_results",
+            ),
+        ),
+        on_top=_OF_CONTROLLERS,
+    ),
+    "EndTxn": Places(flat=_TRANSACTION),
+    "Fetch": Places(
+        (_topics(_partitions(name="partition"), name=("topic", "topic_id"), told="responses"),),
+        on_top=_OF_SESSIONS,
+        is_overlaid=True,
+    ),
+    "FindCoordinator": Places(
+        (Rows(Kind.COORDINATOR_KEY, "coordinator_keys", (), "coordinators", ("key",)),), {Kind.COORDINATOR_KEY: "key"}
+    ),
+    "Heartbeat": Places(flat=_GROUP),
+    "IncrementalAlterConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
+    "InitProducerId": Places(flat=_TRANSACTION),
+    "JoinGroup": Places(flat=_GROUP, echoed=("member_id",)),
+    "LeaveGroup": Places(flat=_GROUP),
+    "ListConfigResources": Places(),
+    "ListGroups": Places(),
+    "ListOffsets": Places((_topics(_partitions()),)),
+    "ListPartitionReassignments": Places(),
+    "ListTransactions": Places(),
+    "Metadata": Places(
+        (
+            _topics(
+                _partitions("", "", kept=("leader_epoch", "replica_nodes", "isr_nodes")),
+                name=_BY_ID,
+                code="error_code",
+                deeper=frozenset({ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.LISTENER_NOT_FOUND}),
+                kept=("is_internal",),
+            ),
+        ),
+        on_top=frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
+        is_overlaid=True,
+    ),
+    "OffsetCommit": Places((_topics(_partitions(), name=_BY_ID),), _GROUP),
+    "OffsetDelete": Places((_topics(_partitions()),), _GROUP, on_top=_OF_OFFSETS),
+    "OffsetFetch": Places(
+        (
+            _topics(_partitions("partition_indexes", "")),
+            Rows(
+                Kind.GROUP,
+                "groups",
+                ("group_id",),
+                "groups",
+                ("group_id",),
+                _topics(_partitions("partition_indexes", ""), name=_BY_ID),
+                deeper=_OF_ONE_OFFSET,
+            ),
+        ),
+        _GROUP,
+        on_top=_OF_OFFSETS,
+    ),
+    "OffsetForLeaderEpoch": Places((_topics(_partitions(name="partition", told_name="partition"), name=("topic",)),)),
+    "Produce": Places(
+        (
+            _topics(
+                _partitions("partition_data", "index", "partition_responses", "index"),
+                "topic_data",
+                _BY_ID,
+                "responses",
+            ),
+        ),
+        _TRANSACTION,
+    ),
+    "SyncGroup": Places(flat=_GROUP),
+    "TxnOffsetCommit": Places((_topics(_partitions()),), _GROUP | _TRANSACTION),
+    "WriteTxnMarkers": Places(
+        (
+            Rows(
+                None,
+                "markers",
+                ("producer_id",),
+                "markers",
+                ("producer_id",),
+                _topics(_partitions("partition_indexes", "")),
+                code="",
+            ),
+        )
+    ),
+}
+
+ERROR_PLACES: Mapping[int, Places] = {api.key: _BY_API[api.name] for api in APIS.values() if api.name in _BY_API}
+"""By API key: all that are served."""
+
+_MEANS = {
+    Kind.COORDINATOR_KEY: {Kind.GROUP, Kind.TRANSACTIONAL_ID},
+    Kind.RESOURCE: {Kind.TOPIC, Kind.GROUP},
+    None: set[Kind](),
+}
+
+
+def names(key: int) -> frozenset[Kind]:
+    """What requests of an API name, in one version or another."""
+    places = ERROR_PLACES[key]
+    kinds = {*places.flat, *(each.kind for rows in places.rows for each in down(rows))}
+    return frozenset(meant for kind in kinds for meant in _MEANS.get(kind, {kind}) if meant is not None)
+
+
+def down(rows: Rows) -> Iterator[Rows]:
+    """These, and those within."""
+    here: Rows | None = rows
+    while here is not None:
+        yield here
+        here = here.within
+
+
+@cache
+def rows_in(key: int, version: int) -> Rows | None:
+    """Those of an API in one version."""
+    here = {each.name for each in fields_of(APIS[key].request) if each.exists_in(version)}
+    return next((rows for rows in ERROR_PLACES[key].rows if not rows.asked or rows.asked in here), None)
+
+
+@cache
+def has_code_on_top(key: int, version: int) -> bool:
+    """Whether the answer has a place for an error of the request as a whole."""
+    return any(each.name == "error_code" and each.exists_in(version) for each in fields_of(APIS[key].response))

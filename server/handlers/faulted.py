@@ -1,0 +1,317 @@
+"""Between connections and handlers while faults are declared: requests that one fits have it instead of, or beside, their answer.
+
+Of several that fit, the one declared first acts, alone. What a request names is looked for, and answers are parted, in a
+worker thread where there is much of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeVar, TypeVarTuple
+
+import trio
+
+from ...protocol.apis import API_VERSIONS_KEY
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.records import HEADER_BYTES
+from ...protocol.wire import as_array
+from ...storage.disk.files import FileSlice
+from ..faults.answers import Asked
+from ..faults.declaration import Declaration
+from ..faults.places import ERROR_PLACES, names
+from ..faults.table import Fault, Faults
+from ..network.desk import Handler, HangUpError
+from ..network.large_requests import READ_ELEMENTS_AT_ONCE
+from ..partitions.fetch_sessions import FetchSessions, TopicKey
+from ..services.context import Context
+
+PRODUCE_KEY, FETCH_KEY, METADATA_KEY = 0, 1, 3
+OF_ALL = {METADATA_KEY, 35, 75}
+"""DescribeLogDirs and DescribeTopicPartitions: answers may be about thousands of topics, whatever was asked."""
+TOPIC_IDS = 13
+"""From this version on Fetch names topics by id."""
+BATCH_START_BYTES = 12
+"""Base offset and length of a batch, which counts what is behind it."""
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+def concerned(declaration: Declaration) -> frozenset[int]:
+    """The keys of the APIs whose requests a fault may be for."""
+    if declaration.api_key is not None:
+        return frozenset({declaration.api_key})
+    if declaration.corrupt_batch:
+        return frozenset({FETCH_KEY})
+    return frozenset(key for key in ERROR_PLACES if set(declaration.wanted) <= names(key))
+
+
+def around(faults: Faults, handler: Handler) -> Handler:
+    """What is to be asked in a handler's stead."""
+
+    async def handle(ctx: Context, request: Request) -> Any:
+        met = _Met(ctx, request, handler)
+        for fault in faults.active():
+            declaration = fault.declaration
+            if not met.is_of(declaration) or not await met.is_named_by(declaration):
+                continue
+            if declaration.corrupt_batch:
+                return await met.damaged(fault)
+            if fault.take():
+                return await met.carried_out_with(fault)
+        return await handler(ctx, request)
+
+    return handle
+
+
+class _Met:
+    """A request that meets faults."""
+
+    def __init__(self, ctx: Context, request: Request, handler: Handler) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._handler = handler
+        self._made: Asked | None = None
+        self._is_large = request.elements > READ_ELEMENTS_AT_ONCE or request.api.key in OF_ALL
+
+    @property
+    def _key(self) -> int:
+        return self._request.api.key
+
+    @property
+    def _is_unanswered(self) -> bool:
+        return self._key == PRODUCE_KEY and self._request.body.acks == 0
+
+    def is_of(self, it: Declaration) -> bool:
+        """Whether the API, the version, the node and the client are those of the fault."""
+        request = self._request
+        return (
+            it.disk is None
+            and it.api_key in (None, request.api.key)
+            and it.version in (None, request.version)
+            and it.client_id in (None, request.client_id)
+            and it.node in (None, self._ctx.node.node_id)
+            and not (it.corrupt_batch and self._key != FETCH_KEY)
+            and not (it.drop_response and self._is_unanswered)
+        )
+
+    async def is_named_by(self, it: Declaration) -> bool:
+        """Whether the request names what the fault is for, and its answer has a place for the fault's error."""
+        wanted = it.wanted
+        if not wanted and it.error is None:
+            return True
+        asked = await self._asked()
+        if wanted and not await self._worked(asked.names, wanted):
+            return False
+        return it.error is None or asked.has_place_for(wanted, it.error_code)
+
+    async def carried_out_with(self, fault: Fault) -> Any:
+        """Let the fault act. Raises HangUpError, and what the handler raises."""
+        it, ctx = fault.declaration, self._ctx
+        is_after = it.after or it.drop_response or it.disconnect == "after"
+        if not is_after:
+            fault.hit()
+        if it.delay_ms:
+            await ctx.client.hold(fault.removed, it.delay_ms / 1000)
+            if fault.removed.is_set():
+                return await self._handler(ctx, self._request)
+        if it.disconnect == "before":
+            raise HangUpError(f"fault {fault.id}, before its {self._request.api.name} is carried out")
+        if it.error is not None:
+            return await (self._refused_after(fault) if it.after else self._refused(fault))
+        answer = await self._handler(ctx, self._request)
+        if not is_after:
+            return answer
+        del answer  # it may be large
+        fault.hit()
+        if it.drop_response:
+            await ctx.client.hold(fault.removed, math.inf)
+        raise HangUpError(f"fault {fault.id}, after its {self._request.api.name} was carried out")
+
+    async def damaged(self, fault: Fault) -> Any:
+        """The answer to a Fetch, with batches that have come to harm on the way, if it has some."""
+        it, ctx = fault.declaration, self._ctx
+        answer: FetchResponse = await self._handler(ctx, self._request)
+        harmed = {}
+        for topic in answer.responses:
+            name = topic.topic or self._topic_name(topic.topic_id)
+            for data in topic.partitions:
+                if ctx.turn.is_over():
+                    await ctx.turn.next()
+                is_meant = it.topic in (None, name) and it.partition in (None, data.partition_index)
+                if is_meant and isinstance(data.records, FileSlice):
+                    harmed[id(data)] = data.records
+        if not harmed or not fault.take():
+            return answer
+        fault.hit()
+        if it.delay_ms:
+            await ctx.client.hold(fault.removed, it.delay_ms / 1000)
+        records = {key: await _thread(faults_thread(), _with_a_wrong_byte, part) for key, part in harmed.items()}
+        ctx.turn.begin()
+
+        def told(data: PartitionData) -> PartitionData:
+            return replace(data, records=records[id(data)]) if id(data) in records else data
+
+        topics = []
+        for topic in answer.responses:
+            topics.append(replace(topic, partitions=as_array(await ctx.turn.map(told, topic.partitions))))
+        return replace(answer, responses=as_array(topics))
+
+    async def _refused(self, fault: Fault) -> Any:
+        """The answer with the fault's error; what it does not refuse is carried out."""
+        it, ctx, request = fault.declaration, self._ctx, self._request
+        if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
+            request.body = None  # the answer is in version 0 then
+            return await self._handler(ctx, request)
+        asked = await self._asked()
+        wanted, code, message = it.wanted, it.error_code, _message(fault)
+        if ERROR_PLACES[self._key].is_overlaid and not asked.is_on_top(wanted, code):
+            answer = await self._handler(ctx, _without_effects(request))
+            answer = await self._worked(asked.overlaid, answer, wanted, code, message)
+            if self._key != FETCH_KEY:
+                return answer
+            _, told = await self._worked(asked.split, wanted, code, message)
+            self._untell(told)
+            return await self._worked(asked.merged, answer, told)
+        rest, told = await self._worked(asked.split, wanted, code, message)
+        if rest is not None:
+            carried_out = await self._handler(ctx, replace(request, body=rest))
+            told = told if carried_out is None else await self._worked(asked.merged, carried_out, told)
+        return self._unless_unanswered(fault, told)
+
+    async def _refused_after(self, fault: Fault) -> Any:
+        it, ctx = fault.declaration, self._ctx
+        if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
+            fault.hit()
+            return await self._refused(fault)
+        asked = await self._asked()
+        answer = await self._handler(ctx, self._request)
+        fault.hit()
+        if answer is not None:
+            answer = await self._worked(asked.overlaid, answer, it.wanted, it.error_code, _message(fault))
+        return self._unless_unanswered(fault, answer)
+
+    def _unless_unanswered(self, fault: Fault, answer: Any) -> Any:
+        if self._is_unanswered:
+            raise ProtocolError(f"acks=0 produce failed with {fault.declaration.error}: {_message(fault)}")
+        return answer
+
+    async def _asked(self) -> Asked:
+        if self._made is None:
+            topics = self._ctx.services.topics
+
+            def there_is(topic: str, partition: int | None) -> bool:
+                found = topics.get(topic)
+                return found is not None and (partition is None or partition < len(found.partitions))
+
+            body = None if self._key != FETCH_KEY else await self._with_session()
+            self._made = Asked(self._request, self._topic_name, there_is, body)
+        return self._made
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        topic = self._ctx.services.topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+    async def _with_session(self) -> FetchRequest:
+        """What a Fetch asks for: a request in a session names only what is new to it."""
+        body: FetchRequest = self._request.body
+        known = self._sessions.known_to(body, by_topic_id=self._is_by_id)
+        if known is None:
+            return body
+        self._is_large |= len(known) > READ_ELEMENTS_AT_ONCE
+        return await self._worked(_all_of, body, known, self._is_by_id)
+
+    @property
+    def _sessions(self) -> FetchSessions:
+        return self._ctx.services.fetch_sessions[self._ctx.node.node_id]
+
+    @property
+    def _is_by_id(self) -> bool:
+        return self._request.version >= TOPIC_IDS
+
+    def _untell(self, told: FetchResponse) -> None:
+        self._sessions.untell(
+            self._request.body,
+            (
+                (topic.topic_id if self._is_by_id else topic.topic, data.partition_index)
+                for topic in told.responses
+                for data in topic.partitions
+            ),
+        )
+
+    async def _worked(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """`work(*arguments)`, which goes through the request or its answer."""
+        if not self._is_large:
+            return work(*arguments)
+        result = await _thread(faults_thread(), work, *arguments)
+        self._ctx.turn.begin()
+        return result
+
+
+_THREAD: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("the thread of faults")
+
+
+def faults_thread() -> trio.CapacityLimiter:
+    """One at a time, for all that faults do to requests."""
+    try:
+        return _THREAD.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(1)
+        _THREAD.set(limiter)
+        return limiter
+
+
+async def _thread(
+    limiter: trio.CapacityLimiter, work: Callable[[*Arguments], Result], *arguments: *Arguments
+) -> Result:
+    return await trio.to_thread.run_sync(work, *arguments, limiter=limiter)
+
+
+def _message(fault: Fault) -> str:
+    return f"fault {fault.id}, as declared"
+
+
+def _without_effects(request: Request) -> Request:
+    """Of APIs that are carried out beside an error: nothing is made, and nobody waits."""
+    if request.api.key == FETCH_KEY:
+        return replace(request, body=replace(request.body, max_wait_ms=0))
+    if request.api.key == METADATA_KEY:
+        return replace(request, body=replace(request.body, allow_auto_topic_creation=False))
+    return request
+
+
+def _all_of(body: FetchRequest, known: list[tuple[TopicKey, int]], by_topic_id: bool) -> FetchRequest:
+    topics: dict[TopicKey, dict[int, None]] = {}
+    for topic, partition in known:
+        topics.setdefault(topic, {})[partition] = None
+    for asked in body.topics:
+        found = topics.setdefault(asked.topic_id if by_topic_id else asked.topic, {})
+        found.update((each.partition, None) for each in asked.partitions)
+    for forgotten in body.forgotten_topics_data:
+        found = topics.get(forgotten.topic_id if by_topic_id else forgotten.topic, {})
+        for partition in forgotten.partitions:
+            found.pop(partition, None)
+    return replace(body, topics=as_array([*_fetch_topics(topics)]))
+
+
+def _fetch_topics(topics: dict[TopicKey, dict[int, None]]) -> Iterator[FetchTopic]:
+    for topic, partitions in topics.items():
+        rows = as_array([FetchPartition(partition=each) for each in partitions])
+        if isinstance(topic, str):
+            yield FetchTopic(topic=topic, partitions=rows)
+        else:
+            yield FetchTopic(topic_id=topic, partitions=rows)
+
+
+def _with_a_wrong_byte(part: FileSlice) -> bytes:
+    """The first batch, with another byte in the midst of its records. Of a batch without records, in its checksum."""
+    start = FileSlice(part.file, part.position, BATCH_START_BYTES).read()
+    size_bytes = min(BATCH_START_BYTES + int.from_bytes(start[8:], "big"), part.size_bytes)
+    batch = bytearray(FileSlice(part.file, part.position, size_bytes).read())
+    at = HEADER_BYTES + (size_bytes - HEADER_BYTES) // 2 if size_bytes > HEADER_BYTES else 17
+    batch[at] ^= 0xFF
+    return bytes(batch)
