@@ -216,17 +216,13 @@ class DiskFiles(OsFiles):
     """
 
     def __init__(self, data_dirs: Sequence[str]) -> None:
+        self.data_dirs = tuple(data_dirs)
         self._disks = {os.path.join(directory, ""): Disk() for directory in data_dirs}
-
-    @property
-    def data_dirs(self) -> tuple[str, ...]:
-        """As given, with a slash at the end."""
-        return tuple(self._disks)
 
     def take_faults(self, faults: Faults) -> None:
         """Have the declared troubles in force, and no others."""
         active = [fault for fault in faults.active() if fault.declaration.disk is not None]
-        for directory, disk in self._disks.items():
+        for directory, disk in zip(self.data_dirs, self._disks.values(), strict=True):
             its = [fault for fault in active if fault.declaration.data_dir in (None, directory)]
             if its or disk.troubles:
                 disk.take(its)

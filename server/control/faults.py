@@ -1,0 +1,128 @@
+"""Faults: declared, listed, waited for, removed. What may be declared stands in `server.faults.declaration`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import trio
+
+from ..broker.broker import Broker
+from ..faults.declaration import Declaration
+from ..faults.disk import DiskFiles
+from ..faults.table import Fault, FaultError
+from .errors import ControlError, Kind
+
+WAIT_MS_MAX = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class FaultState:
+    """A declared fault, and what it has met so far."""
+
+    fault_id: int
+    hits: int
+    """Requests that it has met, counted when it begins to act, or, where they are carried out first, then. Of a disk, operations
+    that were refused or had to wait."""
+    is_active: bool
+    """Whether it may meet more: it has not been removed, and has some left."""
+    left: int | None
+    """How many requests more it is for; null: all."""
+    declaration: Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class FaultList:
+    """All that are declared, spent ones included, oldest first."""
+
+    faults: tuple[FaultState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultsCleared:
+    """What a clear has done."""
+
+    removed: int
+    """How many there were."""
+
+
+async def declare(broker: Broker, declaration: Declaration) -> FaultState:
+    """Have a fault in force from now on.
+
+    Raises:
+        ControlError: INVALID: it may not be declared, in one line; NOT_FOUND: there is no such node or data directory.
+    """
+    ids = [node.node_id for node in broker.nodes]
+    if declaration.node is not None and declaration.node not in ids:
+        raise ControlError(
+            Kind.NOT_FOUND, f"there is no node {declaration.node}; there are: {', '.join(map(str, ids))}"
+        )
+    if declaration.disk is not None:
+        _check_disk(broker, declaration.data_dir)
+    try:
+        return state_of(broker.faults.declare(declaration))
+    except FaultError as error:
+        raise ControlError(Kind.INVALID, str(error)) from None
+
+
+async def list_faults(broker: Broker) -> FaultList:
+    """All of them."""
+    return FaultList(tuple(map(state_of, broker.faults)))
+
+
+async def get_fault(broker: Broker, fault_id: int) -> FaultState:
+    """One of them. ControlError NOT_FOUND."""
+    return state_of(_fault(broker, fault_id))
+
+
+async def remove_fault(broker: Broker, fault_id: int) -> FaultState:
+    """End a fault: requests that it keeps waiting are carried out, connections that it has silenced are closed.
+
+    Returns it as it was in the end.
+
+    Raises:
+        ControlError: NOT_FOUND: there is none, or not any more.
+    """
+    fault = _fault(broker, fault_id)
+    fault.remove()
+    return state_of(fault)
+
+
+async def clear_faults(broker: Broker) -> FaultsCleared:
+    """Remove all."""
+    return FaultsCleared(broker.faults.clear())
+
+
+async def wait_for_fault(broker: Broker, fault_id: int, hits: int = 1, timeout_ms: int = 10_000) -> FaultState:
+    """Return once it has met so many requests, or is removed, or the time is over: `hits` tells which.
+
+    Raises:
+        ControlError: NOT_FOUND: there is none.
+    """
+    fault = _fault(broker, fault_id)
+    with trio.move_on_after(timeout_ms / 1000):
+        await fault.wait(hits)
+    return state_of(fault)
+
+
+def state_of(fault: Fault) -> FaultState:
+    """As it is now."""
+    return FaultState(fault.id, fault.hits, fault.is_active, fault.left, fault.declaration)
+
+
+def _fault(broker: Broker, fault_id: int) -> Fault:
+    fault = broker.faults.get(fault_id)
+    if fault is None:
+        ids = [str(each.id) for each in broker.faults]
+        there_are = f"there are: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}" if ids else "there are none"
+        raise ControlError(Kind.NOT_FOUND, f"there is no fault {fault_id}; {there_are}")
+    return fault
+
+
+def _check_disk(broker: Broker, data_dir: str | None) -> None:
+    if not isinstance(broker.files, DiskFiles):
+        raise ControlError(
+            Kind.INVALID, "this broker was given files of its own, whose disks can have no declared faults"
+        )
+    if data_dir is not None and data_dir not in broker.files.data_dirs:
+        there_are = ", ".join(broker.files.data_dirs)
+        raise ControlError(Kind.NOT_FOUND, f"there is no data directory {data_dir!r}; there are: {there_are}")

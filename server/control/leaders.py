@@ -1,0 +1,111 @@
+"""Moving leaders: another node leads a partition, or coordinates a group or a transactional id, from one moment to the next.
+
+What clients see is what they see of any election: NOT_LEADER_OR_FOLLOWER or NOT_COORDINATOR from the old one, a new leader
+epoch, and the new one in Metadata and FindCoordinator. All replicas are one log, so nothing is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.disk.paths import TopicPartition
+from ..broker.broker import Broker
+from ..cluster.cluster import Cluster
+from ..cluster.leadership import Leadership
+from ..cluster.placement import Placement
+from ..cluster.reassignment import Plan, change
+from ..partitions.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ..partitions.topics import Partition
+from ..runtime.turns import Turn
+from .errors import ControlError, Kind, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderMoved:
+    """Who leads a partition now."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    was: int
+    """The node that led it before, -1 if none did; the same as `leader` where nothing had to be done."""
+    replicas: tuple[int, ...]
+
+
+async def move_leader(broker: Broker, topic: str, partition: int, node: int) -> LeaderMoved:
+    """Have another node lead a partition.
+
+    A node that has no replica of it takes the place of the leader among the replicas.
+
+    Raises:
+        ControlError: NOT_FOUND: there is no such partition or node; CONFLICT: the node is stopped; FAILED: the catalog
+            cannot be written. Nothing has changed.
+    """
+    topics = broker.services.topics
+    found = topics.get(topic)
+    if found is None:
+        near = did_you_mean(topic, (each.name for each in topics))
+        raise ControlError(Kind.NOT_FOUND, f"there is no topic {topic[:249]!r}{near}")
+    if not 0 <= partition < len(found.partitions):
+        raise ControlError(
+            Kind.NOT_FOUND, f"there is no partition {partition} of {topic}; it has 0 to {len(found.partitions) - 1}"
+        )
+    ids = [each.node_id for each in broker.nodes]
+    if node not in ids:
+        raise ControlError(Kind.NOT_FOUND, f"there is no node {node}; there are: {', '.join(map(str, ids))}")
+    of_it = found.partitions[partition]
+    was = of_it.leader
+    if was != node:
+        where = TopicPartition(topic, partition)
+        refused = await change(broker.services.cluster, {where: _led_by(node)}, Turn())
+        if (error := refused.get(where)) is not None:
+            raise _as_control_error(error)
+    return LeaderMoved(topic, partition, of_it.leader, of_it.leader_epoch, was, of_it.replicas)
+
+
+async def move_coordinator(
+    broker: Broker, node: int, *, group: str | None = None, transactional_id: str | None = None
+) -> LeaderMoved:
+    """Have another node coordinate a group, or a transactional id, and all that share its partition of the internal topic.
+
+    Raises:
+        ControlError: INVALID: not one of the two was given; and as `move_leader`.
+    """
+    if (group is None) == (transactional_id is None):
+        raise ControlError(Kind.INVALID, "expected a group or a transactional_id, and not both")
+    coordinators = broker.services.coordinators
+    service = coordinators.groups if group is not None else coordinators.transactions
+    try:
+        if not service.coordinator.shards:
+            await service.ensure_topic()
+    except KafkaError as error:
+        raise _as_control_error(error) from error
+    key = group if group is not None else transactional_id
+    assert key is not None
+    topic = OFFSETS_TOPIC if group is not None else TRANSACTIONS_TOPIC
+    return await move_leader(broker, topic, service.coordinator.partition_for(key), node)
+
+
+def _led_by(node: int) -> Plan:
+    def plan(cluster: Cluster, partition: Partition) -> Placement:
+        if node not in cluster.live_node_ids():
+            raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"node {node} is stopped; start it first")
+        replicas, isr = partition.replicas, partition.isr
+        if node not in replicas:
+            gone = partition.leader if partition.leader in replicas else replicas[0]
+            replicas = tuple(node if each == gone else each for each in replicas)
+            isr = tuple(each for each in isr if each != gone)
+        return Placement(replicas, Leadership(node, isr if node in isr else (*isr, node)))
+
+    return plan
+
+
+def _as_control_error(error: KafkaError) -> ControlError:
+    kinds = {
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: Kind.CONFLICT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Kind.NOT_FOUND,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: Kind.UNAVAILABLE,
+    }
+    return ControlError(kinds.get(error.code, Kind.FAILED), error.message)
