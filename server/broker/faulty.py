@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ...storage.disk.files import Files
 from ..faults.disk import DiskFiles
+from ..faults.table import Faults
+from ..handlers import Handlers
 from ..handlers.dispatch import take_faults
-
-if TYPE_CHECKING:
-    from .broker import Broker
 
 
 @contextmanager
-def faults_in_force(broker: Broker) -> Iterator[None]:
+def faults_in_force(faults: Faults, handlers: Handlers, files: Files) -> Iterator[None]:
     """Have those act that are declared already, and those that will be."""
     with ExitStack() as watched:
-        watched.enter_context(broker.faults.watched_by(partial(take_faults, broker.handlers)))
-        if isinstance(broker.files, DiskFiles):
-            watched.enter_context(broker.faults.watched_by(broker.files.take_faults))
+        watched.enter_context(faults.watched_by(partial(take_faults, handlers)))
+        if isinstance(files, DiskFiles):
+            watched.enter_context(faults.watched_by(files.take_faults))
         yield
 
 
-def end_faults_of_disks(broker: Broker) -> None:
+def end_faults_of_disks(faults: Faults) -> None:
     """Before logs are closed: that, and the next start, is on a sound disk."""
-    for fault in broker.faults:
+    for fault in faults:
         if fault.declaration.disk is not None:
             fault.remove()

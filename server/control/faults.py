@@ -9,7 +9,8 @@ import trio
 from ..broker.broker import Broker
 from ..faults.declaration import Declaration
 from ..faults.disk import DiskFiles
-from ..faults.table import Fault, FaultError
+from ..faults.errors import FaultError
+from ..faults.table import Fault
 from .errors import ControlError, Kind
 
 WAIT_MS_MAX = 3_600_000

@@ -163,12 +163,13 @@ class Asked:
         rows, left = rows_in(api.key, version), self._left(wanted)
         assert rows is not None and left is not None
         making = _Making(self, version, code, message)
-        rest, told = making.split(rows, api.response, getattr(self.asks, rows.asked) or () if rows.asked else (), left)
+        response: type[Any] = api.response
+        rest, told = making.split(rows, response, getattr(self.asks, rows.asked) or () if rows.asked else (), left)
         if rest and ERROR_PLACES[api.key].is_all_or_nothing:
             others = _Making(self, version, ErrorCode.OPERATION_NOT_ATTEMPTED, "")
-            _, untried = others.split(rows, api.response, rest, {})
+            _, untried = others.split(rows, response, rest, {})
             told, rest = others.merged(rows, told, untried), []
-        answer = api.response(**{rows.told: as_array(told)})
+        answer = response(**{rows.told: as_array(told)})
         return Split(replace(self.asks, **{rows.asked: as_array(rest)}) if rest else None, answer)
 
     def merged(self, carried_out: Any, told: Any) -> Any:
@@ -204,9 +205,9 @@ class _Making:
     code: ErrorCode
     message: str
 
-    def split(self, rows: Rows, parent: type[Any], items: Sequence[Any], wanted: Wanted) -> tuple[list[Any], list[Any]]:
+    def split(self, rows: Rows, parent: Any, items: Sequence[Any], wanted: Wanted) -> tuple[list[Any], list[Any]]:
         """The rows that are not refused, and the answers to those that are. `parent`: the message in which they are."""
-        cls = _class_of(parent, rows.told)
+        cls: Any = _class_of(parent, rows.told)
         rest: list[Any] = []
         told: list[Any] = []
         for item in items:
@@ -268,7 +269,7 @@ def _refusal(
 ) -> Any:
     """A message that says nothing but the code, and what is `known`."""
     here = {each.name: each for each in fields_of(cls)}
-    nothing = {name: value for name, value in _SAYS_NOTHING.items() if name in here}
+    nothing: dict[str, Any] = {name: value for name, value in _SAYS_NOTHING.items() if name in here}
     if "error_message" in here and here["error_message"].is_nullable_in(version):
         nothing["error_message"] = message
     return cls(**(nothing | dict(known) | {code_field: code}))

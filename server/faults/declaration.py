@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias, get_args
 
 from ...protocol.apis import APIS, Api
 from ...protocol.errors import ErrorCode
+from .errors import FaultError
 from .places import ERROR_PLACES, Kind, names
-from .table import FaultError
 
 Disconnect: TypeAlias = Literal["before", "after"]
 DiskTrouble: TypeAlias = Literal["full", "slow", "failed"]

@@ -203,9 +203,15 @@ _FAILED: Methods = {
     "append": _fail_append,
     "append_ahead": _fail_append,
     "sync": _fail_sync,
-} | dict.fromkeys(
-    ("write_ahead", "read_at", "read_into", "read_now", "cached_bytes", "read_ahead", "truncate", "preallocate"), _fail
-)
+    "write_ahead": _fail,
+    "read_at": _fail,
+    "read_into": _fail,
+    "read_now": _fail,
+    "cached_bytes": _fail,
+    "read_ahead": _fail,
+    "truncate": _fail,
+    "preallocate": _fail,
+}
 
 
 class DiskFiles(OsFiles):

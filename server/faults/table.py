@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from .errors import FaultError
+
 if TYPE_CHECKING:
     from .declaration import Declaration
 
@@ -20,10 +22,6 @@ FAULTS_MAX = 1_000
 """Those that are spent count, as they are listed, until they are removed."""
 
 Watcher = Callable[["Faults"], None]
-
-
-class FaultError(Exception):
-    """Why a fault cannot be declared, in one line."""
 
 
 class Fault:

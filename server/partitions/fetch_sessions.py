@@ -161,7 +161,9 @@ class FetchSessions:
     def untell(self, request: FetchRequest, partitions: Iterable[tuple[TopicKey, int]]) -> None:
         """The answer to a request told an error of these in place of what was found: the next success is news."""
         session = self._sessions.get(request.session_id)
-        for partition in partitions if session is not None else ():
+        if session is None:
+            return
+        for partition in partitions:
             if (item := session.items.get(partition)) is not None:
                 item.told_high_watermark = -1
 

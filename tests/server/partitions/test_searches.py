@@ -17,7 +17,7 @@ from ottla.server.partitions.searches import Search, Searches
 from ottla.storage.logs import log_reader
 from ottla.storage.logs.log import Log
 from ottla.storage.segment import timestamp_search
-from support.broker.contexts import context_of
+from support.broker.contexts import Staying, context_of
 from support.broker.in_process_broker import NOW_MS, InProcessClient, run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.lives.server_life import Ledger, Life
@@ -98,10 +98,8 @@ def _stops(broker: Broker) -> None:
     broker.services.cluster.is_stopping = True
 
 
-class Leaving:
+class Leaving(Staying):
     """The connection of a client that asks for a long search; after some pieces of it something happens."""
-
-    client_host = "127.0.0.1"
 
     def __init__(self, broker: Broker, what: Any) -> None:
         self.pieces, self.broker, self.what = 0, broker, what

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import trio
+
 from ottla.server.broker.broker import Broker
 from ottla.server.network.desk import Client
 from ottla.server.services.context import Context
@@ -14,6 +16,10 @@ class Staying:
 
     def check_peer(self) -> None:
         pass
+
+    async def hold(self, until: trio.Event, for_s: float) -> None:
+        with trio.move_on_after(for_s):
+            await until.wait()
 
 
 def context_of(broker: Broker, client: Client | None = None) -> Context:
