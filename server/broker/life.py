@@ -18,9 +18,11 @@ from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..cluster.nodes import close_all
 from ..config.broker_config import StaticConfig
+from ..faults.table import Faults
 from ..runtime.clock import Clock
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker, nodes_of
+from .faulty import end_faults_of_disks, faults_in_force
 from .node_life import STOP_DEADLINE_S
 
 
@@ -46,8 +48,12 @@ async def run_broker(
     clock: Clock | None = None,
     files: Files | None = None,
     rng: random.Random | None = None,
+    faults: Faults | None = None,
 ) -> AsyncIterator[Broker]:
     """Start a broker for one life, yield it while it serves, and stop it cleanly.
+
+    Args:
+        faults: Those that are in force already.
 
     Raises:
         OSError: A listener cannot be had, or the disk refuses.
@@ -55,7 +61,14 @@ async def run_broker(
             and nothing was written.
     """
     nodes = nodes_of(static)
-    broker = Broker(static, nodes, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random())
+    broker = Broker(
+        static,
+        nodes,
+        clock=clock or Clock(),
+        files=files or OsFiles(),
+        rng=rng or random.Random(),
+        faults=Faults() if faults is None else faults,
+    )
     try:
         for node in nodes:
             node.bind(broker.config.current.socket_listen_backlog_size)
@@ -91,17 +104,19 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
         await services.coordinators.load_existing()
         for each in (services.producer_ids, broker.shares, broker.housekeeping, services.cleaning):
             nursery.start_soon(each.run)
-        for node in broker.nodes:
-            broker.accept_on(node)
-        try:
-            yield
-        finally:
-            services.cluster.is_stopping = True
-            services.cleaning.stop()
-            if ending.end is not End.CRASH:
-                with trio.CancelScope(shield=True):
-                    await _drain(broker, keeps_ports=ending.end is End.PAUSE)
-            nursery.cancel_scope.cancel()
+        with faults_in_force(broker.faults, broker.handlers, broker.files):
+            for node in broker.nodes:
+                broker.accept_on(node)
+            try:
+                yield
+            finally:
+                services.cluster.is_stopping = True
+                services.cleaning.stop()
+                end_faults_of_disks(broker.faults)
+                if ending.end is not End.CRASH:
+                    with trio.CancelScope(shield=True):
+                        await _drain(broker, keeps_ports=ending.end is End.PAUSE)
+                nursery.cancel_scope.cancel()
 
 
 async def _drain(broker: Broker, *, keeps_ports: bool) -> None:

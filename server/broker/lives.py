@@ -32,6 +32,7 @@ from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..cluster.nodes import close_all
 from ..config.broker_config import StaticConfig
+from ..faults.table import Faults
 from ..runtime.clock import Clock
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker, nodes_of
@@ -79,6 +80,8 @@ class Lives:
         self.rng = rng
         self._admin = admin
         self.nodes = nodes_of(static)
+        self.faults = Faults()
+        """Declared for all lives, until a reset; those of disks end with the life."""
         self.broker = self._born()
         """Of the present life; while none serves of the last one, closed, or of the next."""
         self.failure: Exception | None = None
@@ -260,6 +263,7 @@ class Lives:
         else:
             if wish.anew_ms is not None:
                 self.clock.begin_anew(wish.anew_ms)
+                self.faults.clear()
         self.broker = self._born()
         has_begun = False
 
@@ -288,7 +292,7 @@ class Lives:
         wish.granted.set()
 
     def _born(self) -> Broker:
-        return Broker(self.static, self.nodes, clock=self.clock, files=self.files, rng=self.rng)
+        return Broker(self.static, self.nodes, clock=self.clock, files=self.files, rng=self.rng, faults=self.faults)
 
     async def _live(self, begun: Callable[[], None], *, begins_emptied: bool = False) -> _Wish:
         broker = self.broker

@@ -1,7 +1,7 @@
 """A disk that is full, slow or failed because somebody has said so.
 
-`DiskFiles` are the operating system's files. Each data directory has a class for its open files, which is `OsFile` with
-nothing added while all is well, so nothing is asked and nothing is slower; while there is trouble the class has methods
+`DiskFiles` are the operating system's files. Each data directory has a class for its open files, which adds nothing to theirs
+while all is well, so nothing is asked and nothing is slower; while there is trouble the class has methods
 that refuse or wait, and so have the files that are open already.
 
     full     what needs room is refused (ENOSPC): appends, new files, reserved space
@@ -23,8 +23,9 @@ from typing import Any, NoReturn
 
 import trio
 
-from ...storage.disk.files import Buffer, SyncError, WouldWaitError, WriteAhead
+from ...storage.disk.files import Buffer, Files, SyncError, WouldWaitError, WriteAhead
 from ...storage.disk.os_files import OsFile, OsFiles
+from ...storage.disk.unsynced_files import UnsyncedFiles
 from .table import Fault, Faults
 
 WARM_MAX = 10_000
@@ -36,8 +37,10 @@ Methods = dict[str, Callable[..., Any]]
 class Disk:
     """One data directory. Trouble comes and goes on Trio's thread, and is met on any."""
 
-    def __init__(self) -> None:
-        self.file_class: type[OsFile] = type("DiskFile", (OsFile,), {"__slots__": ()})
+    def __init__(self, files: OsFiles) -> None:
+        self.sound = files.file_type
+        """What files are while all is well."""
+        self.file_class: type[OsFile] = type("DiskFile", (self.sound,), {"__slots__": ()})
         self.troubles: dict[str, Fault] = {}
         """By what is wrong."""
         self._is_quick = threading.Event()
@@ -142,34 +145,34 @@ _FULL: Methods = {"append": _refuse_append, "append_ahead": _refuse_ahead, "prea
 
 def _sync_late(disk: Disk, file: OsFile) -> None:
     disk.wait()
-    OsFile.sync(file)
+    disk.sound.sync(file)
 
 
 def _read_late(disk: Disk, file: OsFile, position: int, size_bytes: int) -> bytes:
     if disk.is_cold(file, position):
         disk.warm(file, position)
-    return OsFile.read_at(file, position, size_bytes)
+    return disk.sound.read_at(file, position, size_bytes)
 
 
 def _read_into_late(disk: Disk, file: OsFile, position: int, buffer: memoryview) -> int:
     if disk.is_cold(file, position):
         disk.warm(file, position)
-    return OsFile.read_into(file, position, buffer)
+    return disk.sound.read_into(file, position, buffer)
 
 
 def _read_later(disk: Disk, file: OsFile, position: int, size_bytes: int) -> Buffer:
     if disk.is_cold(file, position):
         raise WouldWaitError(partial(disk.warm, file, position))
-    return OsFile.read_now(file, position, size_bytes)
+    return disk.sound.read_now(file, position, size_bytes)
 
 
 def _cached_later(disk: Disk, file: OsFile, position: int, size_bytes: int) -> int:
-    return 0 if disk.is_cold(file, position) else OsFile.cached_bytes(file, position, size_bytes)
+    return 0 if disk.is_cold(file, position) else disk.sound.cached_bytes(file, position, size_bytes)
 
 
 def _bring_late(disk: Disk, file: OsFile, position: int, size_bytes: int) -> None:
     disk.warm(file, position)
-    OsFile.read_ahead(file, position, size_bytes)
+    disk.sound.read_ahead(file, position, size_bytes)
 
 
 _SLOW: Methods = {
@@ -191,7 +194,7 @@ def _fail(disk: Disk, _file: OsFile, *_arguments: Any) -> NoReturn:
 
 def _fail_append(disk: Disk, file: OsFile, *_arguments: Any) -> NoReturn:
     with suppress(OSError):
-        OsFile.drop_ahead(file)
+        disk.sound.drop_ahead(file)
     disk.refuse("failed")
 
 
@@ -214,16 +217,23 @@ _FAILED: Methods = {
 }
 
 
+def with_faults(files: Files, data_dirs: Sequence[str]) -> Files:
+    """`files` whose disks may have declared troubles, if they are the operating system's; else `files`."""
+    return DiskFiles(files, data_dirs) if type(files) in (OsFiles, UnsyncedFiles) else files  # type: ignore[arg-type]
+
+
 class DiskFiles(OsFiles):
-    """`OsFiles` whose disks may have declared troubles.
+    """Files whose disks may have declared troubles.
 
     Args:
+        files: What they are while all is well.
         data_dirs: Each has a disk of its own; files elsewhere have none.
     """
 
-    def __init__(self, data_dirs: Sequence[str]) -> None:
+    def __init__(self, files: OsFiles, data_dirs: Sequence[str]) -> None:
         self.data_dirs = tuple(data_dirs)
-        self._disks = {os.path.join(directory, ""): Disk() for directory in data_dirs}
+        self._files = files
+        self._disks = {os.path.join(directory, ""): Disk(files) for directory in data_dirs}
 
     def take_faults(self, faults: Faults) -> None:
         """Have the declared troubles in force, and no others."""
@@ -243,7 +253,7 @@ class DiskFiles(OsFiles):
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
         of_path = next((disk for directory, disk in self._disks.items() if path.startswith(directory)), None)
         if of_path is None:
-            return super().open(path, create=create, truncate=truncate)
+            return self._files.open(path, create=create, truncate=truncate)
         of_path.refuse_if_failed()
         if create and not os.path.exists(path):
             of_path.refuse_if_there_is_no_room()
@@ -280,7 +290,7 @@ class DiskFiles(OsFiles):
             if "failed" in disk.troubles:
                 disk.refuse("failed", SyncError)
             disk.wait()
-        super().sync_dir(path)
+        self._files.sync_dir(path)
 
     def disk_total_and_free(self, path: str) -> tuple[int, int]:
         disk = self._disk(path)

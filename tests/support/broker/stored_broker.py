@@ -12,6 +12,7 @@ import trio
 from ottla.protocol.records import batches
 from ottla.server.broker.broker import Broker, nodes_of
 from ottla.server.config.broker_config import static_config
+from ottla.server.faults.table import Faults
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.files import Files
 from ottla.storage.logs.log import Log
@@ -27,7 +28,9 @@ class StoredBroker:
     def __init__(self, files: Files, data_dirs: Sequence[str] = ("/data",), *, seed: int = 0) -> None:
         flags = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": ",".join(data_dirs), "node.id": "0"}
         static = static_config(profile="dev", flags=flags, overrides={})
-        self.broker = Broker(static, nodes_of(static), clock=Clock(), files=files, rng=random.Random(seed))
+        self.broker = Broker(
+            static, nodes_of(static), clock=Clock(), files=files, rng=random.Random(seed), faults=Faults()
+        )
         self.broker.open()
 
     def __enter__(self) -> Self:
