@@ -1,5 +1,6 @@
 """Programs: `ottla serve` and its siblings.
 
-`cli` reads the command line and loads what it needs: `serve` with `node_lines`, `topics_command` with `topics_status`,
-`dump_log` with `dump_records`, `describe_config`.
+`cli` is where a command line comes in; `frame` finds the command that it means, whose module is loaded then. Commands that ask a
+broker stand in `kafka`, those that ask its admin listener in `admin`; beside this text are those that do neither: `serve_command`
+with `serve` and `node_lines`, `dump_log` with `dump_records`, `describe_config`, `completion`.
 """

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...storage.topics.config import TOPIC_OPTIONS
 from ...storage.topics.options import Option, UpdateMode, format_value
 from ..config.broker_config import BROKER_OPTIONS, PROFILES
+from .frame.command import Command
+from .frame.errors import RefusedError, did_you_mean
+from .frame.options import json_option
+from .frame.parser import Parser
+from .frame.printing import show, show_json
 
 _TITLES = {"topic": "Topic options", "broker": "Broker options"}
 _INERT_TITLE = "Broker options that Ottla knows and does not act on"
@@ -38,19 +41,41 @@ class Row:
         """When the option may change."""
         return "fixed at start" if self.option.update is UpdateMode.READ_ONLY else "may change at any time"
 
+    def as_json(self) -> dict[str, object]:
+        option = self.option
+        return {
+            "scope": self.scope,
+            "name": option.name,
+            "type": option.type.name.lower(),
+            "default": None if option.default is None else format_value(option.default),
+            "bound": self.bound or None,
+            "change": self.update,
+            "meaning": option.doc,
+            "acts": option.acts,
+        }
 
-class UnknownOptionError(Exception):
+
+class UnknownOptionError(RefusedError):
     """No option has this name. The text suggests some that look like it."""
 
 
+def add_options(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="one option; without it, all")
+    parser.add_argument("--scope", choices=("topic", "broker"), help="only these")
+    parser.add_argument("--format", choices=("text", "markdown"), default="text", help="default: text")
+    json_option(parser, "an array of objects")
+
+
 def run(options: argparse.Namespace) -> int:
-    """Print the options that the command line asks for; the exit code is 1 if there is none of that name."""
-    try:
-        text = render(options.name, scope=options.scope, markdown=options.format == "markdown")
-    except UnknownOptionError as error:
-        print(f"ottla: {error}", file=sys.stderr)
-        return 1
-    print(text)
+    """Print the options that the command line asks for.
+
+    Raises:
+        UnknownOptionError: There is none of that name.
+    """
+    if options.json:
+        show_json([row.as_json() for row in rows_of(options.name, options.scope)])
+    else:
+        show(render(options.name, scope=options.scope, markdown=options.format == "markdown"))
     return 0
 
 
@@ -60,9 +85,7 @@ def render(name: str | None = None, *, scope: str | None = None, markdown: bool 
     Raises:
         UnknownOptionError: No option of that scope has the name.
     """
-    rows = [row for row in _rows() if scope in (None, row.scope) and (name is None or row.option.name == name)]
-    if name is not None and not rows:
-        raise UnknownOptionError(_no_such(name))
+    rows = rows_of(name, scope)
     blocks = []
     for of_scope, title in _TITLES.items():
         acting = [row for row in rows if row.scope == of_scope and (name or _is_described(row))]
@@ -74,6 +97,14 @@ def render(name: str | None = None, *, scope: str | None = None, markdown: bool 
     return "\n\n".join(blocks)
 
 
+def rows_of(name: str | None = None, scope: str | None = None) -> list[Row]:
+    """One option by name, or all. UnknownOptionError if there is none."""
+    rows = [row for row in _rows() if scope in (None, row.scope) and (name is None or row.option.name == name)]
+    if name is not None and not rows:
+        raise UnknownOptionError(_no_such(name, scope))
+    return rows
+
+
 def _rows() -> Iterator[Row]:
     for scope, options in (("topic", TOPIC_OPTIONS), ("broker", BROKER_OPTIONS)):
         yield from (Row(scope, option) for option in options.values() if not option.hidden)
@@ -83,10 +114,10 @@ def _is_described(row: Row) -> bool:
     return row.option.acts or row.scope == "topic"
 
 
-def _no_such(name: str) -> str:
-    similar = difflib.get_close_matches(name, [*TOPIC_OPTIONS, *BROKER_OPTIONS], n=3)
-    hint = f"; did you mean {' or '.join(dict.fromkeys(similar))}?" if similar else ""
-    return f"there is no option {name}{hint}"
+def _no_such(name: str, scope: str | None) -> str:
+    of_scope = [row.option.name for row in _rows() if scope in (None, row.scope)]
+    kind = f"{scope} " if scope else ""
+    return f"there is no {kind}option {name}{did_you_mean(name, list(dict.fromkeys(of_scope)))}"
 
 
 def _paragraphs(title: str, rows: Iterable[Row]) -> str:
@@ -118,3 +149,6 @@ def _table(title: str, rows: Iterable[Row]) -> str:
         ]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines)
+
+
+COMMAND = Command("describe-config", "what options there are, their defaults and bounds", run, add_options)

@@ -35,6 +35,11 @@ from ...storage.segment.index import AbortedTxn
 from ...storage.topics.catalog_file import CatalogError, decode
 from ..partitions.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .dump_records import batch_line, control_record, group_record, plain_record, size, transaction_record
+from .frame.command import Command
+from .frame.errors import DONE, SAID_NO
+from .frame.options import json_option
+from .frame.parser import Parser
+from .frame.printing import show, show_json
 
 RECORD_LINES: dict[str | None, Callable[[Record], str]] = {
     OFFSETS_TOPIC: group_record,
@@ -60,21 +65,35 @@ _METADATA_SNAPSHOT = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(\.part|\.delet
 _ABORTED_TXN = struct.Struct(">hqqqq")
 
 
+def add_options(parser: Parser) -> None:
+    parser.add_argument("files", metavar="FILE", nargs="+", help="its name says what is in it")
+    parser.add_argument("--deep", action="store_true", help="look at every record, not only at batches")
+    parser.add_argument("--print-data", action="store_true", help="show keys, values and headers (implies --deep)")
+    json_option(parser, "an object for each file, on a line of its own")
+
+
 def run(options: argparse.Namespace) -> int:
     """Dump every file that the command line names; 1 if one could not be read or has a problem."""
     dump = Dump(OsFiles(), deep=options.deep or options.print_data, print_data=options.print_data)
-    code = 0
+    code = DONE
     for path in options.files:
+        told: list[str] = []
+        tell = told.append if options.json else show
         try:
+            problem = False
             for line in dump.lines(path):
-                print(line)
-                code |= line.startswith(PROBLEM)
-        except BrokenPipeError:
-            raise
+                tell(line)
+                problem |= line.startswith(PROBLEM)
+            code = SAID_NO if problem else code
         except OSError as error:
             print(f"ottla: {path}: {error.strerror or error}", file=sys.stderr)
-            code = 1
-    return int(code)
+            code = SAID_NO
+            continue
+        if options.json:
+            show_json(
+                {"file": path, "lines": [line.strip() for line in told[1:]], "is_whole": not problem}, indent=None
+            )
+    return code
 
 
 class Dump:
@@ -279,3 +298,6 @@ def _topic_of(path: str) -> str | None:
     """The topic whose directory the file lies in, as far as the directory's name tells."""
     directory = paths.parse_partition_dir(os.path.basename(os.path.dirname(os.path.abspath(path))))
     return directory.topic if isinstance(directory, paths.TopicPartition) else None
+
+
+COMMAND = Command("dump-log", "show what is in log, index, snapshot and checkpoint files", run, add_options)

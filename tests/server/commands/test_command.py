@@ -313,10 +313,10 @@ REFUSED_OPTIONS = {
     "an override without value": (["--override", "num.partitions"], "must be NAME=VALUE"),
     "a bad address": (["--listener", "localhost"], "must be NAME://HOST:PORT"),
     "two listeners of one name": (["--listener", "h:1", "--listener", "h:2"], "each listener needs a name of its own"),
-    "no nodes": (["--nodes", "0"], "Invalid value 0 for --nodes"),
-    "nodes that are no number": (["--nodes", "x"], "argument --nodes: invalid int value: 'x'"),
-    "an unknown profile": (["--profile", "fast"], "argument --profile: invalid choice: 'fast'"),
-    "an unknown flag": (["--fast"], "unrecognized arguments: --fast"),
+    "no nodes": (["--nodes", "0"], "argument --nodes: expected a number from 1 on, found '0'"),
+    "nodes that are no number": (["--nodes", "x"], "argument --nodes: expected a number from 1 on, found 'x'"),
+    "an unknown profile": (["--profile", "fast"], "argument --profile: there is no 'fast'"),
+    "an unknown flag": (["--fast"], "there is no option --fast"),
     "a missing file": (["--config", "/nowhere/server.properties"], "cannot read /nowhere/server.properties: No such"),
 }
 
@@ -367,10 +367,10 @@ def exit_code(*arguments: str | Path) -> int:
     [
         ([], ["serve", "topics", "dump-log", "describe-config", "examples:"]),
         (["serve"], ["--config", "--data", "--profile", "--listener", "--nodes", "--override", "ready HOST:PORT"]),
-        (["topics"], ["--bootstrap", "list", "describe", "create", "delete"]),
+        (["topics"], ["list", "describe", "create", "delete"]),
         (["topics", "create"], ["--partitions", "--replication-factor", "--config"]),
-        (["topics", "describe"], ["topic"]),
-        (["topics", "delete"], ["topic"]),
+        (["topics", "describe"], ["TOPIC", "--bootstrap"]),
+        (["topics", "delete"], ["TOPIC"]),
         (["topics", "list"], ["usage: ottla topics list"]),
         (["topics", "status"], ["--json", "columns:", "FIRST DIRTY", "WAITING FOR"]),
         (["dump-log"], ["FILE", "--deep", "--print-data"]),
@@ -409,14 +409,17 @@ def test_topics_are_created_listed_described_and_deleted(
     assert capsys.readouterr().out == "created t with 2 partition(s)\n"
     produce(client, "t", ("k", "v"), partition=1)
     assert topics(broker, "list") == 0
-    assert capsys.readouterr().out == "t\tpartitions=2\treplicas=1\n"
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["TOPIC", "PARTITIONS", "REPLICAS", "ID"]
+    assert re.fullmatch(r"t +2 +1 +[\w-]{22}", row)
     assert topics(broker, "describe", "t") == 0
     first, *rest = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"t\tid=[\w-]{22}", first)
+    assert re.fullmatch(r"t  id [\w-]{22}", first)
     assert rest == [
         "  cleanup.policy=compact",
-        "  partition 0\tleader=0\treplicas=0\tlog start offset=0\tlog end offset=0",
-        "  partition 1\tleader=0\treplicas=0\tlog start offset=0\tlog end offset=1",
+        "PARTITION  LEADER  REPLICAS  LOG START  LOG END",
+        "        0       0         0          0        0",
+        "        1       0         0          0        1",
     ]
     assert topics(broker, "delete", "t") == 0
     assert capsys.readouterr().out == "deleted t\n"
@@ -428,7 +431,6 @@ def test_topics_are_created_listed_described_and_deleted(
     [
         (["create", "a b"], "INVALID_TOPIC_EXCEPTION: Topic name is invalid"),
         (["create", "t", "--config", "zork=1"], "INVALID_CONFIG: Unknown topic config name: zork"),
-        (["create", "t", "--config", "zork"], "must be NAME=VALUE"),
         (["create", "t", "--replication-factor", "2"], "INVALID_REPLICATION_FACTOR: "),
         (["describe", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: there is no topic missing"),
         (["delete", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: "),

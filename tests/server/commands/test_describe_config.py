@@ -1,10 +1,11 @@
 """`ottla describe-config`: every option can be looked up, and lists leave none out."""
 
-import argparse
+import json
 
 import pytest
 
-from ottla.server.commands.describe_config import UnknownOptionError, render, run
+from ottla.server.commands.cli import main
+from ottla.server.commands.describe_config import UnknownOptionError, render
 from ottla.server.config.broker_config import BROKER_OPTIONS
 from ottla.storage.topics.config import TOPIC_OPTIONS
 
@@ -54,8 +55,15 @@ def test_an_unknown_name_is_told_with_names_like_it() -> None:
 
 
 def test_the_command_prints_or_says_no(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(argparse.Namespace(name="segment.bytes", scope=None, format="text")) == 0
-    assert run(argparse.Namespace(name="zork", scope=None, format="text")) == 1
+    assert main(["describe-config", "segment.bytes"]) == 0
+    assert main(["describe-config", "zork"]) == 1
     shown = capsys.readouterr()
     assert shown.out.startswith("segment.bytes\n")
     assert shown.err == "ottla: there is no option zork\n"
+
+
+def test_json_has_an_object_for_each_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe-config", "--json", "--scope", "topic"]) == 0
+    found = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert found.keys() == {name for name, option in TOPIC_OPTIONS.items() if not option.hidden}
+    assert found["min.cleanable.dirty.ratio"]["default"] == "0.5"

@@ -1,6 +1,6 @@
 """`ottla dump-log` over files of every kind, whole and damaged."""
 
-import argparse
+import json
 import struct
 from pathlib import Path
 
@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.batch_builder import build_batch
-from ottla.server.commands.dump_log import PROBLEM, Dump, run
+from ottla.server.commands.cli import main
+from ottla.server.commands.dump_log import PROBLEM, Dump
 from ottla.server.groups.consumer.member import Member
 from ottla.server.groups.consumer.records import current_assignment, member_tombstones
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value, write_record
@@ -274,7 +275,7 @@ def test_text_that_is_not_what_the_name_says_is_a_problem(tmp_path: Path, name: 
 
 
 def command(*files: Path) -> int:
-    return run(argparse.Namespace(files=[str(file) for file in files], deep=False, print_data=False))
+    return main(["dump-log", *map(str, files)])
 
 
 def test_the_exit_code_says_whether_all_was_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,3 +287,12 @@ def test_the_exit_code_says_whether_all_was_well(tmp_path: Path, capsys: pytest.
     shown = capsys.readouterr()
     assert f"{tmp_path / 'missing' / LOG}: no such file" in shown.err
     assert shown.out.count(f"{good}:\n") == 3
+
+
+def test_json_has_an_object_for_each_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = written(tmp_path / "good", LOG, WHOLE_LOG)
+    bad = written(tmp_path / "bad", LOG, WHOLE_LOG[:-1])
+    assert main(["dump-log", "--json", str(good), str(bad)]) == 1
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["file"], first["is_whole"], second["file"], second["is_whole"]) == (str(good), True, str(bad), False)
+    assert first["lines"] and any(line.startswith("PROBLEM") for line in second["lines"])

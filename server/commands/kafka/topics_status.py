@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from ...protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ..client.connection import Client
+from ....protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ...client.connection import Client
+from ..frame.printing import show, show_json
 
 HEADER = (
     "PARTITION",
@@ -30,15 +31,15 @@ class NoStatusError(Exception):
     """The broker is another one than Ottla, or the topic is not there. The message is what is shown."""
 
 
-def show(client: Client, options: argparse.Namespace) -> None:
+def show_status(client: Client, options: argparse.Namespace) -> None:
     """Ask every node for its partitions, and print them. OSError or ProtocolError if one does not answer."""
     found = sorted(_ask(client, options.topics), key=lambda row: (row["topic"], row["partition"]))
     if not options.topics:
         found = [row for row in found if "compact" in row["cleanup_policy"]]
     if options.json:
-        print(json.dumps(found, indent=2))
+        show_json(found)
     else:
-        print("\n".join(_table([HEADER, *map(_row, found)])))
+        show(_table([HEADER, *map(_row, found)]))
 
 
 def _ask(client: Client, topics: Iterable[str]) -> Iterator[dict[str, Any]]:

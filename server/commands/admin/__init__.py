@@ -1,0 +1,1 @@
+"""Commands that ask the admin listener of a broker, over HTTP."""

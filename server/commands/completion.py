@@ -1,0 +1,140 @@
+"""`ottla completion`: a script that completes commands, options and choices, made from the parsers themselves.
+
+Each script walks over the words that stand before the cursor and collects the names among them, as `/topics/create`; what it
+offers then stands in a table. Values that have no choices are left to the shell, which knows files.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+
+from .frame.command import Command
+from .frame.parser import Parser
+from .frame.places import Place, is_path, places, valued
+from .frame.printing import show
+
+NOTES = """\
+  bash   source <(ottla completion bash)                              in ~/.bashrc
+  zsh    source <(ottla completion zsh)                               in ~/.zshrc, behind compinit
+  fish   ottla completion fish > ~/.config/fish/completions/ottla.fish
+"""
+
+
+def bash(found: list[Place]) -> Iterator[str]:
+    """For bash 3.2 and later."""
+    yield "# ottla completion bash"
+    yield "_ottla() {"
+    yield "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at= word words="
+    yield '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
+    yield f'        case "$at/$word" in {_steps(found)}) at=$at/$word ;; esac'
+    yield "    done"
+    yield '    case "$at $prev" in'
+    for place in found:
+        for action, choices in valued(place):
+            pattern = "|".join(f'"{place.at} {name}"' for name in action.option_strings)
+            yield (
+                f"        {pattern}) words={_quoted(' '.join(choices))} ;;"
+                if choices
+                else f"        {pattern}) return ;;"
+            )
+    yield "    esac"
+    yield '    [ -n "$words" ] || case "$at" in'
+    for place in found:
+        yield f"        {_quoted(place.at)}) words={_quoted(' '.join(place.words))} ;;"
+    yield "    esac"
+    yield '    COMPREPLY=($(compgen -W "$words" -- "$cur"))'
+    yield "}"
+    yield "complete -o bashdefault -o default -F _ottla ottla"
+
+
+def zsh(found: list[Place]) -> Iterator[str]:
+    """To be sourced, or a file `_ottla` in `fpath`."""
+    yield "#compdef ottla"
+    yield "_ottla() {"
+    yield "    local at= word"
+    yield "    local -a names options"
+    yield '    for word in "${(@)words[2,CURRENT-1]}"; do'
+    yield f'        case "$at/$word" in {_steps(found)}) at=$at/$word ;; esac'
+    yield "    done"
+    yield '    case "$at ${words[CURRENT-1]}" in'
+    for place in found:
+        for action, choices in valued(place):
+            pattern = "|".join(f'"{place.at} {name}"' for name in action.option_strings)
+            offer = f"compadd -- {' '.join(choices)}" if choices else "_files" if is_path(action) else "_message value"
+            yield f"        {pattern}) {offer}; return ;;"
+    yield "    esac"
+    yield '    case "$at" in'
+    for place in found:
+        yield f"        {_quoted(place.at)})"
+        yield f"            names=({' '.join(_described(name, text) for name, text in _operands(place).items())})"
+        options = {name: action.help or "" for action in place.options for name in action.option_strings}
+        yield f"            options=({' '.join(_described(name, text) for name, text in options.items())}) ;;"
+    yield "    esac"
+    yield "    (( $#names )) && _describe name names"
+    yield "    _describe -o option options"
+    yield "    (( $#names )) || _files"
+    yield "}"
+    yield 'if [ "$funcstack[1]" = _ottla ]; then _ottla "$@"; else compdef _ottla ottla; fi'
+
+
+def fish(found: list[Place]) -> Iterator[str]:
+    """A file of its own among fish's completions."""
+    yield "# ottla completion fish"
+    yield "function __ottla_at"
+    yield "    set -l at ''"
+    yield "    for word in (commandline -opc)[2..-1]"
+    yield f'        switch "$at/$word"; case {_steps(found, " ")}; set at "$at/$word"; end'
+    yield "    end"
+    yield '    test "$at" = "$argv[1]"'
+    yield "end"
+    for place in found:
+        here = f"complete -c ottla -n {_quoted(f'__ottla_at {_quoted(place.at)}')}"
+        operands = _operands(place)
+        if operands or not any(map(is_path, place.operands)):
+            yield f"{here} -f"
+        for name, text in operands.items():
+            yield f"{here} -a {name} -d {_quoted(text)}"
+        choices_of = {action.dest: choices for action, choices in valued(place)}
+        for action in place.options:
+            names = " ".join(
+                f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in action.option_strings
+            )
+            value = ""
+            if action.dest in choices_of:
+                choices = choices_of[action.dest]
+                value = f" -x -a {_quoted(' '.join(choices))}" if choices else " -r -F" if is_path(action) else " -x"
+            yield f"{here} {names}{value} -d {_quoted(action.help or '')}"
+
+
+SHELLS: dict[str, Callable[[list[Place]], Iterator[str]]] = {"bash": bash, "zsh": zsh, "fish": fish}
+
+
+def _steps(found: list[Place], between: str = "|") -> str:
+    return between.join(place.at for place in found if place.at)
+
+
+def _operands(place: Place) -> dict[str, str]:
+    """Words without a dash that may stand here."""
+    return place.names | {str(choice): "" for action in place.operands for choice in action.choices or ()}
+
+
+def _described(name: str, text: str) -> str:
+    return _quoted(f"{name.replace(':', chr(92) + ':')}:{text}")
+
+
+def _quoted(text: str) -> str:
+    """For every shell."""
+    return "'" + text.replace("'", "’") + "'"
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=tuple(SHELLS), help=", ".join(SHELLS))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the script of one shell."""
+    show(SHELLS[options.shell](list(places())))
+
+
+COMMAND = Command("completion", "a script that completes these commands in bash, zsh or fish", run, add_options, NOTES)

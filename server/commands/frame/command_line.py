@@ -1,0 +1,141 @@
+"""From the words of a command line to a command and its options.
+
+Options may stand anywhere: `ottla --json topics --bootstrap H:1 list` is `ottla topics list --json --bootstrap H:1`.
+Only what the words name is loaded; for options before a command that is all commands, as it takes them to know which
+word is an option's value.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, NoReturn
+
+from .command import Command
+from .errors import did_you_mean
+from .parser import Parser, looks_like_option, read, taken
+from .table import ROWS, Commands, load
+
+DESCRIPTION = "A Kafka-compatible broker in Python whose log compaction can be trusted."
+EXAMPLES = """\
+examples:
+  ottla serve --profile dev --data ./data       a broker on localhost:9092 that reacts quickly
+  ottla serve --config server.properties        the configuration of an Apache Kafka broker
+  ottla topics create t --config cleanup.policy=compact
+  ottla topics list
+  ottla topics status t                         what the cleaner does about it, and what it waits for
+  ottla dump-log --print-data ./data/t-0/00000000000000000000.log
+  ottla describe-config min.cleanable.dirty.ratio
+
+exit codes: 0 done, 1 the broker or a file said no, 2 a wrong call, or nobody answers
+
+Clients need nothing of Ottla's: point any Kafka client at the address.
+"""
+
+
+class Asked(NamedTuple):
+    """A command to carry out."""
+
+    command: Command
+    options: argparse.Namespace
+
+
+class Level(NamedTuple):
+    """Where a word is a name: at the top, or behind a command with actions."""
+
+    group: str
+    names: dict[str, str]
+    """With the help of each."""
+    below: tuple[str, ...]
+    """The rows that an option here may belong to."""
+
+    @property
+    def what(self) -> str:
+        return "action" if self.group else "command"
+
+    def parser(self) -> Parser:
+        """Which only has a help to show, and mistakes to tell."""
+        row = ROWS.get(self.group)
+        text = f"{row.help[0].upper()}{row.help[1:]}." if row else DESCRIPTION
+        made = Parser(f"ottla {self.group}".rstrip(), text, "" if row else EXAMPLES)
+        if not row:
+            made.add_argument(
+                "--version", action=_Version, nargs=0, help="show the version, and which cleaner kernel this is"
+            )
+        found = made.add_subparsers(
+            title=f"{self.what}s", metavar=self.what.upper(), parser_class=argparse.ArgumentParser
+        )
+        for name, help_text in self.names.items():
+            found.add_parser(name, help=help_text, add_help=False)
+        return made
+
+    def options(self) -> dict[str, argparse.Action]:
+        """All that commands below have, by name."""
+        parsers = [parser for name in self.below for parser in parsers_of(load(name))]
+        return {name: action for parser in [*parsers, self.parser()] for name, action in parser.options.items()}
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_arguments: object) -> NoReturn:
+        from .... import __version__
+        from ....storage.kernel import COMPILED
+
+        print(f"ottla {__version__} ({'compiled' if COMPILED else 'interpreted'} cleaner kernel)")
+        parser.exit()
+
+
+def parsers_of(commands: Commands) -> list[Parser]:
+    """One for each command of a row."""
+    return [each.parser("" if commands.command else commands.row.name) for each in commands.all]
+
+
+def understand(words: Sequence[str]) -> Asked:
+    """What a command line asks for.
+
+    Raises:
+        SystemExit: A mistake, told in one line; or the help, or the version, has been shown.
+    """
+    left = [*words[1:], "--help"] if list(words[:1]) == ["help"] else list(words)
+    early: list[str] = []
+    name = _name(top(), left, early)
+    commands = load(name)
+    if (command := commands.command) is None:
+        command = commands.actions[_name(top(name), left, early)]
+        parser = command.parser(name)
+    else:
+        parser = command.parser()
+    return Asked(command, read(parser, [*early, *left]))
+
+
+def top(group: str = "") -> Level:
+    """Where a command's name is to follow, or behind `group` an action's."""
+    if not group:
+        return Level("", {row.name: row.help for row in ROWS.values()}, tuple(ROWS))
+    return Level(group, {each.name: each.help for each in load(group).actions.values()}, (group,))
+
+
+def _name(level: Level, left: list[str], early: list[str]) -> str:
+    """Take the name off `left`, and with it the options before it, which go to `early`."""
+    while left:
+        word = left.pop(0)
+        if word == "--version" and not level.group:
+            level.parser().parse_args([word])
+        if looks_like_option(word):
+            early.append(word if word in ("-h", "--help") else taken(level.options(), word, left, level.parser()))
+        elif word in level.names:
+            return word
+        else:
+            hint = did_you_mean(word, list(level.names)) or _all(level.names)
+            level.parser().error(f"there is no {level.what} {word!r}{hint}")
+    parser = level.parser()
+    if {"-h", "--help"} & set(early):
+        parser.print_help()
+        parser.exit()
+    if level.group:
+        parser.error(f"an action is missing{_all(level.names)}")
+    parser.print_help()
+    parser.exit(2)
+
+
+def _all(names: Iterable[str]) -> str:
+    return f"; there are: {', '.join(names)}"

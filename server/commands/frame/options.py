@@ -1,0 +1,94 @@
+"""Options that many commands have, and readers of values."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from .parser import Parser
+
+BOOTSTRAP = "OTTLA_BOOTSTRAP"
+ADMIN = "OTTLA_ADMIN"
+ADMIN_TOKEN = "OTTLA_ADMIN_TOKEN"
+DEFAULT_BOOTSTRAP = "localhost:9092"
+DEFAULT_ADMIN = "127.0.0.1:9099"
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(_UNITS_MS)})?")
+_DURATION_MS_MAX = 2**53
+"""A few hundred thousand years."""
+
+
+def bootstrap_option(parser: Parser) -> None:
+    """Of commands that speak Kafka's protocol."""
+    parser.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help=f"a broker's address, or several with commas (default: ${BOOTSTRAP}, else {DEFAULT_BOOTSTRAP})",
+    )
+
+
+def bootstrap_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
+    """The addresses that a command was given."""
+    return options.bootstrap or environment.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
+
+
+def admin_options(parser: Parser) -> None:
+    """Of commands that ask the admin listener."""
+    parser.add_argument(
+        "--admin",
+        metavar="[HOST:]PORT",
+        help=f"the address of the broker's admin listener (default: ${ADMIN}, else {DEFAULT_ADMIN})",
+    )
+    parser.add_argument(
+        "--admin-token-file",
+        metavar="FILE",
+        help=f"the file of the token, where the listener wants one (default: the token in ${ADMIN_TOKEN})",
+    )
+
+
+def admin_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
+    """The address that a command was given."""
+    return options.admin or environment.get(ADMIN) or DEFAULT_ADMIN
+
+
+def json_option(parser: Parser, what: str = "everything, as JSON") -> None:
+    """For programs."""
+    parser.add_argument("--json", action="store_true", help=what)
+
+
+def number(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Reads a whole number from `low` on, up to and with `high`."""
+    bound = f"from {low} on" if high is None else f"from {low} to {high}"
+
+    def parse(text: str) -> int:
+        with suppress(ValueError):
+            if low <= (found := int(text)) and (high is None or found <= high):
+                return found
+        raise argparse.ArgumentTypeError(f"expected a number {bound}, found {text!r}")
+
+    return parse
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """Reads NAME=VALUE; the value may be empty."""
+    name, equals, value = text.partition("=")
+    if not name.strip() or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
+    return name.strip(), value
+
+
+def duration_ms(text: str) -> int:
+    """Reads `25h`, `8d`, `1.5s`, `250ms`; a number alone is milliseconds."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"expected a number with one of {', '.join(_UNITS_MS)} behind it, as 25h, found {text!r}"
+        )
+    found = round(float(match[1]) * _UNITS_MS[match[2] or "ms"])
+    if found > _DURATION_MS_MAX:
+        raise argparse.ArgumentTypeError(f"expected at most {_DURATION_MS_MAX} ms, found {text!r}")
+    return found

@@ -1,0 +1,92 @@
+"""A parser of one command's options: says what is wrong in one line; what would be right stands in the help."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from .errors import WRONG_CALL, did_you_mean
+
+
+class Parser(argparse.ArgumentParser):
+    """See the module. Options are never abbreviated: one that is new tomorrow would make today's call ambiguous."""
+
+    def __init__(self, prog: str, description: str, notes: str = "") -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=notes,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    @property
+    def arguments(self) -> list[argparse.Action]:
+        """Options and positional arguments, in order."""
+        return self._actions
+
+    @property
+    def options(self) -> dict[str, argparse.Action]:
+        """By each of their names, `-h` and `--help`."""
+        return {name: action for action in self._actions for name in action.option_strings}
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_CALL, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            names = list(map(str, action.choices))
+            hint = did_you_mean(str(value), names) or f"; there are: {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"there is no {str(value)!r}{hint}")
+
+
+def takes_value(action: argparse.Action) -> bool:
+    """Whether an option's value follows it."""
+    return action.nargs != 0
+
+
+def read(parser: Parser, words: Iterable[str]) -> argparse.Namespace:
+    """The options of one command, which may stand before, between and behind what has no name.
+
+    Each comes to argparse as one word with its value, so that the value may begin with a dash; the rest comes last.
+
+    Raises:
+        SystemExit: Something is wrong, and has been said; or help was wanted.
+    """
+    options, rest = split(parser.options, words, parser)
+    return parser.parse_args([*options, "--", *rest] if rest else options)
+
+
+def split(known: dict[str, argparse.Action], words: Iterable[str], parser: Parser) -> tuple[list[str], list[str]]:
+    """Options, a word each, and what is none. Ends with a line by way of `parser` where one is not known."""
+    options: list[str] = []
+    rest: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return options, rest + left
+        if not looks_like_option(word):
+            rest.append(word)
+            continue
+        options.append(taken(known, word, left, parser))
+    return options, rest
+
+
+def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser: Parser) -> str:
+    """The option `word` as one word with its value, which is taken off `left` if it is the next."""
+    name, equals, _ = word.partition("=")
+    if not word.startswith("--"):
+        name, equals = word[:2], word[2:]
+    action = known.get(name)
+    if action is None:
+        parser.error(f"there is no option {name}{did_you_mean(name, list(known))}")
+    if equals or not takes_value(action) or not left or left[0] in known:
+        return word
+    return f"{name}={left.pop(0)}"
+
+
+def looks_like_option(word: str) -> bool:
+    """A dash alone is a file's name, and one before a digit belongs to a number."""
+    return len(word) > 1 and word[0] == "-" and not word[1].isdigit()

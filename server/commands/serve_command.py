@@ -1,0 +1,81 @@
+"""`ottla serve`: its options."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from .frame.command import Command
+from .frame.errors import WrongCallError
+from .frame.options import number
+from .frame.parser import Parser
+
+NOTES = """\
+An option has the value of the strongest source that gives one:
+--override, then the flags here, then --config, then --profile, then Apache Kafka's default.
+
+One line `ready HOST:PORT[,HOST:PORT...]` on standard output says that all nodes serve.
+SIGTERM, SIGINT and SIGHUP stop the broker cleanly, with exit code 0; further ones change nothing.
+
+Lines on standard input stop and start single nodes, and are answered on standard output:
+  stop ID      hand over what node ID leads, end its connections: stopped ID
+  start ID     serve on the same ports again: started ID
+
+Comment lines of the --config file say what has no property:
+  # nodes=3                          how many broker ids to play
+  # node.1.listeners=NAME://H:PORT   listeners, advertised.listeners, broker.rack of one node
+  # cluster.id=ID                    for a new data directory
+  # feature.NAME=LEVEL               transaction.version (0 to 2) or group.version (0 or 1); the newest by default
+"""
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("--config", metavar="FILE", help="a server.properties of Apache Kafka, read as it is")
+    parser.add_argument("--data", metavar="DIR", help="where logs are kept (log.dirs)")
+    parser.add_argument(
+        "--profile",
+        choices=("kafka", "dev"),
+        default="kafka",
+        help="kafka: Apache Kafka's defaults (the default); dev: quick reactions for development and tests",
+    )
+    parser.add_argument(
+        "--listener",
+        metavar="[NAME://]HOST:PORT",
+        action="append",
+        help="listen here (port 0: a free one); repeat for more, each with its own NAME",
+    )
+    parser.add_argument("--nodes", type=number(1), metavar="N", help="play N broker ids, each on its own port")
+    parser.add_argument(
+        "--override", metavar="NAME=VALUE", action="append", default=[], help="set any broker option; repeatable"
+    )
+    parser.add_argument(
+        "--admin",
+        metavar="[HOST:]PORT",
+        help="also serve control calls over HTTP: on a loopback address, or anywhere with a token (default: off)",
+    )
+    parser.add_argument(
+        "--admin-token-file",
+        metavar="FILE",
+        help="what clients of --admin have to know stands in FILE (default: OTTLA_ADMIN_TOKEN of the environment, if set)",
+    )
+    parser.add_argument("--hello", action="store_true", help="also print a client snippet to try")
+    parser.add_argument("--verbose", action="store_true", help="log more to standard error")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    from .serve import StartError, serve
+
+    try:
+        return serve(options)
+    except StartError as error:
+        raise WrongCallError(str(error)) from error
+
+
+COMMAND = Command("serve", "run a broker, with one or several nodes in this process", run, add_options, NOTES)

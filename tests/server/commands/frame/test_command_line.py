@@ -1,0 +1,241 @@
+"""How a command line is understood: names, options before and behind them, and mistakes, each in one line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ottla.server.commands.cli import main
+from ottla.server.commands.frame.command_line import Asked, top, understand
+from ottla.server.commands.frame.parser import takes_value
+from ottla.server.commands.frame.places import Place, places
+from ottla.server.commands.frame.table import ROWS, load
+
+PLACES = {place.at: place for place in places()}
+LEAVES = [place for place in PLACES.values() if place.at and not place.names]
+
+
+def asked(*words: str) -> Asked:
+    return understand(list(words))
+
+
+# Names and options
+
+
+def test_a_command_and_an_action_are_found_with_their_options() -> None:
+    found = asked("topics", "create", "t", "--partitions", "3", "--config", "a=b", "--config", "c=")
+    assert found.command.name == "create"
+    assert (found.options.topic, found.options.partitions, found.options.config) == ("t", 3, [("a", "b"), ("c", "")])
+
+
+SAME = [
+    "topics list --json --bootstrap h:1",
+    "topics list --bootstrap h:1 --json",
+    "topics list --bootstrap=h:1 --json",
+    "topics --json list --bootstrap h:1",
+    "topics --bootstrap h:1 list --json",
+    "topics --bootstrap=h:1 --json list",
+    "--json topics --bootstrap h:1 list",
+    "--bootstrap h:1 --json topics list",
+    "--bootstrap=h:1 topics --json list",
+]
+
+
+@pytest.mark.parametrize("line", SAME)
+def test_options_may_stand_before_and_behind_the_names(line: str) -> None:
+    found = asked(*line.split())
+    assert (found.command, found.options) == asked(*SAME[0].split())
+
+
+def some_value(action: argparse.Action) -> str:
+    """One that the option takes."""
+    if action.choices is not None:
+        return str(next(iter(action.choices)))
+    for text in ("7", "a=b", "1s", "h:1"):
+        try:
+            if callable(action.type):
+                action.type(text)
+        except (argparse.ArgumentTypeError, ValueError):
+            continue
+        return text
+    raise AssertionError(f"no value for {action.option_strings}")
+
+
+def operands_of(place: Place) -> list[str]:
+    return [some_value(action) for action in place.operands if action.nargs not in ("*", "?")]
+
+
+EVERY_OPTION = [
+    pytest.param(place, name, action, id=f"{place.at} {name}")
+    for place in LEAVES
+    for action in place.options
+    for name in action.option_strings
+    if name not in ("-h", "--help")
+]
+
+
+@pytest.mark.parametrize(("place", "name", "action"), EVERY_OPTION)
+def test_every_option_of_every_command_is_taken_at_each_place(place: Place, name: str, action: argparse.Action) -> None:
+    names, operands = place.at.strip("/").split("/"), operands_of(place)
+    given = [name, *([some_value(action)] if takes_value(action) else [])]
+    lines = [[*names[:cut], *given, *names[cut:], *operands] for cut in range(len(names) + 1)]
+    lines.append([*names, *operands, *given])
+    if takes_value(action) and name.startswith("--"):
+        lines.append([*names, f"{name}={given[1]}", *operands])
+    first, *others = [asked(*line) for line in lines]
+    assert others == [first] * len(others)
+    assert getattr(first.options, action.dest) != action.default or action.choices
+
+
+def test_an_option_of_one_name_is_a_flag_everywhere_or_nowhere() -> None:
+    """Else it could not be told before the command whether a value follows."""
+    with_value: dict[str, set[bool]] = {}
+    for place in LEAVES:
+        for action in place.options:
+            for name in action.option_strings:
+                with_value.setdefault(name, set()).add(takes_value(action))
+    assert {name for name, kinds in with_value.items() if len(kinds) > 1} == set()
+
+
+def test_an_option_takes_one_value_or_none() -> None:
+    assert {action.nargs for place in LEAVES for action in place.options} <= {None, 0}
+
+
+def test_what_has_no_name_may_stand_between_options() -> None:
+    assert asked("topics", "status", "a", "--json", "b", "--bootstrap", "h:1", "c").options.topics == ["a", "b", "c"]
+
+
+def test_behind_two_dashes_nothing_is_an_option() -> None:
+    assert asked("topics", "status", "--json", "--", "--odd", "-n").options.topics == ["--odd", "-n"]
+
+
+def test_a_value_may_begin_with_a_dash() -> None:
+    assert asked("serve", "--override", "-x=-1").options.override == ["-x=-1"]
+
+
+# Mistakes
+
+WRONG = {
+    "sevre": "ottla: there is no command 'sevre'; did you mean serve?",
+    "topic list": "ottla: there is no command 'topic'; did you mean topics?",
+    "zzz": "ottla: there is no command 'zzz'; there are: serve, ",
+    "--jsno topics list": "ottla: there is no option --jsno; did you mean --json?",
+    "--": "ottla: a command is missing; there are: serve, ",
+    "topics": "ottla topics: an action is missing; there are: list, describe, create, delete, status",
+    "topics --json": "ottla topics: an action is missing; there are: list",
+    "topics lits": "ottla topics: there is no action 'lits'; did you mean list?",
+    "topics 7": "ottla topics: there is no action '7'; there are: list, describe",
+    "topics list --bootsrap h:1": "ottla topics list: there is no option --bootsrap; did you mean --bootstrap?",
+    "topics list --boot h:1": "ottla topics list: there is no option --boot; did you mean --bootstrap?",
+    "topics --partitions 3 list": "ottla topics list: there is no option --partitions",
+    "topics list -x": "ottla topics list: there is no option -x",
+    "topics list --bootstrap": "ottla topics list: argument --bootstrap: expected one argument",
+    "topics list --bootstrap --json": "ottla topics list: argument --bootstrap: expected one argument",
+    "topics list --json=yes": "ottla topics list: argument --json: ignored explicit argument 'yes'",
+    "topics list orders": "ottla topics list: unrecognized arguments: orders",
+    "topics create": "ottla topics create: the following arguments are required: TOPIC",
+    "topics create t --partitions none": "argument --partitions: expected a number from 1 on, found 'none'",
+    "topics create t --partitions 0": "argument --partitions: expected a number from 1 on, found '0'",
+    "topics create t --config zork": "argument --config: expected NAME=VALUE, found 'zork'",
+    "serve --profile kafak": "ottla serve: argument --profile: there is no 'kafak'; did you mean kafka?",
+    "serve --profile fast": "ottla serve: argument --profile: there is no 'fast'; there are: kafka, dev",
+    "completion bsh": "ottla completion: argument SHELL: there is no 'bsh'; did you mean bash?",
+    "completion": "ottla completion: the following arguments are required: SHELL",
+    "describe-config min.cleanable.dirty.ratoi": "there is no option min.cleanable.dirty.ratoi; did you mean min.cl",
+}
+
+
+@pytest.mark.parametrize(("line", "says"), WRONG.items())
+def test_a_mistake_is_one_line_and_exit_code_2(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(line.split())
+    except SystemExit as end:
+        assert isinstance(end.code, int)
+        code = end.code
+    printed = capsys.readouterr()
+    (told,) = printed.err.splitlines()
+    assert told.startswith("ottla") and says in told
+    assert (printed.out, code) == ("", 1 if line.startswith("describe-config") else 2)
+
+
+# Help
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_every_place_has_a_help_that_names_all_that_may_stand_there(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [name for name in place.at.split("/") if name]
+    texts = []
+    for words in ([*names, "--help"], [*names, "-h"], ["--help", *names], ["help", *names]):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code == 0
+        texts.append(capsys.readouterr().out)
+    assert texts == texts[:1] * 4
+    assert texts[0].startswith(" ".join(["usage: ottla", *names]))
+    assert [word for word in place.words if word not in texts[0]] == []
+
+
+def test_every_command_and_option_is_explained() -> None:
+    helps = {f"{place.at} {action.dest}": action.help for place in LEAVES for action in place.options}
+    helps |= {place.at: place.help for place in PLACES.values() if place.at}
+    assert {what for what, text in helps.items() if not text or text.endswith(".")} == set()
+
+
+def test_the_table_names_what_there_is() -> None:
+    for name in ROWS:
+        commands = load(name)
+        assert (commands.command is None) == bool(commands.actions)
+        assert commands.command is None or commands.command.name == name
+    assert top().names.keys() == ROWS.keys()
+
+
+LOADED = """
+import sys
+from ottla.server.commands.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(*sorted(name for name in sys.modules if name.startswith("ottla.") or name == "trio"), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("line", ["--help", "serve --help", "zzz"])
+def test_a_help_text_loads_no_broker_and_no_other_command(line: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *line.split()], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    loaded = [name for name in done.stderr.splitlines()[-1].split() if ".commands.frame" not in name]
+    server = "ottla.server ottla.server.commands ottla.server.commands.cli"
+    assert loaded == [*server.split(), *(["ottla.server.commands.serve_command"] if "serve" in line else [])]
+
+
+# Ends
+
+
+def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ottla.server.commands.completion.show", interrupt)
+    assert main(["completion", "bash"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_nobody_reading_on_is_no_error() -> None:
+    for line in ("completion bash", "describe-config --json", "--help"):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ottla.server", *line.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        with process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 0

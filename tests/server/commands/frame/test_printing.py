@@ -1,0 +1,132 @@
+"""Tables and progress: every width, wide characters, and what must not reach a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.server.commands.frame.errors import ReaderGoneError
+from ottla.server.commands.frame.printing import (
+    NARROWEST,
+    fitted,
+    folded,
+    narrowed,
+    places,
+    show,
+    show_table,
+    table,
+    terminal_width,
+    visible,
+)
+from ottla.server.commands.frame.progress import Progress
+
+HEADER = ("TOPIC", "RECORDS", "WHY")
+ROWS = [("orders", 12, "all that is dirty lies in the active segment"), ("日本語のトピック", 3_400, "ok")]
+
+
+def test_a_table_without_bound_has_its_cells_whole_and_numbers_to_the_right() -> None:
+    assert list(table(HEADER, ROWS)) == [
+        "TOPIC             RECORDS  WHY",
+        "orders                 12  all that is dirty lies in the active segment",
+        "日本語のトピック     3400  ok",
+    ]
+
+
+def test_what_is_too_wide_is_cut_the_widest_column_first() -> None:
+    assert list(table(HEADER, ROWS, width=40)) == [
+        "TOPIC           RECORDS  WHY",
+        "orders               12  all that is di…",
+        "日本語のトピ…      3400  ok",
+    ]
+
+
+def test_a_sentence_stands_below_its_row_and_is_folded() -> None:
+    notes = ["all that is dirty lies in the active segment", ""]
+    assert list(table(("TOPIC", "N"), [("orders", 1), ("t", 2)], notes, width=30)) == [
+        "TOPIC   N",
+        "orders  1",
+        "    all that is dirty lies in",
+        "    the active segment",
+        "t       2",
+    ]
+
+
+def test_a_table_without_rows_is_its_header() -> None:
+    assert list(table(("A", "B"), [])) == ["A  B"]
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=40), st.text(max_size=90), st.integers()), max_size=5),
+    st.integers(3 * NARROWEST + 4, 200),
+)
+def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, str, int]], width: int) -> None:
+    lines = list(table(("A", "B", "C"), rows, width=width))
+    assert len(lines) == 1 + len(rows)
+    assert [line for line in lines if places(line) > width or not line.isprintable()] == []
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=8), st.integers(1, 400))
+def test_columns_are_narrowed_as_little_as_it_takes(widths: list[int], room: int) -> None:
+    found = narrowed(widths, room)
+    assert all(min(before, NARROWEST) <= after <= before for before, after in zip(widths, found, strict=True))
+    if sum(widths) <= room:
+        assert found == widths
+    elif sum(found) <= room:
+        assert sum(found) > room - len(widths)
+    else:
+        assert max(found) <= NARROWEST
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [("abc", 5, "abc  "), ("abcdef", 4, "abc…"), ("日本語", 4, "日… "), ("é" * 3, 4, "é" * 3 + " "), ("", 2, "  ")],
+)
+def test_a_cell_has_exactly_its_places(text: str, width: int, shown: str) -> None:
+    assert fitted(text, width) == shown
+    assert places(shown) == width
+
+
+def test_nothing_that_steers_a_terminal_is_printed() -> None:
+    assert visible("a\x1b[31m\n\tb\u202e") == r"a\x1b[31m\n\tb\u202e"
+    assert list(table(("K",), [("\x1b[2J",)])) == ["K", r"\x1b[2J"]
+
+
+def test_a_text_for_no_terminal_is_not_folded() -> None:
+    assert folded("word " * 50, None) == ["    " + "word " * 50]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Closed(io.StringIO):
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_only_a_terminal_has_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    monkeypatch.setattr("sys.stdout", plain := io.StringIO())
+    show_table(HEADER, ROWS)
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    show_table(HEADER, ROWS)
+    assert terminal_width() == 24
+    assert max(map(places, terminal.getvalue().splitlines())) <= 24 < max(map(places, plain.getvalue().splitlines()))
+
+
+def test_a_reader_that_has_gone_is_no_oserror(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Closed())
+    with pytest.raises(ReaderGoneError):
+        show("text")
+
+
+def test_progress_is_written_over_on_a_terminal_and_nowhere_else() -> None:
+    for stream, expected in ((Terminal(), "\r\x1b[Kone\r\x1b[K" + "x" * 78 + "…\r\x1b[K"), (io.StringIO(), "")):
+        with Progress(stream) as progress:
+            progress.say("one")
+            progress.say("x" * 100)
+        assert stream.getvalue() == expected

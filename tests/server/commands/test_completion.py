@@ -1,0 +1,82 @@
+"""`ottla completion`: all that there is can be completed, and bash really does it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.server.commands.completion import SHELLS, bash, fish, zsh
+from ottla.server.commands.frame.places import places, valued
+
+PLACES = list(places())
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_command_action_option_and_choice_is_in_the_script(shell: str) -> None:
+    words = {word for place in PLACES for word in place.words}
+    words |= {choice for place in PLACES for _, choices in valued(place) for choice in choices}
+    script = "\n".join(SHELLS[shell](PLACES))
+    if shell == "fish":
+        words = {word.lstrip("-") for word in words}
+    assert len(words) > 40
+    assert {word for word in words if word not in script} == set()
+
+
+@pytest.mark.parametrize("make", [bash, zsh, fish])
+def test_a_script_is_whole_for_every_place(make: object) -> None:
+    assert callable(make)
+    script = "\n".join(make(PLACES))
+    assert {place.at for place in PLACES if place.at not in script} == set()
+
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+
+ASK = """
+source "$1"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+_ottla
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+COMPLETED = {
+    "ottla se": {"serve"},
+    "ottla topics ": {"list", "describe", "create", "delete", "status", "--help", "-h"},
+    "ottla topics cre": {"create"},
+    "ottla topics list --boot": {"--bootstrap"},
+    "ottla topics --json cr": {"create"},
+    "ottla --bootstrap h:1 topics cr": {"create"},
+    "ottla serve --profile ": {"kafka", "dev"},
+    "ottla serve --profile d": {"dev"},
+    "ottla serve --data ./d": {""},
+    "ottla serve --prof": {"--profile"},
+    "ottla completion ": {"bash", "zsh", "fish", "-h", "--help"},
+    "ottla zzz": {""},
+}
+
+
+@needs_bash
+@pytest.mark.parametrize(("line", "offered"), COMPLETED.items())
+def test_bash_completes(line: str, offered: set[str], tmp_path: Path) -> None:
+    script = tmp_path / "ottla.bash"
+    script.write_text("\n".join(bash(PLACES)))
+    words = line.split(" ")
+    done = subprocess.run(
+        ["bash", "--norc", "-c", ASK, "ask", str(script), *words], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert set(done.stdout.split("\n")[:-1]) == offered
+
+
+@needs_bash
+def test_bash_knows_where_to_ask(tmp_path: Path) -> None:
+    script = tmp_path / "ottla.bash"
+    script.write_text("\n".join(bash(PLACES)))
+    told = subprocess.run(
+        ["bash", "--norc", "-c", f'source "{script}" && complete -p ottla'], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "complete -o bashdefault -o default -F _ottla ottla\n"
