@@ -6,7 +6,9 @@ headers, and get new offsets. Writing again after an error writes some records t
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +18,9 @@ from ..errors import PipelineError, UsageError
 from .snapshot_folder import REPLACED
 
 BATCH_ROWS = 10_000
+CONNECT_TIMEOUT_S = 10.0
 TIMEOUT_S = 120.0
+"""For what has been sent. A broker that restarts is back before."""
 
 
 class RestoreError(PipelineError):
@@ -54,6 +58,7 @@ def restore(
     """
     dataset = _opened(snapshot)
     needed = [number.as_py() for batch in dataset.to_batches(columns=["partition"]) for number in batch[0].unique()]
+    _check_that_somebody_is_there(bootstrap_servers)
     writer, partition_count = _writer(bootstrap_servers, topic, producer_config or {})
     records = 0
     try:
@@ -81,6 +86,22 @@ def _opened(snapshot: str) -> ds.Dataset:
     if missing := [name for name in wanted if name not in dataset.schema.names]:
         raise UsageError(f"{snapshot}: expected the columns {', '.join(wanted)}, found no {', '.join(missing)}")
     return dataset
+
+
+def _check_that_somebody_is_there(bootstrap_servers: str) -> None:
+    """RestoreError, at once, where no connection is taken: a producer would go on trying, and tell of each time."""
+    reasons = []
+    for text in bootstrap_servers.split(","):
+        host, _, port = text.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise UsageError(f"--bootstrap: expected HOST:PORT[,…], the port from 1 to 65535, found {text.strip()!r}")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            reasons.append(f"{text.strip()}: {error.strerror or error}")
+        else:
+            return
+    raise RestoreError(f"no broker answers at {'; '.join(reasons)}")
 
 
 def timestamp_ms(row: Mapping[str, Any]) -> int | None:
@@ -114,13 +135,24 @@ class _Confluent:
 
     @classmethod
     def opened(cls, module: Any, servers: str, topic: str, config: Mapping[str, str]) -> tuple[_Confluent, int]:
-        known = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20}
-        producer = module.Producer(known | dict(config))
+        known = {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "message.timeout.ms": round(TIMEOUT_S * 1000),
+        }
+        # What librdkafka has to say, it says with every attempt, many times a second: a line at the end is enough.
+        silent = logging.getLogger("ottla.librdkafka")
+        silent.setLevel(logging.CRITICAL + 1)
+        try:
+            producer = module.Producer(known | dict(config), logger=silent)
+        except module.KafkaException as error:
+            raise UsageError(f"--producer-config: {error.args[0].str()}") from error
         try:
             # All topics: to ask for one may make it.
-            found = producer.list_topics(timeout=TIMEOUT_S).topics.get(topic)
+            found = producer.list_topics(timeout=CONNECT_TIMEOUT_S).topics.get(topic)
         except module.KafkaException as error:
-            raise RestoreError(f"{servers}: {error}") from error
+            raise RestoreError(f"no broker answers at {servers}: {error.args[0].str()}") from error
         if found is None or found.error is not None:
             raise UsageError(f"{topic}: expected a topic to restore into, found {found and found.error}")
         return cls(producer, topic), len(found.partitions)
@@ -129,6 +161,8 @@ class _Confluent:
         optional = {} if (time := timestamp_ms(row)) is None else {"timestamp": time}
         headers = [(each["key"], each["value"]) for each in row.get("headers") or ()]
         while True:
+            if self._error is not None:
+                raise RestoreError(f"{self._topic}: {self._error}")
             try:
                 self._producer.produce(
                     self._topic,
@@ -149,7 +183,7 @@ class _Confluent:
         self._error = self._error or error
 
     def close(self) -> None:
-        left = self._producer.flush(TIMEOUT_S)
+        left = self._producer.flush(0 if self._error is not None else TIMEOUT_S)
         if self._error is not None or left:
             raise RestoreError(f"{self._topic}: {self._error or f'{left} records were not taken in {TIMEOUT_S:.0f} s'}")
 

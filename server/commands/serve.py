@@ -45,6 +45,9 @@ SIGHUP = getattr(signal, "SIGHUP", None)
 STOP_SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, SIGHUP) if number is not None]
 
 
+DATA_DIR = "/tmp/ottla-logs"
+"""Where nobody names one. Not Apache Kafka's /tmp/kafka-logs: a broker's own directory is only taken when it is named."""
+
 HELLO = """
 Ottla serves Kafka clients at {address}. With `pip install kafka-python`:
 
@@ -69,7 +72,7 @@ def serve(options: argparse.Namespace) -> int:
     """
     stop = StopSignals()
     try:
-        static = _configuration(options)
+        static = configuration(options)
         for line in static.warnings:
             log.warning("%s", line)
         _prepare_process()
@@ -129,7 +132,8 @@ class StopSignals:
         log.info("%s: stopping", signal.Signals(self._first).name)
 
 
-def _configuration(options: argparse.Namespace) -> StaticConfig:
+def configuration(options: argparse.Namespace) -> StaticConfig:
+    """What the options mean. ConfigError if one is refused."""
     flags = {}
     if options.data is not None:
         flags["log.dirs"] = options.data
@@ -141,10 +145,14 @@ def _configuration(options: argparse.Namespace) -> StaticConfig:
         if not separator or not name:
             raise ConfigError(f"Invalid value {text} for --override: must be NAME=VALUE")
         overrides[name.strip()] = value
+    file = _file(options.config) if options.config else None
+    if not {"log.dirs", "log.dir"} & {*flags, *overrides, *(file.values if file else ())}:
+        flags["log.dirs"] = DATA_DIR
+        log.warning("logs are kept in %s, as neither --data nor log.dirs names a directory", DATA_DIR)
     return static_config_with_stored_id(
         OsFiles(),
         profile=options.profile,
-        file=_file(options.config) if options.config else None,
+        file=file,
         flags=flags,
         overrides=overrides,
         nodes=options.nodes,

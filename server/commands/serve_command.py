@@ -32,18 +32,19 @@ Comment lines of the --config file say what has no property:
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a server.properties of Apache Kafka, read as it is")
-    parser.add_argument("--data", metavar="DIR", help="where logs are kept (log.dirs)")
+    parser.add_argument("--data", metavar="DIR", help="where logs are kept (log.dirs; default: /tmp/ottla-logs)")
     parser.add_argument(
         "--profile",
         choices=("kafka", "dev"),
         default="kafka",
-        help="kafka: Apache Kafka's defaults (the default); dev: quick reactions for development and tests",
+        help="kafka: Apache Kafka's defaults (the default); dev: quick reactions for development and tests, on loopback",
     )
     parser.add_argument(
         "--listener",
         metavar="[NAME://]HOST:PORT",
         action="append",
-        help="listen here (port 0: a free one); repeat for more, each with its own NAME",
+        help="listen here (port 0: a free one; no HOST: everywhere); repeat for more, each with its own NAME (default: :9092,"
+        " with --profile dev 127.0.0.1:9092)",
     )
     parser.add_argument("--nodes", type=number(1), metavar="N", help="play N broker ids, each on its own port")
     parser.add_argument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,47 @@ def test_it_is_a_function_too(tmp_path: Path) -> None:
         servers = broker.first_line.split()[1]
         assert run("topics", "--bootstrap", servers, "create", "copy", "--partitions", "2").returncode == 0
         assert restore(str(snapshot), "copy", servers, producer_config={"acks": "all"}).records == 6
+
+
+def a_snapshot(tmp_path: Path) -> Path:
+    path = tmp_path / "one.parquet"
+    columns = {"key": [b"k"], "value": [b"v"], "partition": pa.array([0], pa.int32()), "offset": [0]}
+    pq.write_table(pa.table(columns | {"timestamp": pa.array([0], pa.timestamp("ms"))}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "code", "says"),
+    [
+        ("127.0.0.1:1", 6, "no broker answers at 127.0.0.1:1: Connection refused"),
+        ("127.0.0.1:1,127.0.0.1:2", 6, "127.0.0.1:1: Connection refused; 127.0.0.1:2: Connection refused"),
+        ("nowhere", 1, "--bootstrap: expected HOST:PORT[,…], the port from 1 to 65535, found 'nowhere'"),
+        ("127.0.0.1:99999", 1, "the port from 1 to 65535, found '127.0.0.1:99999'"),
+    ],
+)
+def test_where_nobody_answers_one_line_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], bootstrap: str, code: int, says: str
+) -> None:
+    assert main(["restore", str(a_snapshot(tmp_path)), "--topic", "t", "--bootstrap", bootstrap]) == code
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("ottla-spark: ") and says in line
+
+
+def test_what_answers_and_is_no_broker_is_one_line_after_a_bounded_wait(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.pipeline.snapshot.restore.CONNECT_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        bootstrap = f"127.0.0.1:{mute.getsockname()[1]}"
+        assert main(["restore", str(a_snapshot(tmp_path)), "--topic", "t", "--bootstrap", bootstrap]) == 6
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"ottla-spark: no broker answers at {bootstrap}: ")
+
+
+def test_a_producer_config_that_there_is_not_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        bootstrap = f"127.0.0.1:{mute.getsockname()[1]}"
+        arguments = ["restore", str(a_snapshot(tmp_path)), "--topic", "t", "--bootstrap", bootstrap]
+        assert main([*arguments, "--producer-config", "zork=1"]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("ottla-spark: --producer-config: ") and "zork" in line

@@ -16,7 +16,8 @@ from ottla import __version__
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.server.commands.cli import main
-from ottla.server.commands.serve import StopSignals
+from ottla.server.commands.frame.command_line import understand as asked
+from ottla.server.commands.serve import StopSignals, configuration
 from ottla.server.config.resources import ResourceType
 from ottla.storage.kernel import COMPILED
 from support.broker.admin import metadata, topic_names
@@ -146,6 +147,29 @@ def test_serve_runs_the_kafka_profile_unless_told_and_a_directory_brings_its_nod
         assert [node.node_id for node in metadata(client).brokers] == [3]
         assert topic_names(client) == {"t"}
         assert describe_node(client, "3")["log.segment.delete.delay.ms"] == "60000"
+
+
+def test_without_a_directory_the_one_taken_is_named_and_is_not_apache_kafkas(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for given, taken in (([], "/tmp/ottla-logs"), (["--data", "/d"], "/d"), (["--override", "log.dir=/e"], "/e")):
+        caplog.clear()
+        static = configuration(asked(["serve", *given]).options)
+        assert static.node(static.node_ids[0]).data_dirs == (taken,)
+        assert [taken in line for line in caplog.messages] == [True] * (not given)
+
+
+def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
+    for given, where in (
+        ([], ("", "")),
+        (["--profile", "dev"], ("127.0.0.1", "127.0.0.1")),
+        (["--profile", "dev", "--listener", ":9092"], ("", "")),
+        (["--profile", "dev", "--nodes", "2"], ("127.0.0.1", "127.0.0.1")),
+    ):
+        static = configuration(asked(["serve", "--data", "/d", *given]).options)
+        for node_id in static.node_ids:
+            (listener,) = static.node(node_id).listener_configs
+            assert (listener.host, listener.advertised_host) == where
 
 
 def test_hello_shows_a_snippet_with_the_address(tmp_path: Path) -> None:

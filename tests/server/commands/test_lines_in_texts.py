@@ -1,0 +1,73 @@
+"""Every `ottla …` line that a text shows is one that the command understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.server.commands.frame.command_line import EXAMPLES, understand
+from ottla.server.commands.serve import configuration
+
+ROOT = Path(__file__).parents[3]
+TEXTS = subprocess.run(
+    ["git", "ls-files", "README.md", "docs/*.md", "examples/*.md", "compat/*.md", "pipeline/*.md", "docker/*"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=False,
+).stdout.split()
+_LINE = re.compile(r"^(?:    |\s*\$ |  )?(?:[A-Z_]+=\S+ )*(ottla [a-z-].*)$", re.MULTILINE)
+_IN_A_PIPE = re.compile(r"\| (ottla [a-z-].*)$", re.MULTILINE)
+_END = {"|", ">", ">>", "<", "&&", "&", ";", "||"}
+
+
+def code_of(text: str) -> Iterator[str]:
+    """Fenced and indented blocks."""
+    yield from re.findall(r"```(?:sh|bash|console|shell)?\n(.*?)```", text, re.DOTALL)
+    outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    yield from re.findall(r"(?:^    .*\n)+", outside, re.MULTILINE)
+
+
+def lines_of(block: str) -> Iterator[list[str]]:
+    """The words of each `ottla …`, without comments, explanations and what the shell does with it."""
+    block = block.replace("\\\n", " ")
+    for line in [*_LINE.findall(block), *_IN_A_PIPE.findall(block)]:
+        words = shlex.split(re.split(r"   +", line)[0], comments=True)
+        end = next((place for place, word in enumerate(words) if word in _END), len(words))
+        yield words[1:end]
+
+
+LINES = [
+    pytest.param(words, id=f"{name}: {' '.join(words)}")
+    for name, blocks in [
+        *((text, list(code_of((ROOT / text).read_text()))) for text in TEXTS if text.endswith(".md")),
+        ("--help", [EXAMPLES]),
+    ]
+    for block in blocks
+    for words in lines_of(block)
+]
+
+
+def test_lines_are_found() -> None:
+    assert {"README.md", "docs/running.md", "examples/change_feed/README.md", "--help"} <= {
+        str(line.id).partition(":")[0] for line in LINES
+    }
+    assert list(
+        lines_of("    FOO=1 ottla topics list | head\n$ ottla serve --nodes 3   # three\nx | ottla consume t\n")
+    ) == [
+        ["topics", "list"],
+        ["serve", "--nodes", "3"],
+        ["consume", "t"],
+    ]
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_a_line_is_understood(words: list[str]) -> None:
+    asked = understand(words)
+    if asked.command.name == "serve" and not asked.options.config:
+        configuration(asked.options)
