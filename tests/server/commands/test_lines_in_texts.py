@@ -23,13 +23,15 @@ TEXTS = subprocess.run(
 ).stdout.split()
 _LINE = re.compile(r"^(?:    |\s*\$ |  )?(?:[A-Z_]+=\S+ )*(ottla [a-z-].*)$", re.MULTILINE)
 _IN_A_PIPE = re.compile(r"\| (ottla [a-z-].*)$", re.MULTILINE)
+_FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_SHELLS = ("", "sh", "bash", "console", "shell")
 _END = {"|", ">", ">>", "<", "&&", "&", ";", "||"}
 
 
 def code_of(text: str) -> Iterator[str]:
     """Fenced and indented blocks."""
-    yield from re.findall(r"```(?:sh|bash|console|shell)?\n(.*?)```", text, re.DOTALL)
-    outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    yield from (block for language, block in re.findall(_FENCED, text) if language in _SHELLS)
+    outside = re.sub(_FENCED, "", text)
     yield from re.findall(r"(?:^    .*\n)+", outside, re.MULTILINE)
 
 
