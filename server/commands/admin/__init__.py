@@ -1,1 +1,4 @@
-"""Commands that ask the admin listener of a broker, over HTTP."""
+"""Commands that ask the admin listener of a broker, over HTTP.
+
+`asking` speaks HTTP; then a module a command.
+"""
