@@ -82,7 +82,7 @@ def table(
         notes: A sentence for each row, or for none; a line of its own below the row, folded and never cut.
         width: Places in a line; None for any number.
     """
-    texts = [[visible(str(cell)) for cell in row] for row in rows]
+    texts = [[visible(_cell(value)) for value in row] for row in rows]
     is_number = [bool(texts) and all(_is_number(row[place]) for row in texts) for place in range(len(header))]
     widths = [max(map(places, column)) for column in zip(header, *texts, strict=True)]
     if width is not None:
@@ -92,6 +92,15 @@ def table(
         yield GAP.join(cells).rstrip()
         if number >= 0 and number < len(notes) and notes[number]:
             yield from folded(visible(notes[number]), width)
+
+
+def _cell(value: object) -> str:
+    """What stands in a cell: nothing is a dash, several things have commas between them."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(_cell, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def folded(text: str, width: int | None, indent: str = "    ") -> list[str]:

@@ -15,7 +15,7 @@ class Row(NamedTuple):
     name: str
     help: str
     module: str
-    """Below `server/commands`."""
+    """Below `server/commands`; of several commands in one module, `module:NAME` says which."""
 
 
 class Commands(NamedTuple):
@@ -37,6 +37,10 @@ ROWS: dict[str, Row] = {
     for row in (
         Row("serve", "run a broker", "serve_command"),
         Row("topics", "topics: list, describe, create, delete, and how clean they are", "kafka.topics"),
+        Row("configs", "options of topics, brokers and groups: describe, alter, delete", "kafka.configs"),
+        Row("groups", "groups: list, describe with lag, delete, set offsets", "kafka.groups"),
+        Row("produce", "write records into a topic", "kafka.produce"),
+        Row("consume", "show the records of a topic", "kafka.consume"),
         Row("dump-log", "show what is in log, index, snapshot and checkpoint files", "dump_log"),
         Row("describe-config", "what options there are, their defaults and bounds", "describe_config"),
         Row("completion", "a script that completes these commands in bash, zsh or fish", "completion"),
@@ -47,6 +51,8 @@ ROWS: dict[str, Row] = {
 @cache
 def load(name: str) -> Commands:
     """The commands of one row, by its name."""
-    module = import_module(f"...{ROWS[name].module}", __name__)
+    where, _, attribute = ROWS[name].module.partition(":")
+    module = import_module(f"...{where}", __name__)
     actions: tuple[Command, ...] = getattr(module, "ACTIONS", ())
-    return Commands(ROWS[name], getattr(module, "COMMAND", None), {each.name: each for each in actions})
+    command = None if actions else getattr(module, attribute or "COMMAND")
+    return Commands(ROWS[name], command, {each.name: each for each in actions})

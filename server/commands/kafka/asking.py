@@ -1,38 +1,49 @@
-"""How commands ask a broker: a connection to the one that `--bootstrap` names, and what it refuses in one line."""
+"""How commands ask a broker: a client of the cluster that `--bootstrap` names, and what it refuses in one line."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from typing import NamedTuple
 
-from ....protocol.errors import ErrorCode, ProtocolError
-from ...client.connection import Client
+from ....protocol.errors import KafkaError, ProtocolError
+from ...client.kafka import Kafka
+from ...client.nodes import Nodes, UnreachableError
 from ..frame.errors import RefusedError, WrongCallError
 from ..frame.options import bootstrap_of
 
-TIMEOUT_MS = 30_000
+CLIENT_ID = "ottla-cli"
+
+
+class Cluster(NamedTuple):
+    """Two views of one cluster."""
+
+    kafka: Kafka
+    """Whole calls."""
+    nodes: Nodes
+    """Single requests."""
 
 
 @contextmanager
-def connected(options: argparse.Namespace) -> Iterator[Client]:
-    """A connection to the broker of `--bootstrap`.
+def connected(options: argparse.Namespace) -> Iterator[Cluster]:
+    """The cluster of `--bootstrap`.
 
     Raises:
-        WrongCallError: No address, nobody answers there, or not as a broker does.
+        WrongCallError: No address; nobody answers there, or not as a broker does; something that cannot be asked.
+        RefusedError: What a broker refused inside the block.
     """
     bootstrap = bootstrap_of(options)
-    host, _, port = bootstrap.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise WrongCallError(f"Invalid value {bootstrap} for --bootstrap: must be HOST:PORT, port up to 65535")
     try:
-        with Client(host.strip("[]"), int(port)) as client:
-            yield client
+        nodes, kafka = Nodes(bootstrap, client_id=CLIENT_ID), Kafka(bootstrap, client_id=CLIENT_ID)
+    except ValueError as error:
+        raise WrongCallError(f"--bootstrap: {error}") from error
+    try:
+        with kafka, closing(nodes):
+            yield Cluster(kafka, nodes)
+    except KafkaError as error:
+        raise RefusedError(f"{error.code.name}: {error.message}" if error.message else error.code.name) from error
+    except UnreachableError as error:
+        raise WrongCallError(str(error)) from error
     except (OSError, ProtocolError) as error:
         raise WrongCallError(f"no broker answers at {bootstrap}: {error}") from error
-
-
-def check(code: int, message: str | None) -> None:
-    """RefusedError if a row of an answer has an error."""
-    if code:
-        raise RefusedError(f"{ErrorCode(code).name}: {message}" if message else ErrorCode(code).name)

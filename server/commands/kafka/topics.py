@@ -5,23 +5,11 @@ from __future__ import annotations
 import argparse
 import base64
 
-from ....protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ....protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ....protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
-from ...client.connection import Client
 from ..frame.command import Command
-from ..frame.errors import RefusedError
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json, show_table
-from .asking import TIMEOUT_MS, check, connected
-
-TOPIC_RESOURCE = 2
-TOPIC_SOURCE = 1
-EARLIEST, LATEST = -2, -1
-
+from .asking import connected
 
 STATUS_NOTES = """\
 columns:
@@ -42,15 +30,13 @@ in ms since 1970, the whole of the last pass.
 
 
 def _list(options: argparse.Namespace) -> None:
-    with connected(options) as client:
-        topics = sorted(client.ask(MetadataRequest(topics=None)).topics, key=lambda topic: topic.name)
-    if not options.all:
-        topics = [topic for topic in topics if not topic.is_internal]
+    with connected(options) as cluster:
+        topics = cluster.kafka.topics(internal=options.all)
     rows = [
         {
             "topic": topic.name,
             "partitions": len(topic.partitions),
-            "replicas": len(topic.partitions[0].replica_nodes) if topic.partitions else 0,
+            "replicas": len(topic.partitions[0].replicas) if topic.partitions else 0,
             "id": _id_text(topic.topic_id),
         }
         for topic in topics
@@ -62,42 +48,30 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _describe(options: argparse.Namespace) -> None:
-    with connected(options) as client:
-        topic = _metadata(client, options.topic)
-        starts, ends = _offsets(client, topic, EARLIEST), _offsets(client, topic, LATEST)
-        overrides = _overrides(client, options.topic)
+    with connected(options) as cluster:
+        topic = cluster.kafka.topic(options.topic)
+        offsets = cluster.kafka.offsets(options.topic)
+        configs = {each.name: each.value for each in cluster.kafka.configs("topic", topic.name) if not each.is_default}
     partitions = [
         {
-            "partition": partition.partition_index,
-            "leader": partition.leader_id,
-            "replicas": list(partition.replica_nodes),
-            "log_start_offset": starts.get(partition.partition_index),
-            "log_end_offset": ends.get(partition.partition_index),
+            "partition": partition.index,
+            "leader": partition.leader,
+            "replicas": list(partition.replicas),
+            "log_start_offset": offsets[partition.index].start,
+            "log_end_offset": offsets[partition.index].end,
         }
-        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+        for partition in topic.partitions
+        if partition.index in offsets
     ]
     if options.json:
-        described = {"topic": topic.name, "id": _id_text(topic.topic_id), "config": dict(overrides)}
-        show_json(described | {"partitions": partitions})
+        show_json(
+            {"topic": topic.name, "id": _id_text(topic.topic_id), "config": configs, "partitions": partitions},
+        )
         return
     show(f"{topic.name}  id {_id_text(topic.topic_id)}")
-    show(f"  {name}={value}" for name, value in overrides)
-    rows = [
-        [
-            row["partition"],
-            row["leader"],
-            ",".join(map(str, row["replicas"])),
-            _or_unknown(row["log_start_offset"]),
-            _or_unknown(row["log_end_offset"]),
-        ]
-        for row in partitions
-    ]
+    show(f"  {name}={value}" for name, value in configs.items())
+    rows = [list(row.values()) for row in partitions]
     show_table(("PARTITION", "LEADER", "REPLICAS", "LOG START", "LOG END"), rows)
-
-
-def _or_unknown(offset: int | None) -> str:
-    """An offset that the leader did not tell is unknown."""
-    return "?" if offset is None else str(offset)
 
 
 def _id_text(topic_id: bytes) -> str:
@@ -105,71 +79,33 @@ def _id_text(topic_id: bytes) -> str:
 
 
 def _create(options: argparse.Namespace) -> None:
-    wanted = CreatableTopic(
-        name=options.topic,
-        num_partitions=-1 if options.partitions is None else options.partitions,
-        replication_factor=-1 if options.replication_factor is None else options.replication_factor,
-        assignments=(),
-        configs=tuple(CreatableTopicConfig(name=name, value=value) for name, value in options.config),
-    )
-    with connected(options) as client:
-        (done,) = client.ask(CreateTopicsRequest(topics=(wanted,), timeout_ms=TIMEOUT_MS)).topics
-    check(done.error_code, done.error_message)
+    with connected(options) as cluster:
+        cluster.kafka.create_topic(
+            options.topic, options.partitions, dict(options.config), replicas=options.replication_factor
+        )
+        topic = cluster.kafka.topic(options.topic)
     if options.json:
-        show_json({"topic": options.topic, "partitions": done.num_partitions, "id": _id_text(done.topic_id)})
+        show_json({"topic": topic.name, "partitions": len(topic.partitions), "id": _id_text(topic.topic_id)})
     else:
-        show(f"created {options.topic} with {done.num_partitions} partition(s)")
+        show(f"created {topic.name} with {len(topic.partitions)} partition(s)")
 
 
 def _delete(options: argparse.Namespace) -> None:
-    with connected(options) as client:
-        states = tuple(DeleteTopicState(name=name) for name in options.topics)
-        answer = client.ask(DeleteTopicsRequest(topics=states, topic_names=(), timeout_ms=TIMEOUT_MS))
-    refused = [row for row in answer.responses if row.error_code]
-    deleted = [row.name for row in answer.responses if not row.error_code]
+    with connected(options) as cluster:
+        there = [cluster.kafka.topic(name).name for name in options.topics]  # all of them, or none is deleted
+        for name in dict.fromkeys(there):
+            cluster.kafka.delete_topic(name)
+            if not options.json:
+                show(f"deleted {name}")
     if options.json:
-        show_json({"deleted": deleted})
-    else:
-        show(f"deleted {name}" for name in deleted)
-    for row in refused:
-        check(row.error_code, f"{row.name}: {row.error_message}" if row.error_message else row.name)
+        show_json({"deleted": there})
 
 
 def _status(options: argparse.Namespace) -> None:
-    from .topics_status import NoStatusError, show_status
+    from .topics_status import show_status
 
-    with connected(options) as client:
-        try:
-            show_status(client, options)
-        except NoStatusError as error:
-            raise RefusedError(str(error)) from error
-
-
-def _metadata(client: Client, name: str) -> MetadataResponseTopic:
-    request = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
-    (topic,) = client.ask(request).topics
-    check(topic.error_code, f"there is no topic {name}")
-    return topic  # type: ignore[no-any-return]
-
-
-def _offsets(client: Client, topic: MetadataResponseTopic, timestamp: int) -> dict[int, int]:
-    """Offsets of the partitions that the node we talk to leads."""
-    wanted = tuple(
-        ListOffsetsPartition(partition_index=partition.partition_index, timestamp=timestamp)
-        for partition in topic.partitions
-    )
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=(ListOffsetsTopic(name=topic.name or "", partitions=wanted),), timeout_ms=TIMEOUT_MS
-    )
-    (answer,) = client.ask(request).topics
-    return {found.partition_index: found.offset for found in answer.partitions if not found.error_code}
-
-
-def _overrides(client: Client, name: str) -> list[tuple[str, str]]:
-    resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
-    (found,) = client.ask(DescribeConfigsRequest(resources=(resource,))).results
-    check(found.error_code, found.error_message)
-    return [(entry.name, entry.value) for entry in found.configs if entry.config_source == TOPIC_SOURCE]
+    with connected(options) as cluster:
+        show_status(cluster.nodes, options)
 
 
 def _list_options(parser: Parser) -> None:

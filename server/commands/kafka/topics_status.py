@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from ....protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ...client.connection import Client
-from ..frame.printing import show, show_json
+from ...client.nodes import Nodes
+from ..frame.errors import RefusedError
+from ..frame.printing import show_json, show_table, terminal_width
+from ..frame.times import time_text
 
 HEADER = (
     "PARTITION",
@@ -27,40 +27,38 @@ HEADER = (
 """Explained in the command's help."""
 
 
-class NoStatusError(Exception):
+class NoStatusError(RefusedError):
     """The broker is another one than Ottla, or the topic is not there. The message is what is shown."""
 
 
-def show_status(client: Client, options: argparse.Namespace) -> None:
+def show_status(nodes: Nodes, options: argparse.Namespace) -> None:
     """Ask every node for its partitions, and print them. OSError or ProtocolError if one does not answer."""
-    found = sorted(_ask(client, options.topics), key=lambda row: (row["topic"], row["partition"]))
+    found = sorted(_ask(nodes, options.topics), key=lambda row: (row["topic"], row["partition"]))
     if not options.topics:
         found = [row for row in found if "compact" in row["cleanup_policy"]]
     if options.json:
         show_json(found)
+    elif terminal_width() is None:
+        show_table(HEADER, list(map(_row, found)))
     else:
-        show(_table([HEADER, *map(_row, found)]))
+        rows = list(map(_row, found))
+        show_table(HEADER[:-1], [row[:-1] for row in rows], [row[-1] for row in rows])
 
 
-def _ask(client: Client, topics: Iterable[str]) -> Iterator[dict[str, Any]]:
-    wanted = tuple(MetadataRequestTopic(name=name) for name in topics) or None
-    metadata = client.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-    for topic in metadata.topics:
-        if topic.error_code:
-            raise NoStatusError(f"there is no topic {topic.name}")
+def _ask(nodes: Nodes, topics: Iterable[str]) -> Iterator[dict[str, Any]]:
+    found = [nodes.topic(name) for name in topics] or nodes.topics()
     request = DescribeLogDirsRequest(
         topics=tuple(
             DescribableLogDirTopic(
-                topic=topic.name, partitions=tuple(partition.partition_index for partition in topic.partitions)
+                topic=topic.name, partitions=tuple(partition.index for partition in topic.partitions)
             )
-            for topic in metadata.topics
+            for topic in found
         ),
         ottla_cleaner_status=True,
     )
     seen = set()  # a partition with several replicas is told by each of their nodes
-    for broker in metadata.brokers:
-        with Client(broker.host, broker.port) as node:
-            directories = node.ask(request).results
+    for node_id in nodes.node_ids():
+        directories = nodes.ask(request, node_id).results
         rows = ((topic.name, row) for each in directories for topic in each.topics for row in topic.partitions)
         for topic_name, partition in rows:
             if partition.ottla_cleaner_status is None:
@@ -93,13 +91,4 @@ def _when(status: dict[str, Any]) -> str:
     at_ms = status["eligible_at_ms"]
     if at_ms is None:
         return "no"
-    try:
-        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return "no"  # beyond the year 9999
-
-
-def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+    return time_text(at_ms) or "no"  # beyond the year 9999

@@ -237,7 +237,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
     }
     # One prints times; the others measure how long they keep a thread.
     keep_threads = {"server/runtime/turns.py", "server/partitions/searches.py"}
-    assert importing <= {"server/runtime/clock.py", "server/commands/kafka/topics_status.py"} | keep_threads
+    assert importing <= {"server/runtime/clock.py", "server/commands/frame/times.py"} | keep_threads
 
 
 def places(floor: str, does: Callable[[ast.AST], bool]) -> Iterator[str]:

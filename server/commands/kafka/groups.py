@@ -1,0 +1,332 @@
+"""`ottla groups`: which there are, how far they are behind, and offsets set from outside."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ....protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ....protocol.messages.describe_groups import DescribeGroupsRequest
+from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ...client.nodes import check
+from ...client.values import Group
+from ..frame.command import Command
+from ..frame.errors import RefusedError, WrongCallError, did_you_mean
+from ..frame.options import bootstrap_option, json_option
+from ..frame.parser import Parser
+from ..frame.printing import show, show_json, show_table
+from ..frame.times import time_ms
+from .asking import Cluster, connected
+
+TIMEOUT_MS = 30_000
+RESET_NOTES = """\
+WHERE is beginning, end, an offset, +N or -N (relative to what is committed), or a time: 2026-01-31T12:00:00Z, or ms since 1970
+behind an @. An offset outside of the log is moved to its nearest end.
+
+examples:
+  ottla groups reset billing --topic orders --to beginning
+  ottla groups reset billing --topic orders:0 --to 1200
+  ottla groups reset billing --topic orders --to=-10 --dry-run
+
+The group must have no members: they commit for themselves.
+"""
+_TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}))?")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a group is in one partition."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    """The next offset to read; None where nothing is committed."""
+    log_end: int | None
+    """None for a topic that is gone."""
+    member: str | None
+    """Who reads it."""
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between both."""
+        return None if self.committed is None or self.log_end is None else max(0, self.log_end - self.committed)
+
+
+def _list(options: argparse.Namespace) -> None:
+    with connected(options) as cluster:
+        found = cluster.kafka.groups()
+    rows = [
+        {
+            "group": each.group_id,
+            "type": each.type,
+            "state": each.state,
+            "protocol_type": each.protocol_type,
+            "partitions": len(each.offsets),
+        }
+        for each in found
+    ]
+    if options.json:
+        show_json(rows)
+    else:
+        show_table(("GROUP", "TYPE", "STATE", "PROTOCOL", "PARTITIONS"), [list(row.values()) for row in rows])
+
+
+def _describe(options: argparse.Namespace) -> None:
+    with connected(options) as cluster:
+        group = _group(cluster, options.group)
+        members = _members(cluster, group)
+        places = list(_places(cluster, group, members))
+    if options.json:
+        rows = [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "committed_offset": each.committed,
+                "log_end_offset": each.log_end,
+                "lag": each.lag,
+                "member": each.member,
+            }
+            for each in places
+        ]
+        show_json(
+            {"group": group.group_id, "type": group.type, "state": group.state, "partitions": rows, "members": members}
+        )
+        return
+    lag = sum(each.lag or 0 for each in places)
+    show(
+        f"{group.group_id}  {group.type or 'classic'} group, {group.state or 'state unknown'}, {_many(len(members), 'member')}, lag {lag}"
+    )
+    clients = {member["member_id"]: f"{member['client_id']} at {member['host']}" for member in members}
+    table = [
+        (
+            each.topic,
+            each.partition,
+            each.committed,
+            each.log_end,
+            each.lag,
+            None if each.member is None else clients[each.member],
+        )
+        for each in places
+    ]
+    show_table(("TOPIC", "PARTITION", "COMMITTED", "LOG END", "LAG", "MEMBER"), table)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s'[: count != 1]}"
+
+
+def _group(cluster: Cluster, group_id: str) -> Group:
+    found = cluster.kafka.groups()
+    for each in found:
+        if each.group_id == group_id:
+            return each
+    raise RefusedError(f"there is no group {group_id!r}{did_you_mean(group_id, [each.group_id for each in found])}")
+
+
+def _members(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
+    """Each with `member_id`, `client_id`, `host` and `partitions`, pairs of topic and number."""
+    ask = cluster.nodes.ask_coordinator
+    if group.type == "consumer":
+        request = ConsumerGroupDescribeRequest(group_ids=(group.group_id,))
+        (found,) = cluster.nodes.retrying(partial(ask, request, group.group_id)).groups
+        check(found.error_code, found.error_message)
+        return [
+            _member(
+                member,
+                [(each.topic_name, index) for each in member.assignment.topic_partitions for index in each.partitions],
+            )
+            for member in found.members
+        ]
+    (found,) = cluster.nodes.retrying(
+        partial(ask, DescribeGroupsRequest(groups=(group.group_id,)), group.group_id)
+    ).groups
+    check(found.error_code, found.error_message)
+    return [_member(member, _assigned(member.member_assignment)) for member in found.members]
+
+
+def _member(found: Any, partitions: list[tuple[str, int]]) -> dict[str, Any]:
+    return {
+        "member_id": found.member_id,
+        "client_id": found.client_id,
+        "host": found.client_host,
+        "partitions": [list(each) for each in partitions],
+    }
+
+
+def _assigned(blob: bytes) -> list[tuple[str, int]]:
+    """What a classic consumer was given; nothing if the assignment is no consumer's."""
+    from ...groups.subscription import read_assignment
+
+    try:
+        found = read_assignment(blob)
+    except ProtocolError:
+        return []
+    return [(each.topic, index) for each in found.assigned_partitions for index in each.partitions]
+
+
+def _places(cluster: Cluster, group: Group, members: list[dict[str, Any]]) -> Iterator[Place]:
+    reads = {tuple(each): member["member_id"] for member in members for each in member["partitions"]}
+    ends: dict[str, dict[int, int]] = {}
+    for topic, index in sorted({*group.offsets, *reads}):
+        if topic not in ends:
+            ends[topic] = _ends(cluster, topic)
+        yield Place(topic, index, group.offsets.get((topic, index)), ends[topic].get(index), reads.get((topic, index)))
+
+
+def _ends(cluster: Cluster, topic: str) -> dict[int, int]:
+    try:
+        return {index: offsets.end for index, offsets in cluster.kafka.offsets(topic).items()}
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return {}
+
+
+def _delete(options: argparse.Namespace) -> None:
+    with connected(options) as cluster:
+        for name in options.groups:
+            _group(cluster, name)  # all of them are there, or none is deleted
+        for name in options.groups:
+            cluster.kafka.delete_group(name)
+            if not options.json:
+                show(f"deleted {name}")
+    if options.json:
+        show_json({"deleted": options.groups})
+
+
+def _reset(options: argparse.Namespace) -> None:
+    with connected(options) as cluster:
+        committed = {each.group_id: each.offsets for each in cluster.kafka.groups()}.get(options.group, {})
+        wanted = list(_wanted(cluster, options, committed))
+        changes = {(topic, index): _moved(cluster, options.to, topic, index, committed) for topic, index in wanted}
+        if not options.dry_run:
+            cluster.kafka.commit(options.group, changes)
+    rows = [
+        {"topic": topic, "partition": index, "from": committed.get((topic, index)), "to": to}
+        for (topic, index), to in changes.items()
+    ]
+    if options.json:
+        show_json({"group": options.group, "is_dry_run": options.dry_run, "partitions": rows})
+        return
+    show(f"{options.group}: {'would be set' if options.dry_run else 'set'}")
+    table = [(topic, index, committed.get((topic, index)), to) for (topic, index), to in changes.items()]
+    show_table(("TOPIC", "PARTITION", "FROM", "TO"), table)
+
+
+def _wanted(
+    cluster: Cluster, options: argparse.Namespace, committed: dict[tuple[str, int], int]
+) -> Iterator[tuple[str, int]]:
+    """The partitions that are to be set, each once."""
+    if not options.topics:
+        if not committed:
+            raise WrongCallError(f"group {options.group!r} has committed nothing: say with --topic what to set")
+        yield from sorted(committed)
+        return
+    seen = set()
+    for topic, index in options.topics:
+        there = [each.index for each in cluster.kafka.topic(topic).partitions]
+        if index is not None and index not in there:
+            raise WrongCallError(f"--topic: {topic} has partitions 0 to {len(there) - 1}, found {index}")
+        for each in there if index is None else [index]:
+            if (topic, each) not in seen:
+                seen.add((topic, each))
+                yield topic, each
+
+
+def _moved(cluster: Cluster, to: str, topic: str, index: int, committed: dict[tuple[str, int], int]) -> int:
+    offsets = cluster.kafka.offsets(topic)[index]
+    if to == "beginning":
+        return offsets.start
+    if to == "end":
+        return offsets.end
+    if not _NUMBER.fullmatch(to):
+        found = _offset_at(cluster, topic, index, time_ms(to))
+        return offsets.end if found < 0 else found
+    wanted = int(to)
+    if to[0] in "+-":
+        if (topic, index) not in committed:
+            raise WrongCallError(f"--to {to}: the group has committed nothing in {topic}-{index} to count from")
+        wanted += committed[topic, index]
+    return min(max(wanted, offsets.start), offsets.end)
+
+
+def _offset_at(cluster: Cluster, topic: str, index: int, at_ms: int) -> int:
+    """The first offset of that time or later; -1 if there is none."""
+    wanted = ListOffsetsPartition(partition_index=index, timestamp=at_ms)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(wanted,)),), timeout_ms=TIMEOUT_MS
+    )
+    answer = cluster.nodes.retrying(partial(cluster.nodes.ask_leader, request, topic, index))
+    (row,) = answer.topics[0].partitions
+    check(row.error_code, f"topic {topic!r}, partition {index}")
+    return int(row.offset)
+
+
+def topic_of(text: str) -> tuple[str, int | None]:
+    """Reads TOPIC or TOPIC:PARTITION."""
+    match = _TOPIC.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"expected TOPIC or TOPIC:PARTITION, found {text!r}")
+    return match[1], None if match[2] is None else int(match[2])
+
+
+def where_to(text: str) -> str:
+    """Reads WHERE, which is looked up in each partition."""
+    if text not in ("beginning", "end") and not _NUMBER.fullmatch(text):
+        try:
+            time_ms(text)
+        except argparse.ArgumentTypeError:
+            raise argparse.ArgumentTypeError(
+                "expected beginning, end, an offset, +N, -N, a time as 2026-01-31T12:00:00Z, or @ and ms since 1970, found"
+                f" {text!r}{did_you_mean(text, ['beginning', 'end'])}"
+            ) from None
+    return text
+
+
+def _list_options(parser: Parser) -> None:
+    _common(parser)
+
+
+def _describe_options(parser: Parser) -> None:
+    parser.add_argument("group", metavar="GROUP")
+    _common(parser)
+
+
+def _delete_options(parser: Parser) -> None:
+    parser.add_argument("groups", metavar="GROUP", nargs="+")
+    _common(parser)
+
+
+def _reset_options(parser: Parser) -> None:
+    parser.add_argument("group", metavar="GROUP", help="made if it is not there")
+    parser.add_argument(
+        "--topic",
+        dest="topics",
+        type=topic_of,
+        metavar="TOPIC[:PARTITION]",
+        action="append",
+        default=[],
+        help="what to set; repeatable (default: all that is committed)",
+    )
+    parser.add_argument("--to", type=where_to, metavar="WHERE", required=True, help="see below")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be set")
+    _common(parser)
+
+
+def _common(parser: Parser) -> None:
+    bootstrap_option(parser)
+    json_option(parser)
+
+
+ACTIONS = (
+    Command("list", "names, types and states", _list, _list_options),
+    Command("describe", "how far a group is behind, and its members", _describe, _describe_options),
+    Command("delete", "delete groups without members, and what they have committed", _delete, _delete_options),
+    Command("reset", "set what a group has committed", _reset, _reset_options, RESET_NOTES),
+)

@@ -1,0 +1,213 @@
+"""`ottla produce`: records from arguments or from lines of standard input."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ...client.values import NewRecord, Record
+from ..frame.command import Command
+from ..frame.errors import RefusedError, WrongCallError
+from ..frame.options import bootstrap_option, json_option, name_and_value, number
+from ..frame.parser import Parser
+from ..frame.printing import show, show_json
+from ..frame.progress import Progress
+from .asking import connected
+from .record_json import RecordError, from_json
+
+NOTES = """\
+examples:
+  ottla produce orders hello world                            two records without a key
+  ottla produce orders paid --key 17 --header source=shop
+  ottla produce orders --key 17 --null                        a tombstone
+  printf '1:new\\n1:paid\\n' | ottla produce orders --key-separator :
+  ottla consume orders --until-end --json | ottla produce copy --json-lines
+
+Without VALUE each line of standard input is a record, and is sent as soon as it is read. A line that is none, or that the broker
+refuses, ends the command; the lines before it are written.
+"""
+
+READ_BYTES = 256 << 10
+LINE_BYTES_MAX = 64 << 20
+CHUNK_RECORDS_MAX = 50_000
+_STANDARD_INPUT = 0
+_INT64_MAX = (1 << 63) - 1
+_INT32_MAX = (1 << 31) - 1
+
+
+@dataclass(slots=True)
+class Written:
+    """What has gone into one partition."""
+
+    records: int
+    first_offset: int
+    last_offset: int
+
+
+def run(options: argparse.Namespace) -> None:
+    """Produce until there is no more."""
+    given = list(_from_arguments(options)) if options.values or options.null else None
+    written: dict[int, Written] = {}
+    with connected(options) as cluster, Progress() as progress:
+        try:
+            if given is not None:
+                _note(written, cluster.kafka.produce_all(options.topic, given))
+            else:
+                cluster.kafka.topic(options.topic) if options.partition is not None else None
+                for chunk in _chunks(_from_lines(options)):
+                    _note(written, cluster.kafka.produce_all(options.topic, chunk))
+                    progress.say(f"{_count(written)} records written")
+        except RecordError as error:
+            raise WrongCallError(f"{error}; the {_count(written)} records before it are written") from error
+    if options.json:
+        show_json(
+            [
+                {
+                    "topic": options.topic,
+                    "partition": partition,
+                    "records": found.records,
+                    "first_offset": found.first_offset,
+                    "last_offset": found.last_offset,
+                }
+                for partition, found in sorted(written.items())
+            ]
+        )
+        return
+    for partition, found in sorted(written.items()):
+        where = f"offset {found.first_offset}"
+        if found.records > 1:
+            where = f"offsets {found.first_offset} to {found.last_offset}"
+        show(f"{options.topic}-{partition}: {found.records} record{'s'[: found.records != 1]}, {where}")
+
+
+def _note(written: dict[int, Written], records: Iterable[Record]) -> None:
+    for record in records:
+        found = written.setdefault(record.partition, Written(0, record.offset, record.offset))
+        found.records += 1
+        found.last_offset = record.offset
+
+
+def _count(written: dict[int, Written]) -> int:
+    return sum(found.records for found in written.values())
+
+
+def _from_arguments(options: argparse.Namespace) -> Iterator[NewRecord]:
+    if options.key_separator is not None or options.json_lines:
+        raise WrongCallError("--key-separator and --json-lines are about lines of standard input, and VALUE is given")
+    if options.null and options.values:
+        raise WrongCallError(f"--null is a record without value, found the value {options.values[0]!r}, too")
+    for value in [None] if options.null else options.values:
+        yield _record(options, options.key, value)
+
+
+def _record(options: argparse.Namespace, key: str | bytes | None, value: str | bytes | None) -> NewRecord:
+    return NewRecord(value, key, options.header, options.timestamp, options.partition)
+
+
+def _from_lines(options: argparse.Namespace) -> Iterator[NewRecord | None]:
+    """A record a line; None where reading has come to the end of what there is for now."""
+    if options.json_lines and (options.key_separator is not None or options.key is not None or options.header):
+        raise WrongCallError("--json-lines says of each record what --key, --key-separator and --header say of all")
+    if options.key_separator == "":
+        raise WrongCallError("--key-separator: expected a text, found none")
+    if options.key_separator is not None and options.key is not None:
+        raise WrongCallError("--key and --key-separator: expected one of them")
+    separator = None if options.key_separator is None else options.key_separator.encode()
+    for place, line in enumerate(_lines(), start=1):
+        if line is None:
+            yield None
+            continue
+        try:
+            yield _json_record(options, line) if options.json_lines else _split(options, line, separator)
+        except RecordError as error:
+            raise RecordError(f"line {place}: {error}") from None
+
+
+def _json_record(options: argparse.Namespace, line: bytes) -> NewRecord:
+    try:
+        return from_json(line.decode(), options.partition)
+    except UnicodeDecodeError as error:
+        raise RecordError(f"expected UTF-8, found another byte at {error.start}") from None
+
+
+def _split(options: argparse.Namespace, line: bytes, separator: bytes | None) -> NewRecord:
+    key: str | bytes | None = options.key
+    value: bytes | None = line
+    if separator is not None:
+        found, there, value = line.partition(separator)
+        if not there:
+            raise RecordError(f"expected KEY{separator.decode()}VALUE, found {line[:60].decode(errors='replace')!r}")
+        key = found
+    return _record(options, key, None if options.empty_is_null and not value else value)
+
+
+def _lines() -> Iterator[bytes | None]:
+    """Lines of standard input without their ends; None after what one read has brought."""
+    if sys.stdin is None:
+        return
+    pending = bytearray()
+    while True:
+        try:
+            data = os.read(_STANDARD_INPUT, READ_BYTES)
+        except OSError as error:
+            raise RefusedError(f"cannot read standard input: {error.strerror}") from error
+        if not data:
+            break
+        pending += data
+        if b"\n" in data:
+            *lines, rest = bytes(pending).split(b"\n")
+            pending = bytearray(rest)
+            yield from lines
+            yield None
+        elif len(pending) > LINE_BYTES_MAX:
+            raise RecordError(f"expected at most {LINE_BYTES_MAX} bytes, found more")
+    if pending:
+        yield bytes(pending)
+
+
+def _chunks(records: Iterable[NewRecord | None]) -> Iterator[list[NewRecord]]:
+    """What is sent together: what one read has brought. When a record is none, those before it come first."""
+    chunk: list[NewRecord] = []
+    try:
+        for record in records:
+            if record is not None:
+                chunk.append(record)
+            if chunk and (record is None or len(chunk) == CHUNK_RECORDS_MAX):
+                yield chunk
+                chunk = []
+    except RecordError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("topic", metavar="TOPIC", help="made if it is not there and the broker makes topics by itself")
+    parser.add_argument("values", metavar="VALUE", nargs="*", help="without one, lines of standard input")
+    parser.add_argument("--key", help="of all records")
+    parser.add_argument("--null", action="store_true", help="one record without a value: a tombstone")
+    parser.add_argument("--key-separator", metavar="TEXT", help="what stands between key and value of a line")
+    parser.add_argument("--empty-is-null", action="store_true", help="an empty line or value is no value: a tombstone")
+    parser.add_argument(
+        "--json-lines", action="store_true", help="lines are JSON objects, as `ottla consume --json` prints them"
+    )
+    parser.add_argument(
+        "--header",
+        type=name_and_value,
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="of all records; repeatable",
+    )
+    parser.add_argument("--partition", type=number(0, _INT32_MAX), metavar="N", help="default: the key decides")
+    parser.add_argument("--timestamp", type=number(0, _INT64_MAX), metavar="MS", help="since 1970; default: now")
+    bootstrap_option(parser)
+    json_option(parser, "where the records lie, as JSON")
+
+
+COMMAND = Command("produce", "write records into a topic", run, add_options, NOTES)

@@ -1,0 +1,98 @@
+"""Records as lines of JSON: what `consume --json` prints, `produce --json-lines` takes.
+
+    {"topic": "t", "partition": 0, "offset": 7, "timestamp_ms": 0, "key": "k", "value": null, "headers": [["name", "text"]]}
+
+Keys, values and headers are texts, null, or, where they are no UTF-8, `{"base64": "…"}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from ...client.values import NewRecord, Record
+
+FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
+_IGNORED = ("topic", "offset")
+"""Where the record lay; it gets places of its own."""
+
+
+class RecordError(ValueError):
+    """A line that is no record, in one sentence."""
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """A record as one line says it."""
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": _told(record.key),
+        "value": _told(record.value),
+        "headers": [[name, _told(value)] for name, value in record.headers],
+    }
+
+
+def _told(content: bytes | None) -> object:
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
+
+
+def from_json(line: str, partition: int | None = None) -> NewRecord:
+    """The record that a line says. `partition` is that of all of them; the line's own counts if it is None.
+
+    Raises:
+        RecordError: Another thing than an object with those fields.
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"expected a JSON object: {error}") from None
+    if not isinstance(found, dict):
+        raise RecordError(f"expected a JSON object, found {type(found).__name__}")
+    if unknown := found.keys() - set(FIELDS):
+        raise RecordError(f"there is no field {min(unknown)!r} of records; there are: {', '.join(FIELDS)}")
+    own = _number(found, "partition")
+    return NewRecord(
+        _content(found.get("value"), "value"),
+        _content(found.get("key"), "key"),
+        _headers(found.get("headers")),
+        _number(found, "timestamp_ms"),
+        own if partition is None else partition,
+    )
+
+
+def _headers(found: object) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = list(found.items()) if isinstance(found, dict) else [] if found is None else found
+    if not isinstance(pairs, list) or not all(
+        isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str) for each in pairs
+    ):
+        raise RecordError("headers: expected an array of pairs of name and content")
+    return tuple((name, _content(content, "headers")) for name, content in pairs)
+
+
+def _content(found: object, what: str) -> bytes | None:
+    if found is None:
+        return None
+    if isinstance(found, str):
+        return found.encode(errors="surrogatepass")
+    if isinstance(found, dict) and found.keys() == {"base64"} and isinstance(found["base64"], str):
+        try:
+            return base64.b64decode(found["base64"], validate=True)
+        except binascii.Error as error:
+            raise RecordError(f"{what}: expected base64: {error}") from None
+    raise RecordError(f'{what}: expected a text, null or {{"base64": text}}, found {json.dumps(found)[:60]}')
+
+
+def _number(found: dict[str, Any], name: str) -> int | None:
+    value = found.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= -1):
+        return value
+    raise RecordError(f"{name}: expected a number, found {json.dumps(value)[:60]}")
