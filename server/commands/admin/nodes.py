@@ -1,0 +1,64 @@
+"""`ottla nodes`: the broker ids that the process plays, stopped and started one by one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..frame.command import Command
+from ..frame.options import admin_options, json_option, number
+from ..frame.parser import Parser
+from ..frame.printing import show, show_json
+from .asking import Admin, path
+from .showing import show_rows
+
+_INT32_MAX = 2**31 - 1
+
+
+def _list(options: argparse.Namespace) -> None:
+    nodes = Admin(options).get(path("nodes"))["nodes"]
+    if options.json:
+        show_json(nodes)
+    else:
+        show_rows([_row(node) for node in nodes])
+
+
+def _row(node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "node": node["node_id"],
+        "is_serving": node["is_alive"],
+        "listeners": [each["advertised"] for each in node["listeners"]],
+        "rack": node["rack"],
+    }
+
+
+def _stop(options: argparse.Namespace) -> None:
+    _tell(options, Admin(options).post(path("nodes", options.node, "stop")), "stopped")
+
+
+def _start(options: argparse.Namespace) -> None:
+    _tell(options, Admin(options).post(path("nodes", options.node, "start")), "started")
+
+
+def _tell(options: argparse.Namespace, node: dict[str, Any], done: str) -> None:
+    if options.json:
+        show_json(node)
+    else:
+        show(f"{done} node {node['node_id']}")
+
+
+def _common(parser: Parser) -> None:
+    admin_options(parser)
+    json_option(parser)
+
+
+def _node_options(parser: Parser) -> None:
+    parser.add_argument("node", metavar="ID", type=number(0, _INT32_MAX))
+    _common(parser)
+
+
+ACTIONS = (
+    Command("list", "which there are, and which of them serve", _list, _common),
+    Command("stop", "stop one: it hands over what it leads, and listens no more", _stop, _node_options),
+    Command("start", "start a stopped one again, on the same ports", _start, _node_options),
+)
