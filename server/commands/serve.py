@@ -22,7 +22,7 @@ from ...storage.kernel import COMPILED
 from ...storage.topics.catalog_file import CatalogError
 from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
-from ..broker.lives import AdminListener, run_lives
+from ..broker.lives import AdminListener, Lives, run_lives
 from ..cluster.opening import static_config_with_stored_id
 from ..config.broker_config import StaticConfig
 from ..config.properties import Properties, parse_server_properties
@@ -64,8 +64,16 @@ class StartError(Exception):
     """Why the broker does not start, in one line."""
 
 
-def serve(options: argparse.Namespace) -> int:
+def snippet(lives: Lives) -> str:
+    """Something to try."""
+    return HELLO.format(address=lives.nodes[0].listeners[0].address)
+
+
+def serve(options: argparse.Namespace, hello: Callable[[Lives], str] | None = None) -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 after a clean stop, 1 after an error.
+
+    Args:
+        hello: What to print behind the line that says that it is ready.
 
     Raises:
         StartError: Bad options, an address or a data directory that cannot be used. Nothing was written.
@@ -77,7 +85,7 @@ def serve(options: argparse.Namespace) -> int:
             log.warning("%s", line)
         _prepare_process()
         stop.listen()
-        trio.run(_run, static, options.hello, _admin_http(options), stop)
+        trio.run(_run, static, hello, _admin_http(options), stop)
     except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
         if stop.may_end:
             log.exception("the broker has ended")
@@ -210,7 +218,9 @@ def _prepare_process() -> None:
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 
 
-async def _run(static: StaticConfig, hello: bool, admin: AdminListener | None, stop: StopSignals) -> None:
+async def _run(
+    static: StaticConfig, hello: Callable[[Lives], str] | None, admin: AdminListener | None, stop: StopSignals
+) -> None:
     async with run_lives(static, admin=admin) as lives, open_plain_nursery() as nursery:
         if not COMPILED:
             log.warning(
@@ -218,8 +228,8 @@ async def _run(static: StaticConfig, hello: bool, admin: AdminListener | None, s
             )
         stop.may_end = True
         print(f"ready {lives.bootstrap}", flush=True)
-        if hello:
-            print(HELLO.format(address=lives.nodes[0].listeners[0].address), flush=True)
+        if hello is not None:
+            print(hello(lives), flush=True)
         lives.in_each_life(_collect)
         lives.in_each_life(_warm_up)
         nursery.start_soon(obey, lives)

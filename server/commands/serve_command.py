@@ -66,17 +66,18 @@ def add_options(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    from .serve import StartError, serve
+    log_to_standard_error(logging.DEBUG if options.verbose else logging.INFO)
+    from .serve import StartError, serve, snippet
 
     try:
-        return serve(options)
+        return serve(options, snippet if options.hello else None)
     except StartError as error:
         raise WrongCallError(str(error)) from error
+
+
+def log_to_standard_error(level: int) -> None:
+    """What is at least of that level."""
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 
 
 COMMAND = Command("serve", "run a broker, with one or several nodes in this process", run, add_options, NOTES)

@@ -118,6 +118,8 @@ def _name(level: Level, left: list[str], early: list[str]) -> str:
     """Take the name off `left`, and with it the options before it, which go to `early`."""
     while left:
         word = left.pop(0)
+        if word == "--":
+            continue
         if word == "--version" and not level.group:
             level.parser().parse_args([word])
         if looks_like_option(word):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 DONE = 0
 SAID_NO = 1
 WRONG_CALL = 2
 INTERRUPTED = 130
+
+
+LIKE = 0.6
+LESS_LIKE = 0.1
+"""So much less than the first, and a name is not offered beside it."""
 
 
 class CommandError(Exception):
@@ -28,9 +35,15 @@ class ReaderGoneError(Exception):
     """Nobody reads what we print any more, as in `ottla … | head`. Not an OSError: those are of files and sockets."""
 
 
-def did_you_mean(word: str, names: list[str]) -> str:
-    """What goes behind "there is no WORD": the names that look like it, or nothing."""
-    import difflib
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """What goes behind "there is no WORD": the names that look like it, or begin with it, or nothing."""
+    from difflib import SequenceMatcher
 
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.6) or [name for name in names if name.startswith(word)]
+    def likeness(name: str) -> float:
+        return SequenceMatcher(None, name, word).ratio()
+
+    known = list(names)
+    like = sorted((name for name in known if likeness(name) >= LIKE), key=likeness, reverse=True)
+    close = [name for name in like if likeness(name) >= likeness(like[0]) - LESS_LIKE]
+    close = close or [name for name in known if len(word) > 2 and name.startswith(word)]
     return f"; did you mean {' or '.join(close[:3])}?" if close else ""

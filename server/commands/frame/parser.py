@@ -55,7 +55,10 @@ def read(parser: Parser, words: Iterable[str]) -> argparse.Namespace:
         SystemExit: Something is wrong, and has been said; or help was wanted.
     """
     options, rest = split(parser.options, words, parser)
-    return parser.parse_args([*options, "--", *rest] if rest else options)
+    found, left = parser.parse_known_args([*options, "--", *rest] if rest else options)
+    if surplus := [word for word in left if word != "--"]:
+        parser.error(f"expected nothing more, found {surplus[0]!r}")
+    return found
 
 
 def split(known: dict[str, argparse.Action], words: Iterable[str], parser: Parser) -> tuple[list[str], list[str]]:

@@ -36,9 +36,11 @@ ROWS: dict[str, Row] = {
     row.name: row
     for row in (
         Row("serve", "run a broker", "serve_command"),
+        Row("dev", "run a broker for development: loopback, temporary data, the admin listener", "dev_command"),
         Row("topics", "topics: list, describe, create, delete, and how clean they are", "kafka.topics"),
         Row("configs", "options of topics, brokers and groups: describe, alter, delete", "kafka.configs"),
         Row("groups", "groups: list, describe with lag, delete, set offsets", "kafka.groups"),
+        Row("nodes", "the broker ids that are played: list, stop, start", "admin.nodes"),
         Row("produce", "write records into a topic", "kafka.produce"),
         Row("consume", "show the records of a topic", "kafka.consume"),
         Row("dump-log", "show what is in log, index, snapshot and checkpoint files", "dump_log"),

@@ -132,7 +132,7 @@ def test_every_node_is_asked_and_no_partition_told_twice(tmp_path: Path, capsys:
 
 def test_a_missing_topic_is_one_line(broker: ottla.Broker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "--bootstrap", broker.bootstrap, "status", "missing"]) == 1
-    assert capsys.readouterr().err == "ottla: there is no topic missing\n"
+    assert capsys.readouterr().err == "ottla: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'missing'\n"
 
 
 # On the wire

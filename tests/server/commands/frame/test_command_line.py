@@ -65,8 +65,11 @@ def some_value(action: argparse.Action) -> str:
     raise AssertionError(f"no value for {action.option_strings}")
 
 
-def operands_of(place: Place) -> list[str]:
-    return [some_value(action) for action in place.operands if action.nargs not in ("*", "?")]
+def needed_at(place: Place, but: argparse.Action) -> list[str]:
+    """Words without which the command is refused: what has no name, and options, `but` one."""
+    operands = [some_value(action) for action in place.operands if action.nargs not in ("*", "?")]
+    required = [action for action in place.options if action.required and action is not but]
+    return [*operands, *(f"{action.option_strings[-1]}={some_value(action)}" for action in required)]
 
 
 EVERY_OPTION = [
@@ -80,7 +83,7 @@ EVERY_OPTION = [
 
 @pytest.mark.parametrize(("place", "name", "action"), EVERY_OPTION)
 def test_every_option_of_every_command_is_taken_at_each_place(place: Place, name: str, action: argparse.Action) -> None:
-    names, operands = place.at.strip("/").split("/"), operands_of(place)
+    names, operands = place.at.strip("/").split("/"), needed_at(place, action)
     given = [name, *([some_value(action)] if takes_value(action) else [])]
     lines = [[*names[:cut], *given, *names[cut:], *operands] for cut in range(len(names) + 1)]
     lines.append([*names, *operands, *given])
@@ -124,7 +127,6 @@ WRONG = {
     "topic list": "ottla: there is no command 'topic'; did you mean topics?",
     "zzz": "ottla: there is no command 'zzz'; there are: serve, ",
     "--jsno topics list": "ottla: there is no option --jsno; did you mean --json?",
-    "--": "ottla: a command is missing; there are: serve, ",
     "topics": "ottla topics: an action is missing; there are: list, describe, create, delete, status",
     "topics --json": "ottla topics: an action is missing; there are: list",
     "topics lits": "ottla topics: there is no action 'lits'; did you mean list?",
@@ -136,7 +138,8 @@ WRONG = {
     "topics list --bootstrap": "ottla topics list: argument --bootstrap: expected one argument",
     "topics list --bootstrap --json": "ottla topics list: argument --bootstrap: expected one argument",
     "topics list --json=yes": "ottla topics list: argument --json: ignored explicit argument 'yes'",
-    "topics list orders": "ottla topics list: unrecognized arguments: orders",
+    "topics list orders": "ottla topics list: expected nothing more, found 'orders'",
+    "topics describe a b": "ottla topics describe: expected nothing more, found 'b'",
     "topics create": "ottla topics create: the following arguments are required: TOPIC",
     "topics create t --partitions none": "argument --partitions: expected a number from 1 on, found 'none'",
     "topics create t --partitions 0": "argument --partitions: expected a number from 1 on, found '0'",

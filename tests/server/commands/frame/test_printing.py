@@ -38,7 +38,7 @@ def test_a_table_without_bound_has_its_cells_whole_and_numbers_to_the_right() ->
 def test_what_is_too_wide_is_cut_the_widest_column_first() -> None:
     assert list(table(HEADER, ROWS, width=40)) == [
         "TOPIC           RECORDS  WHY",
-        "orders               12  all that is di…",
+        "orders               12  all that is d…",
         "日本語のトピ…      3400  ok",
     ]
 

@@ -1,0 +1,114 @@
+"""`ottla dev`: a broker to develop against, and what to paste to use it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import tempfile
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .frame.command import Command
+from .frame.errors import WrongCallError
+from .frame.options import ADMIN, BOOTSTRAP, DEFAULT_ADMIN, number
+from .frame.parser import Parser
+from .serve_command import log_to_standard_error
+
+if TYPE_CHECKING:
+    from ..broker.lives import Lives
+
+LISTENER = "127.0.0.1:9092"
+NOTES = """\
+The same as `ottla serve --profile dev --listener 127.0.0.1:9092 --admin 9099` with a directory that is removed at the end. It
+listens on this machine alone. One line `ready HOST:PORT[,HOST:PORT...]` comes first, for programs; Ctrl-C stops it.
+"""
+
+HELLO = """
+Kafka clients   {bootstrap}
+control         http://{admin}   (what there is: /v1/openapi.json; /metrics, /healthz)
+data            {data}
+
+In Python, with `pip install kafka-python`:
+
+    from kafka import KafkaConsumer, KafkaProducer
+    with KafkaProducer(bootstrap_servers="{address}") as producer:
+        producer.send("greetings", key=b"me", value=b"hello").get()
+    for record in KafkaConsumer("greetings", bootstrap_servers="{address}", auto_offset_reset="earliest", consumer_timeout_ms=1000):
+        print(record.offset, record.key, record.value)
+
+In another shell:
+
+{exports}    ottla topics create orders --config cleanup.policy=compact
+    ottla produce orders paid --key 17
+    ottla consume orders --until-end
+    ottla explain orders          # why it is compacted or not, and what would make it so
+    ottla clock advance 8d        # the broker's time moves, and all that waits for it
+    ottla status
+
+Stop with Ctrl-C.
+"""
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--data", metavar="DIR", help="keep data here (default: a temporary directory, removed at the end)"
+    )
+    parser.add_argument(
+        "--listener",
+        metavar="[NAME://]HOST:PORT",
+        action="append",
+        help=f"for Kafka clients; port 0 takes a free one (default: {LISTENER})",
+    )
+    parser.add_argument(
+        "--admin",
+        metavar="[HOST:]PORT",
+        default=DEFAULT_ADMIN,
+        help=f"for control calls; port 0 takes a free one (default: {DEFAULT_ADMIN})",
+    )
+    parser.add_argument("--admin-token-file", metavar="FILE", help="what control calls have to know stands in FILE")
+    parser.add_argument("--nodes", type=number(1), metavar="N", help="play N broker ids, each on its own port")
+    parser.add_argument(
+        "--override", metavar="NAME=VALUE", action="append", default=[], help="set any broker option; repeatable"
+    )
+    parser.add_argument("--verbose", action="store_true", help="log to standard error what the broker does")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    log_to_standard_error(logging.INFO if options.verbose else logging.WARNING)
+    from .serve import StartError, serve
+
+    options.config, options.profile = None, "dev"
+    options.listener = options.listener or [LISTENER]
+    temporary = tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None else None
+    options.data = options.data or temporary
+    data = f"{options.data}, removed at the end" if temporary else options.data
+    try:
+        return serve(options, partial(hello, data))
+    except StartError as error:
+        hint = "; --listener 127.0.0.1:0 and --admin 0 take free ports" if "in use" in str(error) else ""
+        raise WrongCallError(f"{error}{hint}") from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def hello(data: str, lives: Lives) -> str:
+    """What to paste."""
+    address, admin = lives.nodes[0].listeners[0].address, str(lives.admin_address)
+    exports = ""
+    if address != LISTENER:
+        exports += f"    export {BOOTSTRAP}={address}\n"
+    if admin != DEFAULT_ADMIN:
+        exports += f"    export {ADMIN}={admin}\n"
+    return HELLO.format(bootstrap=lives.bootstrap, address=address, admin=admin, data=data, exports=exports)
+
+
+COMMAND = Command(
+    "dev",
+    "run a broker for development: on loopback, in a temporary directory, with the admin listener",
+    run,
+    add_options,
+    NOTES,
+)

@@ -1,0 +1,167 @@
+"""`ottla produce` and `ottla consume` against a broker: what goes in comes out, and what is wrong is one line."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+import ottla
+from support.broker.conversation import create_topic, produce
+from support.broker.raw_client import RawClient
+from support.commands.command_runs import Ran, run_command
+
+
+@pytest.fixture
+def run(broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch) -> object:
+    create_topic(client, "t", 2)
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
+    return run_command
+
+
+def ran(line: str, stdin: bytes = b"") -> Ran:
+    return run_command(*line.split(), stdin=stdin)
+
+
+@pytest.mark.usefixtures("run")
+def test_values_keys_headers_and_tombstones_come_out_as_they_went_in() -> None:
+    assert ran("produce t new paid --key 17 --header source=shop --timestamp 1000 --partition 0").out == (
+        "t-0: 2 records, offsets 0 to 1\n"
+    )
+    assert ran("produce t --key 17 --null --timestamp 2500 --partition 0").out == "t-0: 1 record, offset 2\n"
+    assert ran("consume t --until-end").out.splitlines() == [
+        "0:0        1970-01-01 00:00:01.000  17  new  source=shop",
+        "0:1        1970-01-01 00:00:01.000  17  paid  source=shop",
+        "0:2        1970-01-01 00:00:02.500  17  (null)",
+    ]
+    assert [json.loads(line) for line in ran("consume t -e --json --from 1 -n 1").out.splitlines()] == [
+        {
+            "topic": "t",
+            "partition": 0,
+            "offset": 1,
+            "timestamp_ms": 1000,
+            "key": "17",
+            "value": "paid",
+            "headers": [["source", "shop"]],
+        }
+    ]
+    assert ran("consume t -e --format value").out == "new\npaid\n\n"
+    assert ran("consume t -e --format key-value --key-separator =").out == "17=new\n17=paid\n17=\n"
+
+
+LINES = {
+    "values": ("", b"a\nb\n\nlast without end", [(None, "a"), (None, "b"), (None, ""), (None, "last without end")]),
+    "keys": ("--key-separator :", b"k:v\nk:a:b\n:v\nk:\n", [("k", "v"), ("k", "a:b"), ("", "v"), ("k", "")]),
+    "tombstones": ("--key-separator : --empty-is-null", b"k:\nk:v\n", [("k", None), ("k", "v")]),
+    "one key": ("--key k", b"a\n", [("k", "a")]),
+    "objects": (
+        "--json-lines",
+        b'{"key": "k", "value": null}\n{"value": {"base64": "/w=="}, "offset": 9, "topic": "u"}\n{}\n',
+        [("k", None), (None, {"base64": "/w=="}), (None, None)],
+    ),
+    "nothing": ("", b"", []),
+}
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(("options", "lines", "records"), LINES.values(), ids=LINES)
+def test_lines_are_records(options: str, lines: bytes, records: list[tuple[object, object]]) -> None:
+    assert ran(f"produce t --partition 1 {options}", lines).code == 0
+    found = [json.loads(line) for line in ran("consume t --until-end --json").out.splitlines()]
+    assert [(each["key"], each["value"]) for each in found] == records
+
+
+@pytest.mark.usefixtures("run")
+def test_what_consume_prints_as_json_produce_takes(client: RawClient) -> None:
+    create_topic(client, "copy", 2)
+    ran("produce t \\xff --key k --header a=b --header a= --timestamp 5 --partition 1")
+    ran("produce t --null --timestamp 6")
+    first = ran("consume t -e --json").out
+    assert ran("produce copy --json-lines", first.encode()).code == 0
+    assert ran("consume copy -e --json").out == first.replace('"topic": "t"', '"topic": "copy"')
+
+
+WRONG_LINES = {
+    "no separator": ("--key-separator :", b"k:v\nnothing\nk:w\n", "line 2: expected KEY:VALUE, found 'nothing'"),
+    "no JSON": ("--json-lines", b"{}\n{\n", "line 2: expected a JSON object: "),
+    "no object": ("--json-lines", b"{}\n[]\n", "line 2: expected a JSON object, found list"),
+    "an unknown field": ("--json-lines", b'{}\n{"valeu": "x"}\n', "line 2: there is no field 'valeu' of records"),
+    "a number": (
+        "--json-lines",
+        b'{}\n{"value": 7}\n',
+        'line 2: value: expected a text, null or {"base64": text}, found 7',
+    ),
+    "no base64": ("--json-lines", b'{}\n{"key": {"base64": "?"}}\n', "line 2: key: expected base64"),
+    "headers": ("--json-lines", b'{}\n{"headers": ["a"]}\n', "line 2: headers: expected an array of pairs"),
+    "a time": (
+        "--json-lines",
+        b'{}\n{"timestamp_ms": "now"}\n',
+        'line 2: timestamp_ms: expected a number, found "now"',
+    ),
+    "no UTF-8": ("--json-lines", b"{}\n\xff\n", "line 2: expected UTF-8, found another byte at 0"),
+}
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(("options", "lines", "says"), WRONG_LINES.values(), ids=WRONG_LINES)
+def test_a_wrong_line_is_named_and_those_before_it_are_written(options: str, lines: bytes, says: str) -> None:
+    done = ran(f"produce t --partition 0 {options}", lines)
+    (line,) = done.err.splitlines()
+    assert (
+        done.code == 2 and line.startswith(f"ottla: {says}") and line.endswith("; the 1 records before it are written")
+    )
+    assert len(ran("consume t -e --json").out.splitlines()) == 1
+
+
+REFUSED = {
+    "produce t x --partition 7": (1, "topic 't' has partitions 0 to 1, not 7"),
+    "produce t x --partition -1": (2, "argument --partition: expected a number from 0 to 2147483647, found '-1'"),
+    "produce t x --null": (2, "--null is a record without value, found the value 'x', too"),
+    "produce t x --json-lines": (2, "--key-separator and --json-lines are about lines of standard input"),
+    "produce t --json-lines --key k": (2, "--json-lines says of each record what --key,"),
+    "produce t --key k --key-separator :": (2, "--key and --key-separator: expected one of them"),
+    "produce t --key-separator=": (2, "--key-separator: expected a text, found none"),
+    "produce t x --header zork": (2, "argument --header: expected NAME=VALUE, found 'zork'"),
+    "produce t x --timestamp soon": (2, "argument --timestamp: expected a number from 0 to"),
+    "consume nope -e": (1, "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'nope'"),
+    "consume t -e --partition 2": (2, "--partition: topic t has partitions 0 to 1, found 2"),
+    "consume t -e --from now": (2, "--from: expected beginning, end, an offset or -N, found 'now'"),
+    "consume t -e -n 0": (2, "argument -n/--limit: expected a number from 1 on, found '0'"),
+    "consume t -e --format jsn": (2, "argument -f/--format: there is no 'jsn'; there are: text, value, key-value"),
+}
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(("line", "ends"), REFUSED.items(), ids=REFUSED)
+def test_what_is_wrong_is_one_line(line: str, ends: tuple[int, str]) -> None:
+    done = ran(line)
+    (told,) = done.err.splitlines()
+    assert (done.code, done.out, ends[1] in told) == (ends[0], "", True)
+    assert ran("consume t -e").out == ""
+
+
+@pytest.mark.usefixtures("run")
+def test_where_to_begin_and_to_end(client: RawClient) -> None:
+    for index in range(2):
+        produce(client, "t", *((f"k{n}", f"{index}.{n}") for n in range(5)), partition=index)
+    values = lambda line: re.findall(r"\d\.\d", ran(f"consume t -f value {line}").out)
+    assert values("-e") == [f"{index}.{n}" for index in range(2) for n in range(5)]
+    assert values("-e --from 3") == ["0.3", "0.4", "1.3", "1.4"]
+    assert values("-e --from=-1") == values("-e --from -1") == ["0.4", "1.4"]
+    assert values("-e --from end") == values("-e --from 99") == []
+    assert values("-e --partition 1 -n 2") == ["1.0", "1.1"]
+    assert values("--limit 7") == [*(f"0.{n}" for n in range(5)), "1.0", "1.1"]
+
+
+@pytest.mark.usefixtures("run")
+def test_control_characters_of_records_are_shown_and_not_sent(client: RawClient) -> None:
+    produce(client, "t", ("\x1b[2J", "a\nb"))
+    assert ran("consume t -e").out.endswith("  \\x1b[2J  a\\nb\n")
+
+
+def test_a_topic_is_made_where_the_broker_makes_topics(broker: ottla.Broker) -> None:
+    done = run_command("produce", "fresh", "x", "--bootstrap", broker.bootstrap, "--json")
+    assert json.loads(done.out) == [
+        {"topic": "fresh", "partition": 0, "records": 1, "first_offset": 0, "last_offset": 0}
+    ]

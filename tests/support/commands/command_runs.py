@@ -1,0 +1,61 @@
+"""Command lines run in this process, and what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.server.commands.cli import main
+
+
+class Ran(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class _Stream(io.StringIO):
+    """Standard output as text, and as bytes behind `buffer`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffer = self
+
+    def write(self, text: str | bytes) -> int:
+        return super().write(text.decode(errors="surrogateescape") if isinstance(text, bytes) else text)
+
+
+def run_command(*words: str, stdin: bytes = b"") -> Ran:
+    """Run `ottla WORDS`."""
+    out, err = _Stream(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _standard_input(stdin):
+        try:
+            code = main(words)
+        except SystemExit as end:
+            assert isinstance(end.code, int)
+            code = end.code
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _standard_input(data: bytes) -> Iterator[None]:
+    """The descriptor, too: commands read from it as what comes, comes."""
+    reading, writing = os.pipe()
+    kept, stdin = os.dup(0), sys.stdin
+    try:
+        os.write(writing, data)  # less than a pipe holds
+        os.close(writing)
+        os.dup2(reading, 0)
+        sys.stdin = io.StringIO()
+        yield
+    finally:
+        sys.stdin = stdin
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(reading)
