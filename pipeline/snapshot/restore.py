@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow.dataset as ds
 
-from ..errors import PipelineError, UsageError
+from ..errors import PipelineError, SparkFailedError, UsageError
 from .snapshot_folder import REPLACED
 
 BATCH_ROWS = 10_000
@@ -24,7 +24,9 @@ TIMEOUT_S = 120.0
 
 
 class RestoreError(PipelineError):
-    """The broker did not take a record."""
+    """The broker did not take a record, or nobody answers. Another call may do."""
+
+    exit_code = SparkFailedError.exit_code
 
 
 class RestoreResult(NamedTuple):

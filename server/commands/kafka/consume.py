@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice, repeat
 
 from ...client.kafka import Kafka
 from ...client.reading import Isolation
@@ -67,7 +67,7 @@ def _records(kafka: Kafka, options: argparse.Namespace, start: int | str) -> Ite
     isolation: Isolation = "read_committed" if options.read_committed else "read_uncommitted"
     positions: dict[int, int] = {}
     pause = threading.Event()
-    while True:
+    for is_first in chain((True,), repeat(False)):
         there = kafka.offsets(options.topic, isolation)
         if options.partition is not None:
             if options.partition not in there:
@@ -76,7 +76,8 @@ def _records(kafka: Kafka, options: argparse.Namespace, start: int | str) -> Ite
                 )
             there = {options.partition: there[options.partition]}
         for partition, offsets in there.items():
-            position = positions.get(partition, _first(start, offsets) if not positions else offsets.start)
+            # A partition that is made meanwhile is read from its beginning.
+            position = positions.get(partition, _first(start, offsets) if is_first else offsets.start)
             if position < offsets.end:
                 yield from kafka.scan(options.topic, partition, start=position, end=offsets.end, isolation=isolation)
             positions[partition] = max(position, offsets.end)
