@@ -20,27 +20,18 @@ class Ran(NamedTuple):
     err: str
 
 
-class _Stream(io.StringIO):
-    """Standard output as text, and as bytes behind `buffer`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.buffer = self
-
-    def write(self, text: str | bytes) -> int:
-        return super().write(text.decode(errors="surrogateescape") if isinstance(text, bytes) else text)
-
-
 def run_command(*words: str, stdin: bytes = b"") -> Ran:
     """Run `ottla WORDS`."""
-    out, err = _Stream(), io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape", newline="\n")
+    err = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _standard_input(stdin):
         try:
             code = main(words)
         except SystemExit as end:
             assert isinstance(end.code, int)
             code = end.code
-    return Ran(code, out.getvalue(), err.getvalue())
+        out.seek(0)
+    return Ran(code, out.read(), err.getvalue())
 
 
 @contextlib.contextmanager

@@ -141,6 +141,10 @@ def test_what_is_wrong_is_one_line(line: str, ends: tuple[int, str]) -> None:
     assert ran("consume t -e").out == ""
 
 
+def values(line: str) -> list[str]:
+    return re.findall(r"\d\.\d", ran(f"consume t -f value {line}").out)
+
+
 @pytest.mark.usefixtures("run")
 def test_where_to_begin_and_to_end(client: RawClient) -> None:
     for index in range(2):
