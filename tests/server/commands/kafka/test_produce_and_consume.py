@@ -149,7 +149,6 @@ def values(line: str) -> list[str]:
 def test_where_to_begin_and_to_end(client: RawClient) -> None:
     for index in range(2):
         produce(client, "t", *((f"k{n}", f"{index}.{n}") for n in range(5)), partition=index)
-    values = lambda line: re.findall(r"\d\.\d", ran(f"consume t -f value {line}").out)
     assert values("-e") == [f"{index}.{n}" for index in range(2) for n in range(5)]
     assert values("-e --from 3") == ["0.3", "0.4", "1.3", "1.4"]
     assert values("-e --from=-1") == values("-e --from -1") == ["0.4", "1.4"]
