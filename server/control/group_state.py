@@ -9,6 +9,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ...storage.disk.paths import TopicPartition
 from ..broker.broker import Broker
+from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..runtime.turns import Turn, in_turns
 
 _OFFSET_COMMIT_KEY, _OFFSET_COMMIT_VERSION = 8, 9
@@ -90,7 +91,11 @@ async def remove_group(broker: Broker, group_id: str) -> None:
     await groups.settle(group_id)
 
 
-def group_exists(broker: Broker, group_id: str) -> bool:
+async def group_exists(broker: Broker, group_id: str) -> bool:
     """Whether there is a group of this name. KafkaError: its coordinator is not at hand."""
+    if broker.services.topics.get(OFFSETS_TOPIC) is None:
+        return False
+    await broker.handlers.loaded(_OFFSET_COMMIT_KEY)
     groups = broker.services.coordinators.groups
-    return bool(groups.coordinator.shards) and group_id in groups.coordinator.shard_of(group_id).groups
+    await groups.ensure_topic()
+    return group_id in groups.coordinator.shard_of(group_id).groups

@@ -1,0 +1,27 @@
+"""A seed of what a broker has: topics and their configs; no records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...broker.broker import Broker
+from ...runtime.turns import Turn
+
+
+async def export(broker: Broker) -> dict[str, Any]:
+    """What `seed_from` takes: each topic that is not the broker's own, with partitions, replicas and configs that are set."""
+    services, turn = broker.services, Turn()
+    topics: dict[str, Any] = {}
+    for topic in sorted(services.topics, key=lambda each: each.name):
+        if turn.is_over():
+            await turn.next()
+        if topic.is_internal or services.topics.get(topic.name) is not topic:
+            continue
+        entry: dict[str, Any] = {
+            "partitions": len(topic.partitions),
+            "replication_factor": len(topic.partitions[0].replicas),
+        }
+        if configs := dict(services.cluster.topic_configs(topic.name)):
+            entry["configs"] = configs
+        topics[topic.name] = entry
+    return {"topics": topics}

@@ -1,0 +1,233 @@
+"""A seed's text, or mapping, as fields that know their place: what is wrong is named with its path, and its line if it has one.
+
+YAML is read by PyYAML's safe loader (JSON by Python's); aliases are refused, as a few of them make a text of any size.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from ..errors import ControlError, Kind, did_you_mean
+
+SEED_BYTES_MAX = 4 << 20
+"""Of a seed's text: a second of parsing."""
+NESTED_MAX = 100
+
+_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+_WORDS: tuple[tuple[type, str], ...] = (
+    (bool, "a boolean"),
+    (int, "a number"),
+    (float, "a number"),
+    (str, "a text"),
+    (bytes, "bytes"),
+    (list, "a list"),
+    (dict, "a mapping"),
+    (datetime.date, "a time"),
+)
+
+
+class Field:
+    """A value in a seed: a mapping or list of fields, or a scalar."""
+
+    __slots__ = ("line", "path", "source", "value")
+
+    def __init__(self, value: Any, path: str, line: int | None, source: str) -> None:
+        self.value = value
+        """`dict[str, Field]`, `list[Field]`, or a scalar of YAML or JSON."""
+        self.path = path
+        """`topics.orders.partitions`; empty for the seed itself."""
+        self.line = line
+        self.source = source
+        """The seed's name, for messages."""
+
+    def error(self, problem: str, kind: Kind = Kind.INVALID) -> ControlError:
+        """One line: where, and what."""
+        line = "" if self.line is None else f" line {self.line}"
+        return ControlError(kind, f"{self.source}{line}: {self.path or 'the seed'}: {problem}")
+
+    def expected(self, what: str) -> ControlError:
+        """That it should be something else than it is."""
+        return self.error(f"expected {what}, found {self.shown}")
+
+    @property
+    def shown(self) -> str:
+        """What it is, in some words."""
+        if self.value is None:
+            return "nothing"
+        word = next((word for kind, word in _WORDS if isinstance(self.value, kind)), type(self.value).__name__)
+        if isinstance(self.value, dict | list | bytes):
+            return word
+        text = str(self.value)
+        return f"{word}, {text[:60]!r}" if isinstance(self.value, str) else f"{word}, {text[:60]}"
+
+    # What it should be
+
+    def mapping(self, known: Collection[str] | None = None) -> Mapping[str, Field]:
+        """Its fields; `known` are the names that they may have."""
+        if not isinstance(self.value, dict):
+            raise self.expected("a mapping")
+        if known is not None:
+            for name, field in self.value.items():
+                if name not in known:
+                    there = ", ".join(known)
+                    raise field.error(f"there is no such field; there are {there}{did_you_mean(name, known)}")
+        return self.value
+
+    def items(self) -> list[Field]:
+        """The members of a list."""
+        if not isinstance(self.value, list):
+            raise self.expected("a list")
+        return self.value
+
+    def text(self) -> str:
+        if not isinstance(self.value, str):
+            raise self.expected("a text (quote what looks like something else)")
+        return self.value
+
+    def integer(self, low: int, high: int) -> int:
+        """A whole number, both bounds included."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:
+            raise self.expected(f"a whole number from {low} to {high}")
+        return self.value
+
+
+def field_of_text(text: str, source: str) -> Field:
+    """The seed in a text: JSON if it begins with a brace, YAML otherwise.
+
+    Raises:
+        ControlError: INVALID: it is too long, or neither; names the line.
+    """
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > SEED_BYTES_MAX:
+        raise ControlError(Kind.INVALID, f"{source}: a seed of {size_bytes} bytes; at most {SEED_BYTES_MAX} are taken")
+    try:
+        return _of_json(text, source) if text.lstrip("\ufeff \t\r\n").startswith("{") else _of_yaml(text, source)
+    except RecursionError:
+        raise ControlError(Kind.INVALID, f"{source}: nested too deep") from None
+
+
+def field_of(value: Any, source: str) -> Field:
+    """The seed in a mapping of a program, or one that JSON was read into. ControlError as above."""
+    return _field(value, "", source, 0)
+
+
+def _of_json(text: str, source: str) -> Field:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            seen: set[str] = set()
+            twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            raise ControlError(Kind.INVALID, f"{source}: {twice!r} is there twice in one mapping")
+        return found
+
+    try:
+        value = json.loads(text.lstrip("\ufeff"), object_pairs_hook=unique)
+    except ValueError as error:
+        line = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise ControlError(Kind.INVALID, f"{source}{line}: no JSON: {what}") from None
+    return field_of(value, source)
+
+
+def _field(value: Any, path: str, source: str, depth: int) -> Field:
+    if depth > NESTED_MAX:
+        raise ControlError(Kind.INVALID, f"{source}: nested too deep, more than {NESTED_MAX} levels")
+    made: Any = value
+    if isinstance(value, Mapping):
+        made = {}
+        for name, each in value.items():
+            # Whoever writes a mapping in Python names partitions by numbers, as YAML does.
+            key = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+            if not isinstance(key, str):
+                raise Field(name, path, None, source).expected("a text for a name")
+            made[key] = _field(each, _below(path, key), source, depth + 1)
+    elif isinstance(value, list | tuple):
+        made = [_field(each, f"{path}[{at}]", source, depth + 1) for at, each in enumerate(value)]
+    return Field(made, path, None, source)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name[:100]}" if path else name[:100]
+
+
+def _of_yaml(text: str, source: str) -> Field:
+    try:
+        import yaml  # only who has a seed waits for it
+    except ImportError as error:
+        raise ControlError(
+            Kind.INVALID, f"{source}: YAML needs PyYAML (pip install pyyaml); JSON needs nothing"
+        ) from error
+    loader_class: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        loader = loader_class(text)
+        try:
+            _refuse_aliases(yaml, loader_class, text, source)
+            node = loader.get_single_node()
+            if node is None:
+                return Field(None, "", 1, source)
+            return _Tree(yaml, loader, source).field(node, "", 0)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f" line {mark.line + 1}" if mark is not None else ""
+        raise ControlError(Kind.INVALID, f"{source}{line}: no YAML: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise ControlError(Kind.INVALID, f"{source}: no YAML: {' '.join(str(error).split())[:200]}") from None
+    except ValueError as error:  # a date that there is not, say
+        raise ControlError(Kind.INVALID, f"{source}: no YAML: {error}") from None
+
+
+def _refuse_aliases(yaml: Any, loader_class: Any, text: str, source: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=loader_class):
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            raise ControlError(
+                Kind.INVALID, f"{source} line {line}: *{event.anchor}: aliases are not taken; write it out"
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > NESTED_MAX:
+            line = event.start_mark.line + 1
+            raise ControlError(Kind.INVALID, f"{source} line {line}: nested too deep, more than {NESTED_MAX} levels")
+
+
+class _Tree:
+    """Fields from YAML's nodes."""
+
+    def __init__(self, yaml: Any, loader: Any, source: str) -> None:
+        self._yaml = yaml
+        self._loader = loader
+        self._source = source
+
+    def field(self, node: Any, path: str, depth: int) -> Field:
+        line = node.start_mark.line + 1
+        if not isinstance(node, self._yaml.ScalarNode) and node.tag not in _TAGS:
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")[:100]
+            raise Field(None, path, line, self._source).error(f"the tag {tag} is not taken")
+        if isinstance(node, self._yaml.MappingNode):
+            return Field(dict(self._members(node, path, depth)), path, line, self._source)
+        if isinstance(node, self._yaml.SequenceNode):
+            fields = [self.field(each, f"{path}[{at}]", depth + 1) for at, each in enumerate(node.value)]
+            return Field(fields, path, line, self._source)
+        return Field(self._loader.construct_object(node), path, line, self._source)
+
+    def _members(self, node: Any, path: str, depth: int) -> Iterator[tuple[str, Field]]:
+        seen: set[str] = set()
+        for key_node, value_node in node.value:
+            key = self._loader.construct_object(key_node) if isinstance(key_node, self._yaml.ScalarNode) else None
+            # Partitions are numbers, and a topic may be called 42 or on: what stands there is meant.
+            name = key_node.value if isinstance(key, str | int | float) else key
+            line = key_node.start_mark.line + 1
+            if not isinstance(name, str):
+                raise Field(key, path, line, self._source).expected("a text for a name")
+            if name in seen:
+                raise Field(None, _below(path, name), line, self._source).error("is there twice")
+            seen.add(name)
+            field = self.field(value_node, _below(path, name), depth + 1)
+            field.line = line
+            yield name, field

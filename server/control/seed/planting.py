@@ -1,0 +1,324 @@
+"""A seed becomes topics, records and committed offsets of a running broker: all of it, or nothing.
+
+Everything that can be wrong is looked at before anything is made. A topic is there at once, with all its records. What fails in
+the midst all the same (a disk that is full, a name that somebody else was faster to take) takes back what was made before it.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+
+import trio
+
+from ....protocol.batch_builder import RecordParts, build_batch
+from ....protocol.errors import ErrorCode, KafkaError
+from ....storage.disk.paths import TopicPartition
+from ....storage.logs.log import Log
+from ....storage.logs.log_parts import LogPlace
+from ....storage.logs.recovery import load_log
+from ....storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
+from ...broker.broker import Broker
+from ...client.partitioner import partition_of
+from ...cluster.topic_plans import TopicPlan
+from ...config.changes import check_topic_configs
+from ...partitions.internal_topics import INTERNAL_TOPICS
+from ...partitions.topics import Topic
+from ...runtime.disk import Work, in_thread
+from ..cases.load import load_case
+from ..cases.table import CASES
+from ..errors import ControlError, Kind, did_you_mean
+from ..group_state import Position, commit_offsets, group_exists, remove_group
+from ..refusals import refusal
+from .fields import Field
+from .seed import EARLIEST, LATEST, Seed, SeedOffset, SeedRecord, SeedTopic
+
+BATCH_BYTES, BATCH_RECORDS = 64 << 10, 1_000
+RECORD_OVERHEAD_BYTES = 40
+"""More than a record has beside its fields, in most cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedTopic:
+    """A topic that was made."""
+
+    name: str
+    partitions: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """What a seed has become."""
+
+    topics: tuple[PlantedTopic, ...] = ()
+    groups: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    """Their topics."""
+    was_there: bool = False
+    """All of it was there already, from an earlier start: nothing was done."""
+
+
+@dataclass(slots=True)
+class _Made:
+    """What is to be taken back if the rest fails."""
+
+    topics: list[Topic]
+    groups: list[str]
+
+
+async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Planted:
+    """Make all that the seed says.
+
+    Args:
+        unless_there: Do nothing if all its topics and groups are there: the data directory had the seed before.
+
+    Raises:
+        ControlError: INVALID, CONFLICT (a topic or group is there), NOT_FOUND (a group's topic is not), UNAVAILABLE, FAILED:
+            one line that names file, line and field. The broker has what it had before.
+    """
+    groups = list(dict.fromkeys(each.group for each in seed.offsets))
+    there = await _there(broker, seed, groups)
+    wanted = len(seed.topics) + len(seed.cases) + len(groups)
+    if unless_there and wanted and len(there) == wanted:
+        return Planted(was_there=True)
+    for field, what in there:
+        raise field.error(f"{what} is there already", Kind.CONFLICT)
+    plans = _plans(broker, seed)
+    _check_offsets(broker, seed, {plan.name: len(plan.replicas) for plan in plans})
+    made = _Made([], [])
+    try:
+        for topic, plan in zip(seed.topics, plans, strict=True):
+            made.topics.append(await _plant_topic(broker, topic, plan))
+        for case in seed.cases:
+            try:
+                await load_case(broker, case.name, case.topic)
+            except ControlError as error:
+                raise case.field.error(str(error), error.kind) from error
+            loaded = broker.services.topics.get(case.topic)
+            made.topics += [] if loaded is None else [loaded]
+            if CASES[case.name].group_epoch is not None:
+                made.groups.append(f"{case.topic}-group")
+        for group in groups:
+            made.groups.append(group)
+            await _commit(broker, group, [each for each in seed.offsets if each.group == group])
+    except BaseException:
+        with trio.CancelScope(shield=True):
+            await _take_back(broker, made)
+        raise
+    return Planted(
+        tuple(
+            PlantedTopic(topic.name, len(plan.replicas), sum(record.repeat for record in topic.records))
+            for topic, plan in zip(seed.topics, plans, strict=True)
+        ),
+        tuple(groups),
+        tuple(case.topic for case in seed.cases),
+    )
+
+
+async def _take_back(broker: Broker, made: _Made) -> None:
+    # Groups before topics: an offset in a topic that goes is forgotten with it, and its group minutes later.
+    for group in reversed(made.groups):
+        with suppress(KafkaError):  # it was not made yet, or its disk refuses everything
+            await remove_group(broker, group)
+    for topic in reversed(made.topics):
+        with suppress(KafkaError):
+            await broker.services.topic_admin.take_back(topic)
+
+
+# Looking
+
+
+async def _there(broker: Broker, seed: Seed, groups: Sequence[str]) -> list[tuple[Field, str]]:
+    """What of the seed the broker has already."""
+    topics = broker.services.topics
+    found = [(each.field, f"the topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]
+    found += [(each.field, f"the topic {each.topic}") for each in seed.cases if topics.get(each.topic) is not None]
+    for group in groups:
+        field = next(each.field for each in seed.offsets if each.group == group)
+        try:
+            if await group_exists(broker, group):
+                found.append((field, f"the group {group}"))
+        except KafkaError as error:
+            raise field.error(str(refusal(error)), refusal(error).kind) from error
+    return found
+
+
+def _plans(broker: Broker, seed: Seed) -> list[TopicPlan]:
+    services = broker.services
+    config, planner = services.config.current, services.topic_admin.planner
+    flat: dict[str, str] = {}
+    plans = []
+    for topic in seed.topics:
+        for name, field in topic.config_fields.items():
+            option = TOPIC_OPTIONS.get(name)
+            if option is None:
+                raise field.error(f"there is no such topic config{did_you_mean(name, TOPIC_OPTIONS)}")
+            try:
+                option.parse(topic.configs[name])
+            except ConfigError as error:
+                raise field.error(str(error)) from error
+        try:
+            _check_name(topic.name, flat)
+            plan = planner.plan(
+                topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                configs=topic.configs,
+            )
+            log_config = check_topic_configs(config, topic.configs)
+        except KafkaError as error:
+            raise topic.field.error(str(refusal(error)), refusal(error).kind) from error
+        for record in topic.records:
+            _check_record(record, len(plan.replicas), log_config)
+        plans.append(plan)
+    for case in seed.cases:
+        try:
+            _check_name(case.topic, flat)
+            planner.plan(case.topic, num_partitions=1, configs=CASES[case.name].configs)
+        except KafkaError as error:
+            raise case.field.error(str(refusal(error)), refusal(error).kind) from error
+    return plans
+
+
+def _check_name(name: str, flat: dict[str, str]) -> None:
+    """Raise KafkaError for what the planner cannot know: the broker's own names, and those of the seed beside each other."""
+    if name in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the broker")
+    other = flat.setdefault(name.replace(".", "_"), name)
+    if other != name:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with topic {other} of the seed")
+
+
+def _check_record(record: SeedRecord, partitions: int, config: LogConfig) -> None:
+    if record.partition is not None and record.partition >= partitions:
+        raise record.field.error(f"there is no partition {record.partition}; the topic has 0 to {partitions - 1}")
+    if record.key is None and config.is_compact:
+        raise record.field.error("a compacted topic takes no record without a key")
+    size_bytes = _size_of(record.key, record.value, record.headers)
+    if size_bytes > config.max_message_bytes:
+        raise record.field.error(f"it has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}")
+
+
+def _check_offsets(broker: Broker, seed: Seed, planned: dict[str, int]) -> None:
+    topics = broker.services.topics
+    counts = {topic.name: len(topic.partitions) for topic in topics} | planned
+    counts |= {case.topic: 1 for case in seed.cases}
+    for each in seed.offsets:
+        if not each.group:
+            raise each.field.error("the name of a group may not be empty")
+        count = counts.get(each.topic)
+        if count is None:
+            raise each.field.error(
+                f"there is no topic {each.topic[:100]!r}{did_you_mean(each.topic, counts)}", Kind.NOT_FOUND
+            )
+        if each.partition is not None and each.partition >= count:
+            raise each.field.error(f"there is no partition {each.partition}; {each.topic} has 0 to {count - 1}")
+
+
+# Making
+
+
+async def _plant_topic(broker: Broker, topic: SeedTopic, plan: TopicPlan) -> Topic:
+    services = broker.services
+    now_ms, rng = services.clock.now_ms(), random.Random(broker.rng.getrandbits(64))
+    try:
+        if not topic.records:
+            return await services.topic_admin.create(plan)
+        home = services.cluster.catalog.data_dir
+        rows = await in_thread(Work.CATALOG, home, _Rows, topic.records, len(plan.replicas), now_ms)
+        return await services.topic_admin.create(plan, fill=partial(_fill, rows, now_ms, rng))
+    except KafkaError as error:
+        raise topic.field.error(str(refusal(error)), refusal(error).kind) from error
+
+
+class _Rows:
+    """The records of a topic, by partition, in the order in which they are written down. Made in a worker thread."""
+
+    def __init__(self, records: Sequence[SeedRecord], partitions: int, now_ms: int) -> None:
+        self._records = records
+        self._now_ms = now_ms
+        self._ends = list(accumulate(record.repeat for record in records))
+        self._numbers = [array("I") for _ in range(partitions)]
+        number = keyless = 0
+        for record in records:
+            for key, _ in record.each():
+                if record.partition is not None:
+                    at = record.partition
+                elif key is not None:
+                    at = partition_of(key, partitions)
+                else:
+                    at = keyless % partitions
+                    keyless += 1
+                self._numbers[at].append(number)
+                number += 1
+
+    def of(self, partition: int) -> Iterator[RecordParts]:
+        """Those of a partition, with offsets from 0 on."""
+        for offset, number in enumerate(self._numbers[partition]):
+            at = bisect_right(self._ends, number)
+            record = self._records[at]
+            key, value = record.at(number - (self._ends[at] - record.repeat))
+            time_ms = self._now_ms if record.timestamp_ms is None else record.timestamp_ms(self._now_ms)
+            yield offset, time_ms, key, value, record.headers
+
+
+def _fill(rows: _Rows, now_ms: int, rng: random.Random, place: LogPlace, config: LogConfig) -> int:
+    """Append the records of a partition, as if a producer had sent them; for the worker thread that makes its log."""
+    log = load_log(place, config, now_ms=now_ms, rng=rng)
+    try:
+        for records in _batches(rows.of(place.topic_partition.partition), config):
+            _append(log, records, now_ms)
+        log.close(now_ms)
+    finally:
+        log.release_files()
+    return 0
+
+
+def _batches(rows: Iterator[RecordParts], config: LogConfig) -> Iterator[list[RecordParts]]:
+    most_bytes = min(BATCH_BYTES, config.max_message_bytes // 2, config.segment_bytes // 2)
+    batch: list[RecordParts] = []
+    size_bytes = 0
+    for row in rows:
+        more_bytes = _size_of(row[2], row[3], row[4])
+        if batch and (size_bytes + more_bytes > most_bytes or len(batch) == BATCH_RECORDS):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(row)
+        size_bytes += more_bytes
+    if batch:
+        yield batch
+
+
+def _append(log: Log, rows: Sequence[RecordParts], now_ms: int) -> None:
+    made = build_batch([(number, *row[1:]) for number, row in enumerate(rows)], base_offset=0)
+    log.append(memoryview(made), now_ms=now_ms)
+
+
+def _size_of(key: object, value: object, headers: object) -> int:
+    size_bytes = sum(len(each) for each in (key, value) if isinstance(each, bytes))
+    assert isinstance(headers, tuple)
+    return size_bytes + RECORD_OVERHEAD_BYTES + sum(len(name) + len(data or b"") + 4 for name, data in headers)
+
+
+async def _commit(broker: Broker, group: str, offsets: Sequence[SeedOffset]) -> None:
+    positions: dict[TopicPartition, Position] = {}
+    try:
+        for each in offsets:
+            topic = broker.services.topics.get(each.topic)
+            if topic is None:
+                raise each.field.error(f"the topic {each.topic} was deleted meanwhile", Kind.CONFLICT)
+            for partition in topic.partitions if each.partition is None else [topic.partitions[each.partition]]:
+                log = partition.log
+                ends = {EARLIEST: log.log_start_offset, LATEST: log.high_watermark}
+                offset = ends[each.offset] if isinstance(each.offset, str) else each.offset
+                positions[partition.topic_partition] = Position(offset)
+        await commit_offsets(broker, group, positions)
+    except KafkaError as error:
+        raise offsets[0].field.error(str(refusal(error)), refusal(error).kind) from error

@@ -1,0 +1,258 @@
+"""What a seed says: topics with configs and records, groups' committed offsets, hard cases.
+
+    topics:
+      orders:
+        partitions: 3
+        configs: {cleanup.policy: compact}
+        records:
+          - {key: order-1, value: {json: {total: 3}}, headers: {source: web}, timestamp: -25h}
+          - {key: "order-{n}", value: x, repeat: 100}     # {n} is 0 to 99
+    groups:
+      billing:
+        orders: {0: 1, 1: latest}                         # or one of earliest, latest for all partitions
+    cases:
+      - trailing-marker                                   # or {name: trailing-marker, topic: t}
+
+What can be seen without a broker is checked here, the rest by `planting`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....storage.disk.paths import PARTITION_MAX
+from ..cases.load import case_of
+from ..errors import ControlError, Kind
+from .fields import SEED_BYTES_MAX, Field, field_of, field_of_text
+from .values import bytes_of, timestamp_of
+
+RECORDS_MAX = 1_000_000
+RECORD_BYTES_MAX = 256 << 20
+"""Of all keys and values, repeated ones as often as they are there."""
+REPEAT = "{n}"
+
+FIELDS = ("topics", "groups", "cases", "acls")
+TOPIC_FIELDS = ("partitions", "replication_factor", "configs", "records")
+RECORD_FIELDS = ("key", "value", "headers", "partition", "timestamp", "repeat")
+EARLIEST, LATEST = "earliest", "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRecord:
+    """A record, or `repeat` of them."""
+
+    field: Field
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp_ms: Callable[[int], int] | None
+    """Of the time of planting; without it that time."""
+    repeat: int
+    numbered: bool
+    """Whether `{n}` in key and value is the number of the repetition."""
+
+    def each(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Key and value of every repetition."""
+        return map(self.at, range(self.repeat))
+
+    def at(self, number: int) -> tuple[bytes | None, bytes | None]:
+        """Key and value of one repetition, from 0 on."""
+        return self._numbered(self.key, number), self._numbered(self.value, number)
+
+    def _numbered(self, data: bytes | None, number: int) -> bytes | None:
+        return data.replace(REPEAT.encode(), str(number).encode()) if self.numbered and data is not None else data
+
+
+@dataclass(frozen=True, slots=True)
+class SeedTopic:
+    field: Field
+    name: str
+    partitions: int
+    """−1: as many as the broker gives."""
+    replication_factor: int
+    configs: Mapping[str, str]
+    config_fields: Mapping[str, Field]
+    records: tuple[SeedRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeedOffset:
+    """What a group has committed in a partition, or in all of a topic."""
+
+    field: Field
+    group: str
+    topic: str
+    partition: int | None
+    offset: int | str
+    """Or EARLIEST, LATEST."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedCase:
+    field: Field
+    name: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A seed whose every field is what it should be; whether a broker takes it, is for the broker to say."""
+
+    source: str
+    topics: tuple[SeedTopic, ...] = ()
+    offsets: tuple[SeedOffset, ...] = ()
+    cases: tuple[SeedCase, ...] = ()
+
+
+SeedSource = str | os.PathLike[str] | Mapping[str, Any]
+"""The path of a YAML or JSON file, or what would be in it."""
+
+
+def seed_from(source: SeedSource) -> Seed:
+    """The seed in a file or a mapping. Reads the file; blocks.
+
+    Raises:
+        ControlError: NOT_FOUND (there is no such file), INVALID (one line that names file, line and field).
+    """
+    if isinstance(source, Mapping):
+        return seed_of(field_of(source, "seed"))
+    path = os.fspath(source)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(SEED_BYTES_MAX + 1)
+    except OSError as error:
+        raise ControlError(Kind.NOT_FOUND, f"cannot read {path}: {error.strerror or error}") from error
+    if len(data) > SEED_BYTES_MAX:
+        raise ControlError(Kind.INVALID, f"{path}: at most {SEED_BYTES_MAX} bytes are taken")
+    try:
+        return seed_of_text(data.decode(), path)
+    except UnicodeDecodeError as error:
+        raise ControlError(Kind.INVALID, f"{path} is not UTF-8 at byte {error.start}") from None
+
+
+def seed_of_text(text: str, source: str) -> Seed:
+    """The seed in a text of YAML or JSON; `source` names it in messages. ControlError INVALID as above."""
+    return seed_of(field_of_text(text, source))
+
+
+def seed_of(field: Field) -> Seed:
+    """What the fields mean."""
+    if field.value is None:
+        raise field.error(f"it is empty; there may be {', '.join(FIELDS[:-1])}")
+    members = field.mapping(FIELDS)
+    if "acls" in members:
+        raise members["acls"].error("ACLs are not served yet: leave them out")
+    topics = tuple(_topic(name, each) for name, each in _members(members.get("topics")))
+    cases = tuple(_case(each) for each in (members["cases"].items() if _is_there(members.get("cases")) else ()))
+    offsets = tuple(each for name, group in _members(members.get("groups")) for each in _group(name, group))
+    _check_bounds(field, topics)
+    taken = {topic.name for topic in topics}
+    for case in cases:
+        if case.topic in taken:
+            raise case.field.error(f"the topic {case.topic} is there twice")
+        taken.add(case.topic)
+    return Seed(field.source, topics, offsets, cases)
+
+
+def _is_there(field: Field | None) -> bool:
+    return field is not None and field.value is not None
+
+
+def _members(field: Field | None) -> list[tuple[str, Field]]:
+    return list(field.mapping().items()) if field is not None and field.value is not None else []
+
+
+def _topic(name: str, field: Field) -> SeedTopic:
+    members: Mapping[str, Field] = {} if field.value is None else field.mapping(TOPIC_FIELDS)
+    partitions = members["partitions"].integer(1, 10_000) if "partitions" in members else -1
+    factor = members["replication_factor"].integer(1, 2**15 - 1) if "replication_factor" in members else -1
+    configs = dict(_members(members.get("configs")))
+    records = members["records"].items() if _is_there(members.get("records")) else []
+    return SeedTopic(
+        field,
+        name,
+        partitions,
+        factor,
+        {option: _config(each) for option, each in configs.items()},
+        configs,
+        tuple(_record(each) for each in records),
+    )
+
+
+def _config(field: Field) -> str:
+    if isinstance(field.value, bool):
+        return str(field.value).lower()
+    if isinstance(field.value, list):
+        return ",".join(each.text() for each in field.value)
+    if not isinstance(field.value, str | int | float):
+        raise field.expected("a text, a number or a boolean")
+    return str(field.value)
+
+
+def _record(field: Field) -> SeedRecord:
+    members = field.mapping(RECORD_FIELDS)
+    if not members:
+        raise field.error(f"there is nothing in it; there may be {', '.join(RECORD_FIELDS)}")
+    nothing = Field(None, field.path, field.line, field.source)
+    repeat = members["repeat"].integer(1, RECORDS_MAX) if "repeat" in members else 1
+    return SeedRecord(
+        field,
+        bytes_of(members.get("key", nothing)),
+        bytes_of(members.get("value", nothing)),
+        tuple((name, bytes_of(each)) for name, each in _members(members.get("headers"))),
+        members["partition"].integer(0, PARTITION_MAX) if "partition" in members else None,
+        timestamp_of(members["timestamp"]) if "timestamp" in members else None,
+        repeat,
+        "repeat" in members,
+    )
+
+
+def _group(name: str, field: Field) -> Iterator[SeedOffset]:
+    for topic, each in field.mapping().items():
+        if isinstance(each.value, dict):
+            for partition, offset in each.mapping().items():
+                if not (partition.isascii() and partition.isdigit() and int(partition) <= PARTITION_MAX):
+                    raise offset.error("expected the number of a partition for its name")
+                yield SeedOffset(offset, name, topic, int(partition), _offset(offset))
+        else:
+            yield SeedOffset(each, name, topic, None, _offset(each))
+
+
+def _offset(field: Field) -> int | str:
+    if field.value in (EARLIEST, LATEST):
+        return str(field.value)
+    if isinstance(field.value, str):
+        raise field.expected(f"an offset, {EARLIEST} or {LATEST}")
+    return field.integer(0, 2**63 - 1)
+
+
+def _case(field: Field) -> SeedCase:
+    if isinstance(field.value, str):
+        name_field, topic = field, field.value
+    else:
+        members = field.mapping(("name", "topic"))
+        if "name" not in members:
+            raise field.error("a case wants a name")
+        name_field = members["name"]
+        topic = members["topic"].text() if "topic" in members else name_field.text()
+    try:
+        case_of(name_field.text())
+    except ControlError as error:
+        raise name_field.error(str(error), error.kind) from None
+    return SeedCase(field, name_field.text(), topic)
+
+
+def _check_bounds(field: Field, topics: tuple[SeedTopic, ...]) -> None:
+    records = size_bytes = 0
+    for topic in topics:
+        for record in topic.records:
+            records += record.repeat
+            size_bytes += record.repeat * (len(record.key or b"") + len(record.value or b""))
+            if records > RECORDS_MAX:
+                raise record.field.error(f"a seed has at most {RECORDS_MAX} records, repeated ones included")
+            if size_bytes > RECORD_BYTES_MAX:
+                raise record.field.error(f"a seed has at most {RECORD_BYTES_MAX} bytes of keys and values")

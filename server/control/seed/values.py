@@ -1,0 +1,121 @@
+"""Keys, values, headers and times of records as a seed writes them.
+
+order-1                       a text, in UTF-8
+{json: {total: 3}}            JSON, without blanks
+{hex: 00ff}  {base64: AP8=}   bytes
+null, or nothing at all       none: a value of none is a tombstone
+
+2026-01-31T12:00:00Z          a time (UTC without a zone)
+1767225600000                 milliseconds since 1970
+-25h                          that long before the seed is planted (ms, s, m, h, d)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .fields import Field
+
+_AGO = re.compile(r"-([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+TIMESTAMP_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999."""
+
+
+def _of_hex(field: Field) -> bytes:
+    try:
+        return bytes.fromhex(field.text())
+    except ValueError:
+        raise field.expected("an even number of hexadecimal digits") from None
+
+
+def _of_base64(field: Field) -> bytes:
+    try:
+        return base64.b64decode(field.text(), validate=True)
+    except (binascii.Error, ValueError):
+        raise field.expected("base64") from None
+
+
+def _of_json(field: Field) -> bytes:
+    try:
+        return json.dumps(_plain(field), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        raise field.expected("a number that JSON has") from None
+
+
+def _of_text(field: Field) -> bytes:
+    try:
+        return field.text().encode()
+    except UnicodeEncodeError:
+        raise field.expected("a text of whole characters") from None
+
+
+FORMS: dict[str, Callable[[Field], bytes]] = {
+    "text": _of_text,
+    "json": _of_json,
+    "hex": _of_hex,
+    "base64": _of_base64,
+}
+
+
+def bytes_of(field: Field) -> bytes | None:
+    """A key, a value, or the value of a header. ControlError: it is none of the forms."""
+    if field.value is None:
+        return None
+    if isinstance(field.value, str):
+        return _of_text(field)
+    if isinstance(field.value, bytes):  # YAML's !!binary, or a program's
+        return field.value
+    if not isinstance(field.value, dict):
+        raise field.error(f"expected a text, found {field.shown}: quote it, or write {{json: ...}}")
+    members = field.mapping(FORMS)
+    if len(members) != 1:
+        raise field.expected(f"one of {', '.join(FORMS)}")
+    ((form, member),) = members.items()
+    return FORMS[form](member)
+
+
+def timestamp_of(field: Field) -> Callable[[int], int]:
+    """A time, as a function of that of planting, both ms since 1970. ControlError: it is none."""
+    value = field.value
+    if isinstance(value, str):
+        if ago := _AGO.fullmatch(value):
+            by_ms = int(ago[1]) * _UNITS_MS[ago[2]]
+            if by_ms > TIMESTAMP_MS_MAX:
+                raise field.expected("at most eight thousand years")
+            return lambda now_ms: max(0, now_ms - by_ms)
+        try:
+            value = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            raise field.expected("a time, as 2026-01-31T12:00:00Z, ms since 1970, or -25h") from None
+    if isinstance(value, datetime.date):
+        if not isinstance(value, datetime.datetime):
+            value = datetime.datetime(value.year, value.month, value.day)
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=datetime.UTC)
+        at_ms = (value - _EPOCH) // datetime.timedelta(milliseconds=1)
+        if at_ms < 0:
+            raise field.expected("a time from 1970 on")
+        return lambda _: at_ms
+    at_ms = field.integer(0, TIMESTAMP_MS_MAX)
+    return lambda _: at_ms
+
+
+def _plain(field: Field) -> Any:
+    value = field.value
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        raise field.expected("what JSON has")
+    return value

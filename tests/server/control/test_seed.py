@@ -1,0 +1,358 @@
+"""Seeds: what they say, what is refused with its place, and that a broker has all of one or nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ottla
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.server.client.partitioner import partition_of
+from ottla.server.control.errors import ControlError, Kind
+from ottla.server.control.seed.export import export
+from ottla.server.control.seed.fields import NESTED_MAX, SEED_BYTES_MAX, field_of
+from ottla.server.control.seed.planting import Planted, PlantedTopic, plant
+from ottla.server.control.seed.seed import RECORDS_MAX, Seed, seed_from, seed_of, seed_of_text
+from support.broker.conversation import create_topic, fetch, produce, records_of
+from support.broker.raw_client import RawClient
+
+SEED = """
+topics:
+  orders:
+    partitions: 3
+    configs: {cleanup.policy: compact, min.cleanable.dirty.ratio: 0.9}
+    records:
+      - {key: order-1, value: {json: {total: 3, at: [1, null]}}, headers: {source: web, none: null}, timestamp: 1000}
+      - {key: order-1}
+      - {key: "n-{n}", value: x, repeat: 50}
+  plain:
+    configs: {retention.ms: -1}
+    records:
+      - {value: {hex: 00fF}, timestamp: 2026-01-31T12:00:00Z}
+      - {value: {base64: AP8=}, key: {text: "{n}"}, timestamp: 2026-01-31}
+      - value: ""
+  bare:
+groups:
+  billing:
+    orders: {0: 1, 2: latest}
+    plain: earliest
+cases:
+  - trailing-marker
+  - {name: group-epoch-near-its-end, topic: g}
+"""
+
+
+def planted(broker: ottla.Broker, seed: Seed | str | dict[str, Any], **options: Any) -> Planted:
+    found = seed if isinstance(seed, Seed) else seed_of_text(seed, "s") if isinstance(seed, str) else seed_from(seed)
+    return broker.run(partial(plant, **options), broker.inner, found)
+
+
+def names(broker: ottla.Broker) -> list[str]:
+    return sorted(topic.name for topic in broker.inner.services.topics if not topic.is_internal)
+
+
+def groups(client: RawClient) -> list[str]:
+    return sorted(one.group_id for one in client.ask(ListGroupsRequest(states_filter=(), types_filter=())).groups)
+
+
+def test_a_broker_has_all_that_a_seed_says(broker: ottla.Broker, client: RawClient) -> None:
+    done = planted(broker, SEED)
+    assert done.topics == (PlantedTopic("orders", 3, 52), PlantedTopic("plain", 1, 3), PlantedTopic("bare", 1, 0))
+    assert (done.groups, done.cases) == (("billing",), ("trailing-marker", "g"))
+    assert names(broker) == ["bare", "g", "orders", "plain", "trailing-marker"]
+    assert groups(client) == ["billing", "g-group"]
+    found = {index: records_of(fetch(client, "orders", 0, index)) for index in range(3)}
+    for index, rows in found.items():
+        assert [row[0] for row in rows] == list(range(len(rows)))
+        assert all(row[1] is not None and partition_of(row[1], 3) == index for row in rows)
+    home = partition_of(b"order-1", 3)
+    assert found[home][:2] == [(0, b"order-1", b'{"total":3,"at":[1,null]}'), (1, b"order-1", None)]
+    keys = sorted(key for rows in found.values() for _, key, _ in rows if key and key.startswith(b"n-"))
+    assert keys == sorted(b"n-%d" % number for number in range(50))
+    assert records_of(fetch(client, "plain", 0)) == [(0, None, b"\0\xff"), (1, b"{n}", b"\0\xff"), (2, None, b"")]
+    log = broker.inner.services.topics.partition("plain", 0).log
+    stamps = [record.timestamp for _, batch in log.segments.active.headers() for record in _records(client, "plain")]
+    assert stamps[:2] == [1_769_860_800_000, 1_769_817_600_000]
+    asked = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="billing", topics=None),))
+    (answer,) = client.ask(asked, 9).groups
+    committed = {
+        (topic.name, row.partition_index): row.committed_offset for topic in answer.topics for row in topic.partitions
+    }
+    assert committed == {("orders", 0): 1, ("orders", 2): len(found[2]), ("plain", 0): 0}
+
+
+def _records(client: RawClient, topic: str) -> Any:
+    from ottla.protocol.records import batches
+
+    return [record for batch in batches(fetch(client, topic, 0).records) for record in batch.records()]  # type: ignore[arg-type]
+
+
+def test_clients_write_on_behind_a_seed_and_a_restart_finds_it(tmp_path: Path) -> None:
+    from support.broker.conversation import address
+
+    with ottla.Broker(tmp_path / "data") as broker:
+        planted(broker, SEED)
+        broker.crash()
+        with RawClient(*address(broker)) as client:
+            assert produce(client, "plain", ("k", "v")).base_offset == 3
+        broker.restart()
+        assert names(broker) == ["bare", "g", "orders", "plain", "trailing-marker"]
+
+
+def test_times_may_be_counted_from_the_planting(broker: ottla.Broker, client: RawClient) -> None:
+    broker.advance_clock(1)
+    planted(broker, "topics: {t: {records: [{value: a, timestamp: -25h}, {value: b, timestamp: -90s}, {value: c}]}}")
+    old, late, now = (record.timestamp for record in _records(client, "t"))
+    assert (now - old, now - late) == (25 * 3_600_000, 90_000)
+
+
+def test_json_and_mappings_say_the_same_as_yaml(broker: ottla.Broker) -> None:
+    said = {"topics": {"t": {"partitions": 2, "records": [{"key": "k", "value": {"json": [1]}, "partition": 1}]}}}
+    expected = Planted((PlantedTopic("t", 2, 1),))
+    assert planted(broker, {"topics": {"t": said["topics"]["t"] | {"records": ()}}}) == Planted(
+        (PlantedTopic("t", 2, 0),)
+    )
+    broker.reset()
+    assert planted(broker, said) == expected
+    broker.reset()
+    assert planted(broker, json.dumps(said, indent="\t")) == expected
+
+
+def test_what_was_planted_before_is_left_alone(broker: ottla.Broker) -> None:
+    planted(broker, SEED)
+    assert planted(broker, SEED, unless_there=True) == Planted(was_there=True)
+    with pytest.raises(ControlError, match=r"s line 3: topics\.orders: the topic orders is there already") as refused:
+        planted(broker, SEED)
+    assert refused.value.kind is Kind.CONFLICT
+
+
+def test_a_seed_of_which_a_part_is_there_is_refused(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "plain")
+    with pytest.raises(ControlError, match=r"topics\.plain: the topic plain is there already"):
+        planted(broker, SEED, unless_there=True)
+    assert names(broker) == ["plain"]
+
+
+def test_what_a_broker_has_comes_out_as_a_seed(broker: ottla.Broker, client: RawClient) -> None:
+    planted(broker, "topics: {t: {partitions: 2, configs: {retention.ms: 5}}, u: }")
+    said = broker.run(export, broker.inner)
+    assert said == {
+        "topics": {
+            "t": {"partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "5"}},
+            "u": {"partitions": 1, "replication_factor": 1},
+        }
+    }
+    broker.reset()
+    assert planted(broker, said).topics == (PlantedTopic("t", 2, 0), PlantedTopic("u", 1, 0))
+
+
+# Refusals that need no broker: text -> what is said.
+REFUSED: dict[str, tuple[str, str]] = {
+    "nothing": ("", "s line 1: the seed: it is empty; there may be topics, groups, cases"),
+    "a list": ("- a", "s line 1: the seed: expected a mapping, found a list"),
+    "another field": ("topcs: {}", "s line 1: topcs: there is no such field; .*; did you mean 'topics'?"),
+    "ACLs": ("acls: []", "s line 1: acls: ACLs are not served yet: leave them out"),
+    "no YAML": ("a: b: c", "s line 1: no YAML: mapping values are not allowed .*"),
+    "no JSON": ('{"topics": {},\n}', "s line (1|2): no JSON: .*"),
+    "a tab": ("topics:\n\tt: 1", "s line 2: no YAML: .*"),
+    "a tag": (
+        "topics: !!python/object:os.system {}",
+        "s line 1: topics: the tag !!python/object:os.system is not taken",
+    ),
+    "an alias": ("topics: {a: &a {}, b: *a}", r"s line 1: \*a: aliases are not taken; write it out"),
+    "a topic twice": ("topics:\n  a:\n  a:", r"s line 3: topics\.a: is there twice"),
+    "a topic twice in JSON": ('{"topics": {"a": {}, "a": {}}}', "s: 'a' is there twice in one mapping"),
+    "no partitions": (
+        "topics: {t: {partitions: 0}}",
+        r".*partitions: expected a whole number from 1 to 10000, found a number, 0",
+    ),
+    "half a partition": ("topics: {t: {partitions: 1.5}}", ".*found a number, 1.5"),
+    "partitions as a text": ("topics: {t: {partitions: '3'}}", ".*found a text, '3'"),
+    "partitions as a boolean": ("topics: {t: {partitions: true}}", ".*found a boolean, True"),
+    "records as a mapping": (
+        "topics: {t: {records: {}}}",
+        r"s line 1: topics\.t\.records: expected a list, found a mapping",
+    ),
+    "an empty record": (
+        "topics: {t: {records: [{}]}}",
+        r".*records\[0\]: there is nothing in it; there may be key, .*",
+    ),
+    "a field of a record": ("topics: {t: {records: [{vaule: x}]}}", ".*; did you mean 'value'?"),
+    "a number": (
+        "topics: {t: {records: [{key: 1}]}}",
+        r".*key: expected a text, found a number, 1: quote it, or write {json: ...}",
+    ),
+    "two forms": (
+        "topics: {t: {records: [{key: {hex: a, text: b}}]}}",
+        ".*key: expected one of text, json, hex, base64, found a mapping",
+    ),
+    "half a byte": (
+        "topics: {t: {records: [{key: {hex: abc}}]}}",
+        ".*expected an even number of hexadecimal digits, found a text, 'abc'",
+    ),
+    "no base64": ("topics: {t: {records: [{key: {base64: '%'}}]}}", ".*expected base64, .*"),
+    "not a number": ("topics: {t: {records: [{key: {json: .nan}}]}}", ".*expected a number that JSON has.*"),
+    "a time that is none": (
+        "topics: {t: {records: [{value: a, timestamp: soon}]}}",
+        ".*timestamp: expected a time, as 2026-.*",
+    ),
+    "a day that is none": (
+        "topics: {t: {records: [{value: a, timestamp: 2026-02-31}]}}",
+        "s: no YAML: day is out of range.*",
+    ),
+    "before time": ("topics: {t: {records: [{value: a, timestamp: 1969-12-31}]}}", ".*expected a time from 1970 on.*"),
+    "a negative time": (
+        "topics: {t: {records: [{value: a, timestamp: -1}]}}",
+        ".*from 0 to 253402300799999, found a number, -1",
+    ),
+    "too often": (
+        f"topics: {{t: {{records: [{{value: a, repeat: {RECORDS_MAX + 1}}}]}}}}",
+        ".*repeat: expected a whole number from 1 to .*",
+    ),
+    "too many": (
+        f"topics: {{t: {{records: [{{value: a, repeat: {RECORDS_MAX}}}, {{value: b}}]}}}}",
+        r".*records\[1\]: a seed has at most 1000000 records.*",
+    ),
+    "too much": (
+        f"topics: {{t: {{records: [{{value: {'a' * 1000}, repeat: 300000}}]}}}}",
+        ".*at most 268435456 bytes.*",
+    ),
+    "a partition's name": (
+        "groups: {g: {t: {one: 1}}}",
+        r".*groups\.g\.t\.one: expected the number of a partition for its name",
+    ),
+    "an offset": ("groups: {g: {t: last}}", ".*expected an offset, earliest or latest, found a text, 'last'"),
+    "a negative offset": ("groups: {g: {t: -1}}", ".*found a number, -1"),
+    "a case": (
+        "cases: [trailing-markr]",
+        r"s line 1: cases\[0\]: there is no case 'trailing-markr'.*; did you mean 'trailing-marker'?",
+    ),
+    "a case without a name": ("cases: [{topic: t}]", r".*cases\[0\]: a case wants a name"),
+    "a case's topic twice": (
+        "topics: {t: }\ncases: [{name: aborted-only, topic: t}]",
+        r"s line 2: cases\[0\]: the topic t is there twice",
+    ),
+    "a config of a list": ("topics: {t: {configs: {retention.ms: [1]}}}", ".*"),
+    "depth": ("[" * (NESTED_MAX + 2), "s line 1: nested too deep, more than 100 levels"),
+    "depth in JSON": ('{"a":' * 5_000, "s.*: n.*"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(ControlError) as refused:
+        seed_of_text(text, "s")
+    sentence = str(refused.value)
+    assert "\n" not in sentence and len(sentence) < 400
+    assert re.fullmatch(said.replace("?", r"\?") if said.endswith("?") else said, sentence), sentence
+
+
+def test_a_seed_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ControlError, match=f"at most {SEED_BYTES_MAX} are taken"):
+        seed_of_text("#" * (SEED_BYTES_MAX + 1), "s")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ControlError, match=r"cannot read .*none\.yaml: No such file"):
+        seed_from(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"topics: {\xff: }")
+    with pytest.raises(ControlError, match=r"latin\.yaml is not UTF-8 at byte 9"):
+        seed_from(tmp_path / "latin.yaml")
+
+
+# Refusals by a broker: text -> what is said. Nothing is there then.
+REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
+    "a name": ("topics: {good: , a b: }", r"s line 1: topics\.a b: Topic name is invalid: 'a b' contains .*"),
+    "names that collide": ("topics: {a.b: , a_b: }", "Topic 'a_b' collides with topic a.b of the seed"),
+    "the broker's own name": ("topics: {__consumer_offsets: }", "__consumer_offsets belongs to the broker"),
+    "a config": (
+        "topics:\n  t:\n    configs:\n      retention.mss: 1",
+        r"s line 4: topics\.t\.configs\.retention\.mss: .*did you mean 'retention\.ms'",
+    ),
+    "a config's value": ("topics: {t: {configs: {retention.ms: abc}}}", r"configs\.retention\.ms: .*abc"),
+    "configs together": (
+        "topics: {t: {configs: {min.compaction.lag.ms: 9, max.compaction.lag.ms: 5}}}",
+        r"topics\.t: ",
+    ),
+    "replicas": ("topics: {t: {replication_factor: 3}}", r"topics\.t: .*eplication"),
+    "a partition": (
+        "topics: {t: {records: [{value: a, partition: 1}]}}",
+        r"records\[0\]: there is no partition 1; the topic has 0 to 0",
+    ),
+    "no key": (
+        "topics: {t: {configs: {cleanup.policy: compact}, records: [{value: a}]}}",
+        "a compacted topic takes no record without a key",
+    ),
+    "a large record": (
+        "topics: {t: {configs: {max.message.bytes: 100}, records: [{value: " + "a" * 200 + "}]}}",
+        "max.message.bytes is 100",
+    ),
+    "a time in the future": ("topics: {good: , t: {records: [{value: a, timestamp: 2999-01-01}]}}", r"topics\.t: "),
+    "a group's topic": ("topics: {good: }\ngroups: {g: {godo: 1}}", "there is no topic 'godo'; did you mean 'good'"),
+    "a group's partition": (
+        "topics: {good: }\ngroups: {g: {good: {1: 1}}}",
+        "there is no partition 1; good has 0 to 0",
+    ),
+    "a group without a name": ("topics: {good: }\ngroups: {'': {good: 1}}", "the name of a group may not be empty"),
+    "a case's topic": ("topics: {good: }\ncases: [{name: aborted-only, topic: a/b}]", "Topic name is invalid"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED_BY_A_BROKER.values(), ids=REFUSED_BY_A_BROKER)
+def test_what_a_broker_does_not_take_leaves_nothing(
+    text: str, said: str, broker: ottla.Broker, client: RawClient
+) -> None:
+    with pytest.raises(ControlError, match=said) as refused:
+        planted(broker, text)
+    assert "\n" not in str(refused.value)
+    assert (names(broker), groups(client)) == ([], [])
+
+
+def test_a_seed_that_fails_in_its_midst_is_taken_back(broker: ottla.Broker, client: RawClient) -> None:
+    """The group of the last case was made by somebody while the seed was planted."""
+    text = "topics: {a: {records: [{value: x}]}}\ncases: [{name: group-epoch-near-its-end, topic: g}]\n"
+    planted(broker, text)
+
+    async def forget() -> None:
+        for name in ("a", "g"):
+            topic = broker.inner.services.topics.get(name)
+            assert topic is not None
+            await broker.inner.services.topic_admin.take_back(topic)
+
+    broker.run(forget)
+    with pytest.raises(ControlError, match="there is a group g-group"):
+        planted(broker, text)
+    assert (names(broker), groups(client)) == ([], ["g-group"])
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
+_ANYTHING = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["topics", "groups", "cases", "records", "configs", "key", "value", "t", "0", "repeat", "timestamp"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(_ANYTHING)
+def test_whatever_a_mapping_holds_it_is_a_seed_or_refused(value: Any) -> None:
+    try:
+        seed_of(field_of(value, "s"))
+    except ControlError as error:
+        assert "\n" not in str(error)
