@@ -73,12 +73,14 @@ class Lives:
         files: Files,
         rng: random.Random,
         admin: AdminListener | None = None,
+        prepare: Callable[[Broker], Awaitable[object]] | None = None,
     ) -> None:
         self.static = static
         self.clock = clock
         self.files = files
         self.rng = rng
         self._admin = admin
+        self._prepare = prepare
         self.nodes = nodes_of(static)
         self.faults = Faults()
         """Declared for all lives, until a reset; those of disks end with the life."""
@@ -251,7 +253,7 @@ class Lives:
             task_status.started()
             scope.shield = True
 
-        return await self._live(begun)
+        return await self._live(begun, is_first=True)
 
     async def _next_life(self, wish: _Wish) -> _Wish:
         """The one that was wished for; the wish for the next one. Whatever happens, `wish` is granted."""
@@ -294,10 +296,13 @@ class Lives:
     def _born(self) -> Broker:
         return Broker(self.static, self.nodes, clock=self.clock, files=self.files, rng=self.rng, faults=self.faults)
 
-    async def _live(self, begun: Callable[[], None], *, begins_emptied: bool = False) -> _Wish:
+    async def _live(self, begun: Callable[[], None], *, is_first: bool = False, begins_emptied: bool = False) -> _Wish:
         broker = self.broker
         self.listen()
         async with alive(broker) as ending:
+            if self._prepare is not None and (is_first or begins_emptied):
+                ending.end = End.PAUSE  # should it fail
+                await self._prepare(broker)
             for companion in self._companions:
                 broker.tasks.start_soon(companion, broker)
             self.is_serving, self.failure, self.ended = True, None, trio.Event()
@@ -361,17 +366,26 @@ async def run_lives(
     files: Files | None = None,
     rng: random.Random | None = None,
     admin: AdminListener | None = None,
+    prepare: Callable[[Broker], Awaitable[object]] | None = None,
 ) -> AsyncIterator[Lives]:
     """Start a broker, yield its lives while the block runs, and stop it cleanly.
 
     Args:
         clock: The broker's time, of all lives.
         rng: Source of ids, jitter and replica placement.
+        prepare: Called in the first life, and in each that begins with nothing, before it is said to serve.
 
     Raises:
         As `life.run_broker`; and what goes wrong inside of a life, as it is.
     """
-    lives = Lives(static, clock=clock or Clock(), files=files or OsFiles(), rng=rng or random.Random(), admin=admin)
+    lives = Lives(
+        static,
+        clock=clock or Clock(),
+        files=files or OsFiles(),
+        rng=rng or random.Random(),
+        admin=admin,
+        prepare=prepare,
+    )
     try:
         lives.listen()
         if admin is not None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...storage.disk.paths import TopicPartition
 from ..cleaning.status import CleanerStatus
+from .options import SeedSource
 from .running import Running
+
+if TYPE_CHECKING:
+    from ..control.cases.load import CaseInfo, LoadedCase
+    from ..control.seed.planting import Planted
 
 
 class Broker(Running):
@@ -37,6 +44,50 @@ class Broker(Running):
     def start_node(self, node_id: int) -> None:
         """Start a stopped node again, as `ottla.server.broker.broker.Broker.start_node`."""
         self.run(self.inner.start_node, node_id)
+
+    # State
+
+    def seed(self, source: SeedSource) -> Planted:
+        """Make the topics, records, committed offsets and hard cases of a seed: all of it, or nothing.
+
+        Args:
+            source: The path of a YAML or JSON file, or what would be in it.
+
+        Raises:
+            ControlError: It is refused, in one line that names file, line and field; the broker has what it had.
+        """
+        from ..control.seed.planting import plant
+        from ..control.seed.seed import seed_from
+
+        return self._ask(plant, seed_from(source))
+
+    def export_seed(self) -> dict[str, Any]:
+        """The topics and their configs, as `seed` takes them; no records."""
+        from ..control.seed.export import export
+
+        return self._ask(export)
+
+    def cases(self) -> tuple[CaseInfo, ...]:
+        """The hard cases that `load_case` knows: logs that many clients have stumbled over."""
+        from ..control.cases.load import list_cases
+
+        return list_cases().cases
+
+    def load_case(self, name: str, topic: str | None = None) -> LoadedCase:
+        """Create a topic whose log is a hard case.
+
+        Args:
+            topic: Its name; that of the case unless given.
+
+        Returns:
+            What a right client reads of it, with each isolation level.
+
+        Raises:
+            ControlError: There is no such case, or no such topic can be made; nothing is left.
+        """
+        from ..control.cases.load import load_case
+
+        return self._ask(load_case, name, topic)
 
     # What it knows of itself
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Never
+from functools import partial
+from typing import TYPE_CHECKING, Never
 
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
 from ..runtime.clock import Clock
 from .directories import data_directory
 from .loops import event_loop
-from .options import KEYWORDS, LISTENER, Options, OptionValue, checked, refuse_unknown
+from .options import KEYWORDS, LISTENER, Options, OptionValue, SeedSource, checked, refuse_unknown
+
+if TYPE_CHECKING:
+    from ..control.seed.seed import Seed
 
 
 @asynccontextmanager
@@ -30,6 +34,7 @@ async def open_broker(
     admin: str | int | None = None,
     admin_token: str | None = None,
     emulate: str | None = None,
+    seed: SeedSource | None = None,
     **unknown: Never,
 ) -> AsyncIterator[Broker]:
     """A broker that serves in this Trio loop while the block runs; in asyncio take `async with ottla.Broker()`.
@@ -46,6 +51,8 @@ async def open_broker(
         admin: [HOST:]PORT of the admin HTTP listener; without it there is none.
         admin_token: What its clients have to know; without it the listener is on a loopback address only.
         emulate: A release of Apache Kafka to play, as `"2.8"`: its APIs, versions and features.
+        seed: What it has at its beginning, and after each `reset`: the path of a YAML or JSON file, or what would be in it. On
+            a data directory that has some of it already, nothing is done.
 
     Raises:
         RuntimeError: This is not Trio.
@@ -70,6 +77,7 @@ async def open_broker(
         admin=admin,
         admin_token=admin_token,
         emulate=emulate,
+        seed=seed,
     )
     async with embedded_lives(options) as lives:
         yield lives.broker
@@ -81,8 +89,18 @@ async def embedded_lives(options: Options) -> AsyncIterator[Lives]:
     with data_directory(options.data_dir) as (data_dir, files):
         static = options.static_config(files, data_dir)
         admin = None if options.admin is None else _admin_http(options.admin, options.admin_token)
-        async with run_lives(static, clock=options.clock, files=files, rng=options.rng, admin=admin) as lives:
+        async with run_lives(
+            static, clock=options.clock, files=files, rng=options.rng, admin=admin, prepare=_prepare(options.seed)
+        ) as lives:
             yield lives
+
+
+def _prepare(seed: Seed | None) -> Callable[[Broker], Awaitable[object]] | None:
+    if seed is None:
+        return None
+    from ..control.seed.planting import plant
+
+    return partial(plant, seed=seed, unless_there=True)
 
 
 def _admin_http(address: str, token: str | None) -> AdminListener:

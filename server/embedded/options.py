@@ -8,7 +8,7 @@ import random
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...storage.disk.files import Files
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
@@ -17,6 +17,12 @@ from ..config.broker_config import BROKER_OPTIONS, StaticConfig, find_option
 from ..config.emulation import release_of
 from ..config.properties import Properties
 from ..runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from ..control.seed.seed import Seed
+
+SeedSource = str | os.PathLike[str] | Mapping[str, Any]
+"""The path of a YAML or JSON file, or what would be in it; see `control.seed.seed`."""
 
 OptionValue = str | int | float | bool
 
@@ -33,6 +39,7 @@ KEYWORDS = (
     "admin",
     "admin_token",
     "emulate",
+    "seed",
 )
 
 
@@ -52,6 +59,7 @@ class Options:
     admin: str | None
     admin_token: str | None
     emulate: str | None
+    seed: Seed | None
 
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
         """What a start in `data_dir` is told. ConfigError: One of them is refused."""
@@ -80,12 +88,14 @@ def checked(
     admin: str | int | None,
     admin_token: str | None,
     emulate: str | None,
+    seed: SeedSource | None,
 ) -> Options:
     """The options that these arguments mean.
 
     Raises:
         TypeError: One is of another type; one line that says which, and what was expected.
         ConfigError: A name that no option has, or a directory that cannot be meant.
+        ControlError: A seed that cannot be read, or says what no seed may.
     """
     _expect("nodes", nodes, int)
     _expect("profile", profile, str)
@@ -97,6 +107,7 @@ def checked(
     _expect("emulate", emulate, str, type(None))
     if emulate is not None:
         release_of(emulate)
+    _expect("seed", seed, str, os.PathLike, Mapping, type(None))
     _expect("overrides", overrides, Mapping, type(None))
     _expect("features", features, Mapping, type(None))
     for name, level in (features or {}).items():
@@ -113,7 +124,14 @@ def checked(
         None if admin is None else str(admin),
         admin_token,
         emulate,
+        None if seed is None else _seed(seed),
     )
+
+
+def _seed(source: SeedSource) -> Seed:
+    from ..control.seed.seed import seed_from  # only who has one waits for it
+
+    return seed_from(source)
 
 
 def refuse_unknown(callee: str, unknown: Iterable[str], known: Iterable[str]) -> None:

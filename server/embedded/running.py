@@ -16,7 +16,7 @@ from ..broker.broker import Broker as Inner
 from ..broker.lives import Lives
 from ..runtime.clock import Clock
 from .loops import beside
-from .options import KEYWORDS, LISTENER, OptionValue, checked, refuse_unknown
+from .options import KEYWORDS, LISTENER, OptionValue, SeedSource, checked, refuse_unknown
 from .run import Run
 
 Result = TypeVar("Result")
@@ -43,6 +43,7 @@ class Running:
         admin: str | int | None = None,
         admin_token: str | None = None,
         emulate: str | None = None,
+        seed: SeedSource | None = None,
         **unknown: Never,
     ) -> None:
         """As `ottla.open_broker`. Nothing starts yet.
@@ -64,6 +65,7 @@ class Running:
             admin=admin,
             admin_token=admin_token,
             emulate=emulate,
+            seed=seed,
         )
         self._run: Run | None = None
         self._was_started = False

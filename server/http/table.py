@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from .call import Call
-from .calls import cases, cleaning
+from .calls import cases, cleaning, seeds
 
 AnyCall = Call[Any, Any]
 
-CALLS: tuple[AnyCall, ...] = (*cases.CALLS, *cleaning.CALLS)
+CALLS: tuple[AnyCall, ...] = (*cases.CALLS, *cleaning.CALLS, *seeds.CALLS)
 
 
 class CallError(Exception):

@@ -6,6 +6,7 @@ the midst all the same (a disk that is full, a name that somebody else was faste
 
 from __future__ import annotations
 
+import logging
 import random
 from array import array
 from bisect import bisect_right
@@ -39,6 +40,8 @@ from ..refusals import refusal
 from .fields import Field
 from .seed import EARLIEST, LATEST, Seed, SeedOffset, SeedRecord, SeedTopic
 
+log = logging.getLogger("ottla.seed")
+
 BATCH_BYTES, BATCH_RECORDS = 64 << 10, 1_000
 RECORD_OVERHEAD_BYTES = 40
 """More than a record has beside its fields, in most cases."""
@@ -62,7 +65,7 @@ class Planted:
     cases: tuple[str, ...] = ()
     """Their topics."""
     was_there: bool = False
-    """All of it was there already, from an earlier start: nothing was done."""
+    """Some or all of it was there already, from an earlier start: nothing was done."""
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
     """Make all that the seed says.
 
     Args:
-        unless_there: Do nothing if all its topics and groups are there: the data directory had the seed before.
+        unless_there: Do nothing if one of its topics or groups is there: a start on a directory that had the seed before.
 
     Raises:
         ControlError: INVALID, CONFLICT (a topic or group is there), NOT_FOUND (a group's topic is not), UNAVAILABLE, FAILED:
@@ -85,8 +88,9 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
     """
     groups = list(dict.fromkeys(each.group for each in seed.offsets))
     there = await _there(broker, seed, groups)
-    wanted = len(seed.topics) + len(seed.cases) + len(groups)
-    if unless_there and wanted and len(there) == wanted:
+    if unless_there and there:
+        is_all = len(there) == len(seed.topics) + len(seed.cases) + len(groups)
+        log.log(logging.INFO if is_all else logging.WARNING, "%s is not planted: %s is there", seed.source, there[0][1])
         return Planted(was_there=True)
     for field, what in there:
         raise field.error(f"{what} is there already", Kind.CONFLICT)
@@ -271,13 +275,13 @@ class _Rows:
 
 def _fill(rows: _Rows, now_ms: int, rng: random.Random, place: LogPlace, config: LogConfig) -> int:
     """Append the records of a partition, as if a producer had sent them; for the worker thread that makes its log."""
-    log = load_log(place, config, now_ms=now_ms, rng=rng)
+    written = load_log(place, config, now_ms=now_ms, rng=rng)
     try:
         for records in _batches(rows.of(place.topic_partition.partition), config):
-            _append(log, records, now_ms)
-        log.close(now_ms)
+            _append(written, records, now_ms)
+        written.close(now_ms)
     finally:
-        log.release_files()
+        written.release_files()
     return 0
 
 
@@ -296,9 +300,9 @@ def _batches(rows: Iterator[RecordParts], config: LogConfig) -> Iterator[list[Re
         yield batch
 
 
-def _append(log: Log, rows: Sequence[RecordParts], now_ms: int) -> None:
+def _append(to: Log, rows: Sequence[RecordParts], now_ms: int) -> None:
     made = build_batch([(number, *row[1:]) for number, row in enumerate(rows)], base_offset=0)
-    log.append(memoryview(made), now_ms=now_ms)
+    to.append(memoryview(made), now_ms=now_ms)
 
 
 def _size_of(key: object, value: object, headers: object) -> int:
@@ -315,8 +319,7 @@ async def _commit(broker: Broker, group: str, offsets: Sequence[SeedOffset]) -> 
             if topic is None:
                 raise each.field.error(f"the topic {each.topic} was deleted meanwhile", Kind.CONFLICT)
             for partition in topic.partitions if each.partition is None else [topic.partitions[each.partition]]:
-                log = partition.log
-                ends = {EARLIEST: log.log_start_offset, LATEST: log.high_watermark}
+                ends = {EARLIEST: partition.log.log_start_offset, LATEST: partition.log.high_watermark}
                 offset = ends[each.offset] if isinstance(each.offset, str) else each.offset
                 positions[partition.topic_partition] = Position(offset)
         await commit_offsets(broker, group, positions)

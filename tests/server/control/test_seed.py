@@ -137,7 +137,8 @@ def test_what_was_planted_before_is_left_alone(broker: ottla.Broker) -> None:
 def test_a_seed_of_which_a_part_is_there_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "plain")
     with pytest.raises(ControlError, match=r"topics\.plain: the topic plain is there already"):
-        planted(broker, SEED, unless_there=True)
+        planted(broker, SEED)
+    assert planted(broker, SEED, unless_there=True) == Planted(was_there=True)
     assert names(broker) == ["plain"]
 
 
@@ -356,3 +357,51 @@ def test_whatever_a_mapping_holds_it_is_a_seed_or_refused(value: Any) -> None:
         seed_of(field_of(value, "s"))
     except ControlError as error:
         assert "\n" not in str(error)
+
+
+# A seed that a broker begins with.
+
+
+def test_a_broker_begins_with_its_seed_and_after_each_reset(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path / "data", seed={"topics": {"a": {"records": [{"value": "x"}]}, "b": {}}}) as broker:
+        assert names(broker) == ["a", "b"]
+
+        async def lose(name: str) -> None:
+            topic = broker.inner.services.topics.get(name)
+            assert topic is not None
+            await broker.inner.services.topic_admin.take_back(topic)
+
+        broker.run(lose, "b")
+        broker.restart()
+        assert names(broker) == ["a"], "a restart is none of its beginnings"
+        broker.reset()
+        assert names(broker) == ["a", "b"]
+
+
+def test_a_later_start_on_the_same_data_leaves_it_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "seed.yaml").write_text("topics: {a: , b: }")
+    for _ in range(2):
+        with ottla.Broker(tmp_path / "data", seed=tmp_path / "seed.yaml") as broker:
+            assert names(broker) == ["a", "b"]
+
+
+def test_a_seed_that_is_wrong_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ControlError, match=r"seed: topcs: there is no such field"):
+        ottla.Broker(tmp_path / "data", seed={"topcs": {}})
+    with pytest.raises(TypeError, match=r"seed: expected str or PathLike or Mapping or None, found 3"):
+        ottla.Broker(seed=3)  # type: ignore[arg-type]
+    with (
+        pytest.raises(ControlError, match="there is no partition 1; the topic has 0 to 0"),
+        ottla.Broker(tmp_path / "data", seed={"topics": {"t": {"records": [{"value": "x", "partition": 1}]}}}),
+    ):
+        pass
+    with ottla.Broker(tmp_path / "data") as broker:
+        assert names(broker) == []
+
+
+def test_a_program_plants_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
+    assert broker.seed({"topics": {"t": {}}}).topics == (PlantedTopic("t", 1, 0),)
+    assert broker.export_seed() == {"topics": {"t": {"partitions": 1, "replication_factor": 1}}}
+    case = broker.load_case("trailing-marker", topic="u")
+    assert (case.topic, case.end_offset, len(case.read_committed)) == ("u", 4, 3)
+    assert broker.cases()[0].name == "trailing-marker"
