@@ -1,0 +1,104 @@
+"""The pytest plugin: fixtures, options and markers. A test that asks for a fixture gets a broker; all others get nothing.
+
+Every pytest run of every environment that Ottla is installed in loads this module: it imports nothing but pytest, and what
+the fixtures do is in `testing`, loaded with the first of them. PYTEST_DONT_REWRITE: there is no assertion in here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .testing.options import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from .client.kafka import Kafka
+    from .embedded import Broker
+    from .testing.run import KafkaRun
+
+
+MARKERS = (
+    "kafka_reset(when='test'): when kafka_broker is emptied before a test ('test', 'module' or 'never'); see --kafka-reset",
+    "kafka_topic(partitions=1, configs=None): how the topic of kafka_topic is made",
+)
+_RUN = pytest.StashKey["KafkaRun"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kafka", "a Kafka broker for tests (Ottla)")
+    for setting in SETTINGS:
+        action = "append" if setting.is_list else "store"
+        group.addoption(setting.flag, action=action, metavar=setting.metavar, help=setting.help, default=None)
+        parser.addini(setting.ini, setting.help, type="linelist" if setting.is_list else "string", default=None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+def _run(request: pytest.FixtureRequest) -> KafkaRun:
+    if _RUN not in request.config.stash:
+        from .testing.plain_imports import keep_from_rewriting
+
+        keep_from_rewriting()
+        from .testing.run import KafkaRun
+
+        request.config.stash[_RUN] = KafkaRun(request.config)
+    return request.config.stash[_RUN]
+
+
+@pytest.fixture(scope="session")
+def kafka_broker_config() -> dict[str, Any]:
+    """Arguments of `ottla.Broker` for `kafka_broker`; override it to give your own."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest, kafka_broker_config: dict[str, Any]) -> Iterator[Broker]:
+    """A Kafka broker in a thread of this process (an `ottla.Broker`), one for the whole run or xdist worker."""
+    with _run(request).broker(kafka_broker_config, is_shared=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_broker_factory(
+    request: pytest.FixtureRequest, kafka_broker_config: dict[str, Any]
+) -> Iterator[Callable[..., Broker]]:
+    """Starts brokers of this test's own: `kafka_broker_factory(nodes=3)`, with the arguments of `ottla.Broker`."""
+    from contextlib import ExitStack
+
+    run = _run(request)
+    with ExitStack() as brokers:
+        yield lambda **options: brokers.enter_context(run.broker({**kafka_broker_config, **options}))
+
+
+@pytest.fixture(scope="session")
+def kafka_external(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A client of the broker that runs at --kafka-external; without that option the test is skipped."""
+    with _run(request).external() as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
+    """`HOST:PORT` for clients: of --kafka-external if it is given, else of `kafka_broker`."""
+    bootstrap: str = _run(request).settings.external or request.getfixturevalue("kafka_broker").bootstrap
+    return bootstrap
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_bootstrap: str) -> Iterator[str]:
+    """The name of a topic made for this test and deleted behind it; see the marker `kafka_topic`."""
+    with _run(request).topic(request.node, kafka_bootstrap) as name:
+        yield name
+
+
+@pytest.fixture
+def kafka_group_id(request: pytest.FixtureRequest) -> str:
+    """A group id that no other test has."""
+    return _run(request).unique_name(request.node)

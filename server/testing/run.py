@@ -1,0 +1,174 @@
+"""One pytest run (of one xdist worker): its brokers, what is done before a test, what is said of one that failed.
+
+Made by the first fixture that is asked for, and a plugin of pytest from then on; a run that asks for none knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any
+
+import pytest
+
+from ...protocol.errors import KafkaError
+from ..client.kafka import Kafka
+from ..embedded import Broker
+from .broker_log import BrokerLog
+from .settings import read, reset
+from .tails import tails
+
+FIXTURES = {
+    "kafka_broker",
+    "kafka_broker_factory",
+    "kafka_external",
+    "kafka_bootstrap",
+    "kafka_topic",
+    "kafka_group_id",
+}
+LOG_LINES = 100
+"""Of the broker's log, at most so many are shown with a test that failed."""
+NAME_CHARS = 80
+"""Of a test's name, so many go into the names of its topics and groups; Kafka takes 249 in all."""
+
+
+class KafkaRun:
+    """The brokers of a run and what its tests did to them. Its `pytest_…` methods are hooks."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.settings = read(config)
+        self._log = BrokerLog()
+        self._brokers: list[Broker] = []
+        self._shared: Broker | None = None
+        self._module: object = None
+        """Of the last test that used `kafka_broker`."""
+        self._is_fresh = True
+        """Nothing has used `kafka_broker` since it was started."""
+        self._line = 0
+        self._ends: dict[Broker, dict[bytes, int]] = {}
+        """As the running test found them."""
+        self._topics: set[str] = set()
+        """Made for the running test."""
+        self._bootstrap = ""
+        self._token = uuid.uuid4().hex[:6]
+        self._numbers = count(1)
+        config.pluginmanager.register(self, "ottla-run")
+
+    def unique_name(self, item: Any) -> str:
+        """A name for a topic or a group that no other test, worker or run has."""
+        stem = re.sub(r"[^a-zA-Z0-9._-]+", "-", item.name)[:NAME_CHARS].strip("-") or "test"
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        return f"{stem}-{worker}-{self._token}-{next(self._numbers)}"
+
+    @contextmanager
+    def broker(self, options: Mapping[str, Any], *, is_shared: bool = False) -> Iterator[Broker]:
+        """A broker that runs while the block does."""
+        if self.settings.external:
+            pytest.skip(f"needs a broker in this process; --kafka-external names {self.settings.external}")
+        with Broker(**self.settings.broker_arguments(options)) as broker:
+            self._brokers.append(broker)
+            if is_shared:
+                self._shared = broker
+            try:
+                yield broker
+            finally:
+                self._brokers.remove(broker)
+                self._ends.pop(broker, None)
+
+    @contextmanager
+    def external(self) -> Iterator[Kafka]:
+        """A client of the broker that runs elsewhere."""
+        if not self.settings.external:
+            pytest.skip("needs --kafka-external HOST:PORT")
+        with Kafka(self.settings.external) as kafka:
+            yield kafka
+
+    @contextmanager
+    def topic(self, item: Any, bootstrap: str) -> Iterator[str]:
+        """A topic that is there while the block runs, as the test's marker wants it."""
+        marker = item.get_closest_marker("kafka_topic")
+        partitions, configs = _topic_wanted(*marker.args, **marker.kwargs) if marker else (1, None)
+        name = self.unique_name(item)
+        with Kafka(bootstrap) as kafka:
+            kafka.create_topic(name, partitions, configs)
+        self._topics.add(name)
+        self._bootstrap = bootstrap
+        yield name
+        # The test may have deleted it, or stopped the broker: nothing that it was made for depends on this.
+        with suppress(KafkaError, OSError), Kafka(bootstrap, timeout_s=2) as kafka:
+            kafka.delete_topic(name)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if not _uses(item):
+            return
+        self._reset_for(item)
+        self._line = self._log.count
+        self._topics = set()
+        self._ends = {broker: {topic_id: end for _, topic_id, end in topic_ends(broker)} for broker in self._brokers}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.failed and _uses(item):
+            report.sections += [(title, text) for title, text in self._sections() if text]
+        return report
+
+    def pytest_unconfigure(self) -> None:
+        self._log.detach()
+
+    def _reset_for(self, item: pytest.Item) -> None:
+        broker = self._shared
+        if broker not in self._brokers or "kafka_broker" not in getattr(item, "fixturenames", ()):
+            return
+        assert broker is not None
+        module, before = getattr(item, "module", None), self._module
+        self._module = module
+        marker = item.get_closest_marker("kafka_reset")
+        when = reset(_when(*marker.args, **marker.kwargs)) if marker else self.settings.reset
+        if when == "test" or (when == "module" and module is not before):
+            broker.reset()
+
+    def _sections(self) -> Iterator[tuple[str, str]]:
+        yield "Kafka broker log", "\n".join(self._log.since(self._line, LOG_LINES))
+        for broker in self._brokers:
+            before = self._ends.get(broker, {})
+            used = {name for name, topic_id, end in topic_ends(broker) if before.get(topic_id) != end}
+            used |= self._topics if broker.bootstrap == self._bootstrap else set()
+            yield f"Kafka topics at {broker.bootstrap}", tails(broker.bootstrap, used)
+        if self.settings.external and self._topics:
+            yield f"Kafka topics at {self.settings.external}", tails(self.settings.external, self._topics)
+
+
+def topic_ends(broker: Broker) -> list[tuple[str, bytes, int]]:
+    """Name, id and the sum of all log end offsets of each topic, internal ones aside; nothing of a broker that is away."""
+
+    async def look() -> list[tuple[str, bytes, int]]:
+        return [
+            (topic.name, topic.id, sum(partition.log.log_end_offset for partition in topic.partitions))
+            for topic in broker.inner.services.topics
+            if not topic.is_internal
+        ]
+
+    try:
+        return broker.run(look)
+    except RuntimeError:  # A test has stopped it.
+        return []
+
+
+def _uses(item: pytest.Item) -> bool:
+    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def _when(when: str = "test") -> str:
+    return when
+
+
+def _topic_wanted(
+    partitions: int = 1, configs: Mapping[str, str | int | float | bool] | None = None
+) -> tuple[int, Mapping[str, str | int | float | bool] | None]:
+    return partitions, configs

@@ -1,0 +1,77 @@
+"""The plugin's options, wherever they were given: on the command line, in an ini file, in the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import pytest
+
+from .options import SETTINGS, Setting
+
+RESETS = ("never", "module", "test")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for; None where nothing was."""
+
+    external: str | None
+    reset: str
+    nodes: int | None
+    profile: str | None
+    emulate: str | None
+    options: dict[str, str]
+    """Broker options by name."""
+
+    def broker_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments of `ottla.Broker`: those given, and of the settings what they leave open."""
+        settings = {"nodes": self.nodes, "profile": self.profile, "emulate": self.emulate}
+        arguments = {name: value for name, value in settings.items() if value is not None} | dict(given)
+        overrides = self.options | dict(given.get("overrides") or {})
+        return arguments | ({"overrides": overrides} if overrides else {})
+
+
+def read(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of a run. Raises pytest.UsageError, in one line."""
+    given = {setting.name: _given(setting, config, environment) for setting in SETTINGS}
+    pairs = [pair.partition("=") for pair in given["option"] or ()]
+    for name, equals, value in pairs:
+        if not name or not equals:
+            raise pytest.UsageError(f"kafka_option: {name + equals + value!r} is not NAME=VALUE")
+    return Settings(
+        external=given["external"] or None,
+        reset=reset(given["reset"] or "never"),
+        nodes=_number("kafka_nodes", given["nodes"]),
+        profile=given["profile"] or None,
+        emulate=given["emulate"] or None,
+        options={name: value for name, _, value in pairs},
+    )
+
+
+def reset(when: str) -> str:
+    """One of RESETS. Raises pytest.UsageError for anything else."""
+    if when not in RESETS:
+        close = get_close_matches(str(when), RESETS, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise pytest.UsageError(f"kafka_reset: {when!r} is none of {', '.join(RESETS)}{hint}")
+    return when
+
+
+def _given(setting: Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
+    for value in (config.getoption(setting.flag), config.getini(setting.ini)):
+        if value:
+            return value
+    value = environment.get(setting.variable)
+    return value.split() if value and setting.is_list else value
+
+
+def _number(name: str, text: str | None) -> int | None:
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise pytest.UsageError(f"{name}: {text!r} is no number from 1")
+    return int(text)
