@@ -14,22 +14,31 @@ Public names load on first use, so that `import ottla` (and a worker that only n
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .protocol.errors import KafkaError as KafkaError
+    from .server.client.values import NewRecord as NewRecord
+    from .server.client.values import Record as Record
     from .server.embedded.broker import Broker as Broker
     from .server.embedded.in_trio import open_broker as open_broker
 
 __version__ = "0.1.0"
 
-__all__ = ["Broker", "open_broker"]
+__all__ = ["Broker", "KafkaError", "NewRecord", "Record", "open_broker"]
 
-_MODULES = {"Broker": "broker", "open_broker": "in_trio"}
-"""Of `server.embedded`, by the names that are loaded when they are first used."""
+_MODULES = {
+    "Broker": ".server.embedded.broker",
+    "KafkaError": ".protocol.errors",
+    "NewRecord": ".server.client.values",
+    "Record": ".server.client.values",
+    "open_broker": ".server.embedded.in_trio",
+}
+"""Where the names are that are loaded when they are first used."""
 
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(f".server.embedded.{_MODULES[name]}", __name__), name)
+        return getattr(import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .client.kafka import Kafka
-    from .embedded import Broker
+    from .embedded.broker import Broker
     from .testing.run import KafkaRun
 
 

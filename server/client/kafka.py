@@ -70,7 +70,8 @@ class Kafka:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. A later call makes new ones."""
+        """Close the connections; a call of another thread tries nothing again. A later call makes new connections."""
+        self._nodes.is_closing = True
         with self._lock:
             self._nodes.close()
 

@@ -76,6 +76,8 @@ class Nodes:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.timeout_s = timeout_s
+        self.is_closing = False
+        """Set by another thread: whatever fails is not tried again."""
         self._bootstrap = addresses(bootstrap)
         self._client_id = client_id
         self._elapsed_s = elapsed_s
@@ -89,6 +91,7 @@ class Nodes:
         for connection, _ in self._connections.values():
             connection.close()
         self._connections.clear()
+        self.is_closing = False
 
     def ask(self, message: Any, node: int | None = None) -> Any:
         """Ask node `node`, or any, in the highest version that both sides speak.
@@ -188,12 +191,12 @@ class Nodes:
                 limit_s = self.timeout_s if error.code in RETRIABLE else 0
                 if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     limit_s = unknown_s
-                if self._elapsed_s() + pause_s > begin_s + limit_s:
+                if self.is_closing or self._elapsed_s() + pause_s > begin_s + limit_s:
                     raise
             except OSError as error:
                 # Who never answered will not do so soon; who did may be between two lives.
                 lasting = not known if isinstance(error, UnreachableError) else not repeatable
-                if lasting or self._elapsed_s() + pause_s > begin_s + self.timeout_s:
+                if lasting or self.is_closing or self._elapsed_s() + pause_s > begin_s + self.timeout_s:
                     raise
             self._pause(pause_s)
         raise AssertionError("there are always more pauses")

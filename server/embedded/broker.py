@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage.disk.paths import TopicPartition
 from ..cleaning.status import CleanerStatus
+from .kafka_calls import KafkaCalls
 from .options import SeedSource
-from .running import Running
 
 if TYPE_CHECKING:
     from ..control.cases.load import CaseInfo, LoadedCase
     from ..control.seed.planting import Planted
 
 
-class Broker(Running):
+class Broker(KafkaCalls):
     """A broker in a thread of this process, for programs and tests.
 
     with ottla.Broker() as broker: ...                    # or `start` and `stop`, from any thread

@@ -13,8 +13,8 @@ _LEVEL = logging.INFO - 1
 class BrokerLog(logging.Handler):
     """Listens to the brokers' loggers from INFO on.
 
-    What would have reached the handlers of the root logger without us, and nothing else, still does: pytest's `caplog` and
-    a user's log file see no line more and none less.
+    What would have reached other handlers without us, and nothing else, still does: pytest's `caplog` and a user's log file
+    see no line more and none less.
     """
 
     def __init__(self) -> None:
@@ -24,27 +24,23 @@ class BrokerLog(logging.Handler):
         """Numbered from 0 on."""
         self.count = 0
         self._logger = logging.getLogger("ottla")
-        self._before = (self._logger.level, self._logger.propagate)
+        self._level_before = self._logger.level
         self._logger.setLevel(_LEVEL)
-        self._logger.propagate = False
         self._logger.addHandler(self)
 
     def detach(self) -> None:
         """Leave logging as it was found, but for what others changed meanwhile."""
         self._logger.removeHandler(self)
         if self._logger.level == _LEVEL:
-            self._logger.setLevel(self._before[0])
-        self._logger.propagate = self._before[1]
+            self._logger.setLevel(self._level_before)
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append((self.count, self.format(record)))
         self.count += 1
-        level, propagates = self._before
-        if self._logger.level != _LEVEL:
-            level = self._logger.level
-        root = logging.getLogger()
-        if propagates and record.levelno >= (level or root.getEffectiveLevel()):
-            root.callHandlers(record)
+        level = self._level_before if self._logger.level == _LEVEL else self._logger.level
+        if record.levelno < (level or logging.getLogger().getEffectiveLevel()):
+            # Handlers behind us, the root logger's among them, take no record below their level: none has one below this.
+            record.levelno = -1
 
     def since(self, number: int, at_most: int) -> list[str]:
         """The lines from `number` on, the last `at_most` of them."""

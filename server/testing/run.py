@@ -17,7 +17,7 @@ import pytest
 
 from ...protocol.errors import KafkaError
 from ..client.kafka import Kafka
-from ..embedded import Broker
+from ..embedded.broker import Broker
 from .broker_log import BrokerLog
 from .settings import read, reset
 from .tails import tails
@@ -42,12 +42,11 @@ class KafkaRun:
     def __init__(self, config: pytest.Config) -> None:
         self.settings = read(config)
         self._log = BrokerLog()
-        self._brokers: list[Broker] = []
+        self._brokers: dict[Broker, str] = {}
+        """Their addresses; a test may have stopped one."""
         self._shared: Broker | None = None
         self._module: object = None
         """Of the last test that used `kafka_broker`."""
-        self._is_fresh = True
-        """Nothing has used `kafka_broker` since it was started."""
         self._line = 0
         self._ends: dict[Broker, dict[bytes, int]] = {}
         """As the running test found them."""
@@ -70,13 +69,13 @@ class KafkaRun:
         if self.settings.external:
             pytest.skip(f"needs a broker in this process; --kafka-external names {self.settings.external}")
         with Broker(**self.settings.broker_arguments(options)) as broker:
-            self._brokers.append(broker)
+            self._brokers[broker] = broker.bootstrap
             if is_shared:
                 self._shared = broker
             try:
                 yield broker
             finally:
-                self._brokers.remove(broker)
+                del self._brokers[broker]
                 self._ends.pop(broker, None)
 
     @contextmanager
@@ -118,6 +117,10 @@ class KafkaRun:
             report.sections += [(title, text) for title, text in self._sections() if text]
         return report
 
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        if "kafka_broker" in getattr(item, "fixturenames", ()):
+            self._module = _module_of(item)
+
     def pytest_unconfigure(self) -> None:
         self._log.detach()
 
@@ -126,20 +129,18 @@ class KafkaRun:
         if broker not in self._brokers or "kafka_broker" not in getattr(item, "fixturenames", ()):
             return
         assert broker is not None
-        module, before = getattr(item, "module", None), self._module
-        self._module = module
         marker = item.get_closest_marker("kafka_reset")
         when = reset(_when(*marker.args, **marker.kwargs)) if marker else self.settings.reset
-        if when == "test" or (when == "module" and module is not before):
+        if when == "test" or (when == "module" and _module_of(item) is not self._module):
             broker.reset()
 
     def _sections(self) -> Iterator[tuple[str, str]]:
         yield "Kafka broker log", "\n".join(self._log.since(self._line, LOG_LINES))
-        for broker in self._brokers:
+        for broker, bootstrap in self._brokers.items():
             before = self._ends.get(broker, {})
             used = {name for name, topic_id, end in topic_ends(broker) if before.get(topic_id) != end}
-            used |= self._topics if broker.bootstrap == self._bootstrap else set()
-            yield f"Kafka topics at {broker.bootstrap}", tails(broker.bootstrap, used)
+            used |= self._topics if bootstrap == self._bootstrap else set()
+            yield f"Kafka topics at {bootstrap}", tails(bootstrap, used) if used else ""
         if self.settings.external and self._topics:
             yield f"Kafka topics at {self.settings.external}", tails(self.settings.external, self._topics)
 
@@ -162,6 +163,10 @@ def topic_ends(broker: Broker) -> list[tuple[str, bytes, int]]:
 
 def _uses(item: pytest.Item) -> bool:
     return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def _module_of(item: pytest.Item) -> object:
+    return getattr(item, "module", None)
 
 
 def _when(when: str = "test") -> str:

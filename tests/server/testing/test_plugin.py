@@ -1,0 +1,405 @@
+"""The pytest plugin as a user's project meets it: pytest in pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+import ottla.server.testing.run  # pytest in pytest forgets what it has loaded: a class would be there twice
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(autouse=True)
+def as_a_user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of our own settings reaches the inner run."""
+    for name in ("EXTERNAL", "RESET", "NODES", "PROFILE", "EMULATE", "OPTION"):
+        monkeypatch.delenv(f"OTTLA_KAFKA_{name}", raising=False)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[ottla.Broker]:
+    with ottla.Broker() as broker:
+        yield broker
+
+
+def outcomes(pytester: pytest.Pytester, code: str, *arguments: str, **expected: int) -> pytest.RunResult:
+    pytester.makepyfile(code)
+    result = pytester.runpytest("-p", "no:cacheprovider", *arguments)
+    result.assert_outcomes(**expected)
+    return result
+
+
+def test_a_test_that_asks_for_a_broker_has_one(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        import ottla
+
+        def test_all(kafka_broker: ottla.Broker, kafka_bootstrap, kafka_topic, kafka_group_id):
+            assert kafka_broker.bootstrap == kafka_bootstrap
+            assert [topic.name for topic in kafka_broker.topics()] == [kafka_topic]
+            kafka_broker.commit(kafka_group_id, {(kafka_topic, 0): 0})
+        """,
+        passed=1,
+    )
+
+
+def test_a_run_shares_one_broker_and_no_names(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        import pytest
+
+        seen = set()
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_name(number, kafka_broker, kafka_topic, kafka_group_id):
+            assert kafka_topic.startswith(f"test_name-{number}-main-")
+            seen.update((kafka_broker.bootstrap, kafka_topic, kafka_group_id))
+
+        def test_count(kafka_broker):
+            assert len(seen) == 7
+            assert kafka_broker.topics() == []  # Each is gone with its test.
+        """,
+        passed=4,
+    )
+
+
+def test_a_topic_is_made_as_its_test_says(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.kafka_topic(partitions=3, configs={"cleanup.policy": "compact"})
+        def test_topic(kafka_broker, kafka_topic):
+            (topic,) = kafka_broker.topics()
+            assert len(topic.partitions) == 3
+            with pytest.raises(Exception, match="INVALID_RECORD"):
+                kafka_broker.produce(kafka_topic, "without a key")
+        """,
+        passed=1,
+    )
+
+
+def test_a_factory_starts_brokers_of_the_tests_own_and_stops_them(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        brokers = []
+
+        def test_two(kafka_broker_factory):
+            brokers.extend([kafka_broker_factory(nodes=2), kafka_broker_factory()])
+            assert [len(broker.bootstrap.split(",")) for broker in brokers] == [2, 1]
+
+        def test_gone():
+            assert [broker.state for broker in brokers] == ["stopped", "stopped"]
+        """,
+        passed=2,
+    )
+
+
+NODES = """
+    import pytest
+
+    {override}
+
+    def test_nodes(kafka_broker):
+        assert len(kafka_broker.bootstrap.split(",")) == {nodes}
+"""
+OVERRIDE = """
+    @pytest.fixture(scope="session")
+    def kafka_broker_config():
+        return {"nodes": 5}
+"""
+
+
+def test_an_override_comes_before_the_command_line_the_ini_file_and_the_environment(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes(pytester, NODES.format(override="", nodes=1), passed=1)
+    monkeypatch.setenv("OTTLA_KAFKA_NODES", "2")
+    outcomes(pytester, NODES.format(override="", nodes=2), passed=1)
+    pytester.makeini("[pytest]\nkafka_nodes = 3")
+    outcomes(pytester, NODES.format(override="", nodes=3), passed=1)
+    outcomes(pytester, NODES.format(override="", nodes=4), "--kafka-nodes=4", passed=1)
+    outcomes(pytester, NODES.format(override=OVERRIDE, nodes=5), "--kafka-nodes=4", passed=1)
+
+
+def test_broker_options_of_all_places_come_together(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nkafka_option =\n    num.partitions=3\n    auto.create.topics.enable=false")
+    outcomes(
+        pytester,
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def kafka_broker_config():
+            return {"overrides": {"num.partitions": 4}}
+
+        def test_options(kafka_broker):
+            kafka_broker.create_topic("events")
+            assert len(kafka_broker.topics()[0].partitions) == 4
+            with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"):
+                kafka_broker.produce("other", "value")
+        """,
+        passed=1,
+    )
+
+
+WRONG = {
+    "--kafka-reset=tests": "kafka_reset: 'tests' is none of never, module, test; did you mean 'test'?",
+    "--kafka-nodes=0": "kafka_nodes: '0' is no number from 1",
+    "--kafka-option=a.b": "kafka_option: 'a.b' is not NAME=VALUE",
+    "--kafka-option=num.partition=3": "*there is no broker option num.partition; did you mean num.partitions?",
+    "--kafka-external=here": "*no address of a broker: 'here'; HOST:PORT is wanted, the port from 1 to 65535",
+}
+
+
+@pytest.mark.parametrize("argument", WRONG)
+def test_a_setting_that_cannot_be_is_named_in_one_line(pytester: pytest.Pytester, argument: str) -> None:
+    code = "def test_it(kafka_bootstrap, kafka_topic): pass"
+    result = outcomes(pytester, code, argument, errors=1)
+    result.stdout.fnmatch_lines([f"E *{WRONG[argument]}"])
+
+
+RESETS = """
+    import pytest
+
+    def test_one(kafka_broker):
+        kafka_broker.create_topic("one")
+
+    def test_two(kafka_broker):
+        assert len(kafka_broker.topics()) == {left}
+"""
+
+
+@pytest.mark.parametrize(("when", "left"), [("never", 1), ("module", 1), ("test", 0)])
+def test_the_broker_is_emptied_between_tests_on_request(pytester: pytest.Pytester, when: str, left: int) -> None:
+    outcomes(pytester, RESETS.format(left=left), f"--kafka-reset={when}", passed=2)
+
+
+def test_the_broker_is_emptied_between_modules_on_request(pytester: pytest.Pytester) -> None:
+    module = """
+        def test_one(kafka_broker):
+            assert kafka_broker.topics() == []
+            kafka_broker.create_topic("one")
+
+        def test_without():
+            pass
+
+        def test_two(kafka_broker):
+            assert len(kafka_broker.topics()) == 1
+    """
+    pytester.makepyfile(test_a=module, test_b=module)
+    pytester.runpytest("--kafka-reset=module").assert_outcomes(passed=6)
+
+
+def test_a_marker_says_more_than_a_setting(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        import pytest
+
+        def test_one(kafka_broker):
+            kafka_broker.create_topic("one")
+
+        @pytest.mark.kafka_reset("never")
+        def test_two(kafka_broker):
+            assert len(kafka_broker.topics()) == 1
+
+        @pytest.mark.kafka_reset
+        def test_three(kafka_broker, kafka_topic):
+            assert [topic.name for topic in kafka_broker.topics()] == [kafka_topic]
+        """,
+        "--strict-markers",
+        "--kafka-reset=test",
+        passed=3,
+    )
+
+
+def test_a_failure_is_shown_with_the_end_of_the_topics_it_used(pytester: pytest.Pytester) -> None:
+    result = outcomes(
+        pytester,
+        """
+        def test_other(kafka_broker):
+            kafka_broker.produce("other", "not shown")
+
+        def test_fails(kafka_broker, kafka_topic):
+            kafka_broker.produce_all("events", [("key", str(number)) for number in range(30)])
+            kafka_broker.produce("events", "x" * 1000, headers={"trace": "1"})
+            assert kafka_broker.records("events") == []
+        """,
+        passed=1,
+        failed=1,
+    )
+    text = result.stdout.str()
+    shown = text[text.index("- Kafka topics at 127.0.0.1:") : text.index("= short test summary")]
+    assert "topic events, partition 0: offsets 0 to 31 (exclusive), the last 10 records" in shown
+    assert "b'key': b'20'" not in shown
+    assert "b'key': b'21'" in shown
+    assert "None: b'xxxx" in shown and "…  headers={'trace': b'1'}" in shown
+    assert "topic test_fails-main-" in shown
+    assert "not shown" not in shown
+
+
+def test_a_failure_is_shown_with_the_brokers_log(pytester: pytest.Pytester) -> None:
+    result = outcomes(
+        pytester,
+        """
+        import logging
+
+        def test_before(kafka_broker):
+            logging.getLogger("ottla.broker").info("before")
+
+        def test_fails(kafka_broker):
+            for number in range(200):
+                logging.getLogger("ottla.broker").info("line %d", number)
+            assert False
+        """,
+        passed=1,
+        failed=1,
+    )
+    text = result.stdout.str()
+    assert "- Kafka broker log -" in text
+    assert "INFO    ottla.broker: line 100\n" in text
+    assert "ottla.broker: line 99\n" not in text
+    assert "ottla.broker: before" not in text
+
+
+def test_a_broker_that_a_test_stopped_does_not_spoil_its_report(pytester: pytest.Pytester) -> None:
+    result = outcomes(
+        pytester,
+        """
+        def test_fails(kafka_broker_factory):
+            broker = kafka_broker_factory()
+            broker.produce("events", "value")
+            broker.stop()
+            assert False, "as it should"
+        """,
+        failed=1,
+    )
+    result.stdout.fnmatch_lines(["E *as it should"])
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_the_users_own_logging_sees_no_line_more_and_none_less(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        import logging
+
+        log = logging.getLogger("ottla.broker")
+
+        def say():
+            log.info("information")
+            log.warning("warning")
+
+        def test_default(kafka_broker, caplog):
+            say()
+            assert caplog.messages == ["warning"]
+
+        def test_root_at_info(kafka_broker, caplog):
+            with caplog.at_level(logging.INFO):
+                say()
+            assert caplog.messages == ["information", "warning"]
+
+        def test_ottla_at_error(kafka_broker, caplog):
+            with caplog.at_level(logging.ERROR, logger="ottla"):
+                say()
+            assert caplog.messages == []
+        """,
+        passed=3,
+    )
+    import logging
+
+    assert logging.getLogger("ottla").handlers == []
+
+
+def test_tests_of_a_broker_elsewhere_use_it(pytester: pytest.Pytester, elsewhere: ottla.Broker) -> None:
+    outcomes(
+        pytester,
+        f"""
+        def test_topic(kafka_bootstrap, kafka_topic, kafka_external):
+            assert kafka_bootstrap == kafka_external.bootstrap == "{elsewhere.bootstrap}"
+            kafka_external.produce(kafka_topic, "value")
+
+        def test_control(kafka_broker):
+            raise AssertionError("a broker that runs elsewhere has no clock to move")
+        """,
+        f"--kafka-external={elsewhere.bootstrap}",
+        passed=1,
+        skipped=1,
+    )
+    assert elsewhere.topics() == []
+
+
+def test_without_a_broker_elsewhere_its_tests_are_skipped(pytester: pytest.Pytester) -> None:
+    outcomes(pytester, "def test_it(kafka_external): pass", skipped=1)
+
+
+def test_a_project_with_a_package_called_server_keeps_it(pytester: pytest.Pytester) -> None:
+    pytester.mkpydir("server").joinpath("app.py").write_text("NAME = 'mine'\n")
+    pytester.makepyfile(
+        """
+        from server.app import NAME
+
+        def test_both(kafka_broker, kafka_topic):
+            import server
+            assert NAME == "mine" and not hasattr(server, "embedded")
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        import pytest
+
+        @pytest.fixture
+        def kafka_topic():
+            return "my own"
+
+        def test_it(kafka_topic, pytestconfig):
+            assert kafka_topic == "my own"
+            assert not pytestconfig.pluginmanager.has_plugin("ottla")
+        """,
+        "-p",
+        "no:ottla",
+        passed=1,
+    )
+
+
+def test_nothing_of_the_server_is_loaded_before_a_test_asks_for_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it(pytestconfig):
+            assert pytestconfig.pluginmanager.has_plugin("ottla")
+            assert {name for name in sys.modules if name.startswith(("ottla.", "trio"))} == {
+                "ottla.server", "ottla.server.pytest_plugin", "ottla.server.testing", "ottla.server.testing.options"
+            }
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_the_brokers_modules_are_not_rewritten_by_pytest(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it(kafka_broker):
+            loaders = {type(sys.modules[name].__loader__).__name__ for name in sys.modules if name.startswith("ottla.s")}
+            names = {name for name in sys.modules if name.startswith("ottla.server.embedded")}
+            assert all(type(sys.modules[name].__loader__).__name__ == "SourceFileLoader" for name in names) and names
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
