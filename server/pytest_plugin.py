@@ -6,7 +6,7 @@ the fixtures do is in `testing`, loaded with the first of them. PYTEST_DONT_REWR
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -25,15 +25,16 @@ MARKERS = (
     "kafka_reset(when='test'): when kafka_broker is emptied before a test ('test', 'module' or 'never'); see --kafka-reset",
     "kafka_topic(partitions=1, configs=None): how the topic of kafka_topic is made",
 )
-_RUN = pytest.StashKey["KafkaRun"]()
+_RUN: pytest.StashKey[KafkaRun] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kafka", "a Kafka broker for tests (Ottla)")
     for setting in SETTINGS:
         action = "append" if setting.is_list else "store"
+        kind: Literal["linelist", "string"] = "linelist" if setting.is_list else "string"
         group.addoption(setting.flag, action=action, metavar=setting.metavar, help=setting.help, default=None)
-        parser.addini(setting.ini, setting.help, type="linelist" if setting.is_list else "string", default=None)
+        parser.addini(setting.ini, setting.help, type=kind, default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
