@@ -87,6 +87,8 @@ class Broker:
         self.shares = Shares(self.config.current, self.collector)
         self.connections = Connections(self.config, self.shares)
         self.rng = rng
+        self.began_s: float
+        """When it began to serve, by Trio's clock, which nobody moves."""
         self._features_epoch = clock.now_ms()
         self._node_life: NodeLife
         self._store: OpenStore | None = None

@@ -101,6 +101,7 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
     services = broker.services
     async with open_plain_nursery() as nursery:
         broker.tasks.nursery = nursery
+        broker.began_s = trio.current_time()
         await services.coordinators.load_existing()
         for each in (services.producer_ids, broker.shares, broker.housekeeping, services.cleaning):
             nursery.start_soon(each.run)

@@ -13,6 +13,8 @@ serves. Whoever wants these numbers elsewhere finds the names in any guide to Ka
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import trio
 
@@ -23,10 +25,26 @@ from ..partitions.appends import Appends
 from ..runtime.clock import Clock
 from ..runtime.meters import Meter, Timer
 
-Metrics = dict[str, int | float]
-
 _MAX_INT = 2**31 - 1
 _PLAIN = re.compile(r"[\w%. \t-]*", re.ASCII)
+
+
+class Sample(NamedTuple):
+    """One number at one moment."""
+
+    group: str
+    type: str
+    name: str
+    tags: tuple[tuple[str, object], ...]
+    attribute: str | None
+    """Of a meter or timer."""
+    value: int | float
+
+    @property
+    def jmx_name(self) -> str:
+        """`group:type=…,name=…[,tag=value…][#attribute]`."""
+        name = mbean(self.group, self.type, self.name, **dict(self.tags))
+        return name if self.attribute is None else f"{name}#{self.attribute}"
 
 
 def mbean(group: str, type: str, name: str, **tags: object) -> str:
@@ -42,20 +60,34 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def collect(logs: LogManager, cleaning: Cleaning, appends: Appends, clock: Clock) -> Metrics:
-    """All metrics of a broker at this moment. On Trio's thread; reads the cleaner's checkpoints from disk."""
+def collect(logs: LogManager, cleaning: Cleaning, appends: Appends, clock: Clock) -> dict[str, int | float]:
+    """All metrics of a broker at this moment, by JMX name. On Trio's thread; reads the cleaner's checkpoints from disk."""
+    return {sample.jmx_name: sample.value for sample in samples(logs, cleaning, appends, clock)}
+
+
+def samples(logs: LogManager, cleaning: Cleaning, appends: Appends, clock: Clock) -> Iterator[Sample]:
+    """All metrics of a broker, each as it is when it is asked for: between two of them others may have their turns.
+
+    On Trio's thread; reads the cleaner's checkpoints from disk.
+    """
     now_s = trio.current_time()
-    found = _cleaner(cleaning) | _cleaner_manager(logs, cleaning, clock)
-    found |= _meter(mbean("kafka.utils", "Throttler", "cleaner-io"), cleaning.throttler.meter, now_s)
-    for log in logs.logs.values():
-        found |= _log(log)
-    keyless = mbean("kafka.server", "BrokerTopicMetrics", "NoKeyCompactedTopicRecordsPerSec")
-    found |= _meter(keyless, appends.keyless_refused, now_s)
-    found |= _timer(mbean("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs"), appends.flusher.timer)
-    return found | _log_manager(logs)
+    yield from _cleaner(cleaning)
+    yield from _cleaner_manager(logs, cleaning, clock)
+    yield from _meter("kafka.utils", "Throttler", "cleaner-io", cleaning.throttler.meter, now_s)
+    for log in list(logs.logs.values()):
+        yield from _log(log)
+    yield from _meter(
+        "kafka.server", "BrokerTopicMetrics", "NoKeyCompactedTopicRecordsPerSec", appends.keyless_refused, now_s
+    )
+    yield from _timer("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs", appends.flusher.timer)
+    yield from _log_manager(logs)
 
 
-def _cleaner(cleaning: Cleaning) -> Metrics:
+def _gauge(type: str, name: str, value: float, **tags: object) -> Sample:
+    return Sample("kafka.log", type, name, tuple(tags.items()), None, value)
+
+
+def _cleaner(cleaning: Cleaning) -> Iterator[Sample]:
     last = [thread.last_stats for thread in cleaning.threads if thread.last_stats is not None]
     written_bytes, read_bytes = sum(each.bytes_written for each in last), sum(each.bytes_read for each in last)
     fullest = max((each.map_utilization for each in last), default=0.0)
@@ -66,26 +98,23 @@ def _cleaner(cleaning: Cleaning) -> Metrics:
         "max-compaction-delay-secs": min(cleaning.manager.max_lag_overdue_ms // 1000, _MAX_INT),
         "DeadThreadCount": sum(thread.is_dead for thread in cleaning.threads),
     }
-    return {mbean("kafka.log", "LogCleaner", name): value for name, value in gauges.items()}
+    yield from (_gauge("LogCleaner", name, value) for name, value in gauges.items())
 
 
-def _cleaner_manager(logs: LogManager, cleaning: Cleaning, clock: Clock) -> Metrics:
+def _cleaner_manager(logs: LogManager, cleaning: Cleaning, clock: Clock) -> Iterator[Sample]:
     manager, now_ms = cleaning.manager, clock.now_ms()
     looked_at_ms = cleaning.looked_at_ms
     idle_ms = 0 if looked_at_ms is None else clock.elapsed_ms() - looked_at_ms
-    found: Metrics = {
-        mbean("kafka.log", "LogCleanerManager", "max-dirty-percent"): int(100 * manager.max_dirty_ratio),
-        mbean("kafka.log", "LogCleanerManager", "time-since-last-run-ms"): idle_ms,
-    }
+    yield _gauge("LogCleanerManager", "max-dirty-percent", int(100 * manager.max_dirty_ratio))
+    yield _gauge("LogCleanerManager", "time-since-last-run-ms", idle_ms)
     for data_dir in logs.data_dirs:
         count = len(manager.uncleanable_partitions(data_dir))
         uncleanable_bytes = manager.uncleanable_bytes(data_dir, now_ms)
         for name, value in {"uncleanable-partitions-count": count, "uncleanable-bytes": uncleanable_bytes}.items():
-            found[mbean("kafka.log", "LogCleanerManager", name, logDirectory=data_dir)] = value
-    return found
+            yield _gauge("LogCleanerManager", name, value, logDirectory=data_dir)
 
 
-def _log(log: Log) -> Metrics:
+def _log(log: Log) -> Iterator[Sample]:
     gauges = {
         "Size": log.size_bytes,
         "NumLogSegments": len(log.segments),
@@ -93,22 +122,24 @@ def _log(log: Log) -> Metrics:
         "LogEndOffset": log.log_end_offset,
     }
     topic, partition = log.topic_partition
-    return {mbean("kafka.log", "Log", name, topic=topic, partition=partition): value for name, value in gauges.items()}
+    yield from (_gauge("Log", name, value, topic=topic, partition=partition) for name, value in gauges.items())
 
 
-def _log_manager(logs: LogManager) -> Metrics:
+def _log_manager(logs: LogManager) -> Iterator[Sample]:
     offline = {data_dir: int(logs.is_offline(data_dir)) for data_dir in logs.data_dirs}
-    found: Metrics = {mbean("kafka.log", "LogManager", "OfflineLogDirectoryCount"): sum(offline.values())}
+    yield _gauge("LogManager", "OfflineLogDirectoryCount", sum(offline.values()))
     for data_dir, is_offline in offline.items():
-        found[mbean("kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=data_dir)] = is_offline
-        found[mbean("kafka.log", "LogManager", "remainingLogsToRecover", dir=data_dir)] = 0
-        found[mbean("kafka.log", "LogManager", "remainingSegmentsToRecover", dir=data_dir, threadNum=0)] = 0
-    return found
+        yield _gauge("LogManager", "LogDirectoryOffline", is_offline, logDirectory=data_dir)
+        yield _gauge("LogManager", "remainingLogsToRecover", 0, dir=data_dir)
+        yield _gauge("LogManager", "remainingSegmentsToRecover", 0, dir=data_dir, threadNum=0)
 
 
-def _meter(name: str, meter: Meter, now_s: float) -> Metrics:
-    return {f"{name}#Count": meter.count, f"{name}#OneMinuteRate": meter.one_minute_rate(now_s)}
+def _meter(group: str, type: str, name: str, meter: Meter, now_s: float) -> Iterator[Sample]:
+    yield Sample(group, type, name, (), "Count", meter.count)
+    yield Sample(group, type, name, (), "OneMinuteRate", meter.one_minute_rate(now_s))
 
 
-def _timer(name: str, timer: Timer) -> Metrics:
-    return {f"{name}#Count": timer.count, f"{name}#Mean": timer.mean_ms, f"{name}#Max": timer.max_ms}
+def _timer(group: str, type: str, name: str, timer: Timer) -> Iterator[Sample]:
+    yield Sample(group, type, name, (), "Count", timer.count)
+    yield Sample(group, type, name, (), "Mean", timer.mean_ms)
+    yield Sample(group, type, name, (), "Max", timer.max_ms)

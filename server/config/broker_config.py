@@ -299,6 +299,7 @@ class StaticConfig:
     """One line for each option that was set and means nothing here."""
     emulate: str | None = None
     """The release of Apache Kafka that the broker plays (`emulation.RELEASES`); None: the newest that Ottla has."""
+    profile: str = "kafka"
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
         """The configuration of one node. ConfigError as for `BrokerConfig.from_texts`."""
@@ -359,7 +360,13 @@ def static_config(
     if release is not None:
         check_levels(file.features, release)
     static = StaticConfig(
-        node_ids, texts, file.cluster_id, dict(file.features), warnings, None if release is None else release.name
+        node_ids,
+        texts,
+        file.cluster_id,
+        dict(file.features),
+        warnings,
+        None if release is None else release.name,
+        profile,
     )
     for node_id in node_ids:
         static.node(node_id)

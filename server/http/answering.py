@@ -5,30 +5,28 @@ from __future__ import annotations
 import json
 import json.scanner
 import logging
-from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
 import trio
 
+from ...protocol.errors import KafkaError
+from ..broker.broker import Broker
+from ..broker.lives import LifeOverError
 from ..cleaning.leases import LeaseError
 from ..control.errors import ControlError, Kind
-from ..runtime.nursery import open_plain_nursery
-from .call import Call, Lives, Text
+from ..control.refusals import refusal as kafka_refusal
+from .call import JSON_TYPE, Lives, Text
 from .decoding import FieldError, decoded, from_texts
 from .encoding import encoded
-from .table import CallError, Route, Table
+from .table import AnyCall, CallError, Route, Table
+from .worker import in_worker
 
 log = logging.getLogger("ottla.admin")
-
-Given = TypeVar("Given")
-Result = TypeVar("Result")
 
 READ_AT_ONCE_BYTES = 64 << 10
 """Of JSON; a millisecond or two."""
 QUERY_FIELDS_MAX = 100
-
-JSON_TYPE = "application/json"
 
 
 class Reply(NamedTuple):
@@ -51,7 +49,6 @@ class Answering:
     def __init__(self, lives: Lives, table: Table) -> None:
         self.table = table
         self._lives = lives
-        self._thread = trio.CapacityLimiter(1)
 
     async def answer(self, route: Route, body: bytes) -> Reply:
         """What a call comes to: 200, or what was wrong with it."""
@@ -60,14 +57,17 @@ class Answering:
             request = await self._request(route, body)
             answer = await self._called(call, request)
             if isinstance(answer, Text):
-                return Reply(200, answer.text.encode(), answer.content_type)
-            return Reply(200, await self._in_worker(encoded, answer))
+                return Reply(200, answer.text.encode(), call.content_type)
+            return Reply(200, await in_worker(encoded, answer))
         except (CallError, LeaseError) as error:
             return refusal(error.status, str(error))
         except ControlError as error:
             return refusal(error.kind.value, str(error))
         except FieldError as error:
             return refusal(Kind.INVALID.value, str(error))
+        except KafkaError as error:
+            told = kafka_refusal(error)
+            return refusal(told.kind.value, str(told))
         except Exception:
             log.exception("%s %s failed; other calls go on", call.method, call.path)
             return refusal(500, f"{call.method} {call.path} failed for a reason of the broker's own; its log says more")
@@ -76,7 +76,7 @@ class Answering:
         call = route.call
         fields = from_texts(call.request, route.from_path)
         if call.has_body:
-            given = await self._in_worker(json_object, body) if body else {}
+            given = await in_worker(json_object, body) if body else {}
             source = "body"
         else:
             given = from_texts(call.request, _query(route.query))
@@ -86,38 +86,30 @@ class Answering:
         given |= fields
         if len(body) < 1024:
             return decoded(call.request, given)
-        return await self._in_worker(lambda found: decoded(call.request, found), given)
+        return await in_worker(lambda found: decoded(call.request, found), given)
 
-    async def _called(self, call: Call[Any, Any], request: Any) -> object:
+    async def _called(self, call: AnyCall, request: Any) -> object:
         """Its answer. ControlError where the broker ends meanwhile."""
         lives = self._lives
         if call.any_time:
             return await call.function(lives, request)
-        if not lives.is_serving:
-            raise ControlError(Kind.UNAVAILABLE, "the broker is starting or stopping: ask again")
-        ended = lives.ended
+        ended: trio.Event | None = None
+
+        async def in_a_life(_: Broker) -> object:
+            nonlocal ended
+            ended = lives.ended
+            answer: object = await call.function(lives, request)
+            return answer
+
         try:
-            async with open_plain_nursery() as nursery:
-                nursery.start_soon(_cancel_when, ended, nursery.cancel_scope)
-                answer: object = await call.function(lives, request)
-                nursery.cancel_scope.cancel()
-                return answer
+            return await lives.call(in_a_life)
+        except LifeOverError as error:
+            raise ControlError(Kind.UNAVAILABLE, str(error)) from error
         except Exception as error:
-            if not ended.is_set():
+            if ended is None or not ended.is_set():
                 raise
             log.debug("%s %s met the end of its broker", call.method, call.path, exc_info=error)
-        raise ControlError(
-            Kind.UNAVAILABLE, "the broker was stopped meanwhile; what was done of this is open: look again"
-        )
-
-    async def _in_worker(self, work: Callable[[Given], Result], given: Given) -> Result:
-        """`work(given)`, which may take a second or two for the largest bodies: one at a time, as it is all Python."""
-        return await trio.to_thread.run_sync(work, given, limiter=self._thread)
-
-
-async def _cancel_when(ended: trio.Event, scope: trio.CancelScope) -> None:
-    await ended.wait()
-    scope.cancel()
+            raise ControlError(Kind.UNAVAILABLE, "the broker ended before this was done") from error
 
 
 def _query(text: str) -> list[tuple[str, str]]:

@@ -6,30 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, TypeVar
 
-import trio
+from ..broker.lives import Lives
 
-from ..broker.broker import Broker
+__all__ = ["JSON_TYPE", "Call", "Lives", "Nothing", "Text"]
+
+JSON_TYPE = "application/json"
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
-
-
-class Lives(Protocol):
-    """The broker that an admin listener speaks for, through one life or several."""
-
-    @property
-    def broker(self) -> Broker:
-        """The present one, or the last."""
-
-    @property
-    def is_serving(self) -> bool:
-        """False while it starts, stops or is between two lives."""
-
-    @property
-    def ended(self) -> trio.Event:
-        """Set when the present life ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +25,9 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An answer that is no JSON."""
+    """An answer that is written already: `Call.content_type` says as what."""
 
     text: str
-    content_type: str = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +50,12 @@ class Call(Generic[Request, Answer]):
     only_waits: bool = False
     """It changes nothing: it is given up when its client leaves."""
     any_time: bool = False
-    """It is answered between lives, too, and goes on when one ends: what ends one, for instance."""
+    """It is answered between lives, too, and goes on when one ends: what ends one, for instance. All others wait for the next
+    life, and end with theirs."""
     without_token: bool = False
     """Anybody may ask it."""
+    content_type: str = JSON_TYPE
+    """Of answers."""
 
     @property
     def has_body(self) -> bool:

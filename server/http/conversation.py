@@ -9,7 +9,8 @@ import trio
 
 from ..runtime.turns import Turn
 from .access import Access, Refused
-from .answering import JSON_TYPE, Answering, Reply, refusal
+from .answering import Answering, Reply, refusal
+from .call import JSON_TYPE
 from .table import CallError, Route
 
 HEAD_BYTES_MAX = 16 << 10
@@ -76,7 +77,8 @@ class Conversation:
         if not route.call.without_token:
             self._access.check_token(headers)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if method not in _WITHOUT_BODY and kind != JSON_TYPE:
+        has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        if has_body and method not in _WITHOUT_BODY and kind != JSON_TYPE:
             raise CallError(415, f"Content-Type: expected {JSON_TYPE}, found {kind[:60]!r}")
         body, turn = bytearray(), Turn()
         while isinstance(event := await self._event(), h11.Data):

@@ -69,11 +69,12 @@ def _from_text(kind: Any, text: str) -> Any:
 
 def _present(kind: Any) -> Any:
     """X of `X | None`."""
-    arms = [each for each in get_args(kind) if each is not types.NoneType] if _is_union(kind) else []
+    arms = [each for each in get_args(kind) if each is not types.NoneType] if is_union(kind) else []
     return stripped(arms[0])[0] if len(arms) == 1 else kind
 
 
-def _is_union(kind: Any) -> bool:
+def is_union(kind: Any) -> bool:
+    """Whether it is `X | Y`."""
     return get_origin(kind) in (Union, types.UnionType)
 
 
@@ -97,7 +98,7 @@ def _value(kind: Any, marks: tuple[Any, ...], found: Any, where: str) -> Any:
         return _one_of(get_args(kind), found, where)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _one_of({spelt(each): each for each in kind}, found, where)
-    if _is_union(kind):
+    if is_union(kind):
         return _union(kind, marks, found, where)
     if (inner := _items(kind)) is not None:
         bare, inner_marks = stripped(inner)
@@ -253,7 +254,7 @@ def _mark(marks: tuple[Any, ...], kind: type, default: Any) -> Any:
 
 def _expected(kind: Any, marks: tuple[Any, ...]) -> str:
     """What a field wants, in words."""
-    if _is_union(kind):
+    if is_union(kind):
         arms = [stripped(arm) for arm in get_args(kind)]
         return " or ".join(_expected(arm, marks + arm_marks) for arm, arm_marks in arms)
     if kind in (int, float):

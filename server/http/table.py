@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Sequence
+from functools import cache
+from itertools import zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from .call import Call
-from .calls import cases, cleaning, seeds
+from .call import Call, Lives, Nothing, Text
+from .calls import broker, cases, cleaning, lives, probes, seeds
+from .openapi import document
+from .worker import in_worker
 
 AnyCall = Call[Any, Any]
 
-CALLS: tuple[AnyCall, ...] = (*cases.CALLS, *cleaning.CALLS, *seeds.CALLS)
+
+async def _openapi(lives: Lives, request: Nothing) -> Text:
+    return Text(await in_worker(_document, CALLS))
+
+
+@cache
+def _document(calls: tuple[AnyCall, ...]) -> str:
+    return json.dumps(document(calls))
+
+
+CALLS: tuple[AnyCall, ...] = (
+    *probes.CALLS,
+    Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
+    *broker.CALLS,
+    *lives.CALLS,
+    *cases.CALLS,
+    *cleaning.CALLS,
+    *seeds.CALLS,
+)
 
 
 class CallError(Exception):
@@ -61,9 +84,20 @@ class Table:
         raise CallError(404, f"there is no {path[:200]}; the nearest is {self._nearest(wanted, path)}")
 
     def _nearest(self, method: str, path: str) -> str:
+        segments = path[:200].split("/")
         calls = [call for call in self.calls if call.method == method] or self.calls
-        (near,) = difflib.get_close_matches(path[:200], [call.path for call in calls], n=1, cutoff=0)
-        return next(f"{call.method} {call.path}" for call in calls if call.path == near)
+        # What may be anything is what is there.
+        filled = {_filled(call.path.split("/"), segments): call for call in reversed(calls)}
+        (near,) = difflib.get_close_matches(path[:200], filled, n=1, cutoff=0)
+        return f"{filled[near].method} {filled[near].path}"
+
+
+def _filled(template: list[str], segments: list[str]) -> str:
+    found = [
+        segment if wanted.startswith("{") and segment else wanted
+        for wanted, segment in zip_longest(template, segments[: len(template)], fillvalue="")
+    ]
+    return "/".join(found)
 
 
 def _most_literal(row: tuple[list[str], AnyCall]) -> list[bool]:
@@ -85,6 +119,8 @@ def _matched(template: list[str], segments: list[str]) -> list[tuple[str, str]] 
     found = []
     for wanted, segment in zip(template, segments, strict=True):
         if wanted.startswith("{"):
+            if not segment:
+                return None
             try:
                 found.append((wanted[1:-1], unquote(segment, errors="strict")))
             except UnicodeDecodeError:

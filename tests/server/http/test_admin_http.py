@@ -40,6 +40,7 @@ from ottla.storage.logs.staged_segment import MANIFEST_FILE
 from ottla.storage.segment.segment import LogSegment
 from ottla.storage.topics.config import ConfigError, LogConfig
 from support.broker.admin import delete_records
+from support.broker.admin_calls import AdminCalls
 from support.broker.compacting import QUICK, VALUE, alter, consume, create_compacted, let_clean
 from support.broker.conversation import produce
 from support.broker.raw_client import RawClient
@@ -58,15 +59,7 @@ class Calls:
 
     def __init__(self, address: str, data_dir: Path) -> None:
         self.address, self.data_dir = address, data_dir
-
-    def ask(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, dict[str, Any]]:
-        connection = http.client.HTTPConnection(self.address, timeout=60)
-        data = json.dumps(body) if isinstance(body, dict) else body
-        connection.request(method, target, data, {"Content-Type": "application/json", **headers})
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-        connection.close()
-        return response.status, answer
+        self.ask = AdminCalls(address).ask
 
     def post(self, name: str, **fields: Any) -> tuple[int, dict[str, Any]]:
         return self.ask("POST", f"/v1/cleaning/{name}", HERE | fields)

@@ -1,0 +1,70 @@
+"""Whether it lives, whether it serves, and its metrics: for orchestrators and Prometheus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...broker.metrics import samples
+from ...control.errors import ControlError, Kind
+from ...runtime.turns import Turn
+from ..call import Call, Lives, Nothing, Text
+from ..prometheus import CONTENT_TYPE, exposition
+from ..worker import in_worker
+
+PLAIN = "text/plain; charset=utf-8"
+
+
+async def healthy(lives: Lives, request: Nothing) -> Text:
+    return Text("ok\n")
+
+
+async def ready(lives: Lives, request: Nothing) -> Text:
+    if not lives.is_serving:
+        raise ControlError(Kind.UNAVAILABLE, "the broker is starting, stopping, or between two lives")
+    logs = lives.broker.services.logs
+    offline = [data_dir for data_dir in logs.data_dirs if logs.is_offline(data_dir)]
+    if offline:
+        raise ControlError(Kind.UNAVAILABLE, f"offline since a disk error: {', '.join(offline)}")
+    return Text("ready\n")
+
+
+async def metrics(lives: Lives, request: Nothing) -> Text:
+    services = lives.broker.services
+    found = samples(services.logs, services.cleaning, services.appends, lives.broker.clock)
+    return Text(await in_worker(exposition, await Turn().map(lambda sample: sample, found)))
+
+
+CALLS: tuple[Call[Any, Any], ...] = (
+    Call(
+        "GET",
+        "/healthz",
+        "Whether the process answers at all.",
+        Nothing,
+        Text,
+        healthy,
+        any_time=True,
+        without_token=True,
+        content_type=PLAIN,
+    ),
+    Call(
+        "GET",
+        "/readyz",
+        "Whether the broker serves, with all of its data directories.",
+        Nothing,
+        Text,
+        ready,
+        statuses=(503,),
+        any_time=True,
+        without_token=True,
+        content_type=PLAIN,
+    ),
+    Call(
+        "GET",
+        "/metrics",
+        "Prometheus' text format, under the names that the JMX exporter has for Apache Kafka's.",
+        Nothing,
+        Text,
+        metrics,
+        content_type=CONTENT_TYPE,
+    ),
+)

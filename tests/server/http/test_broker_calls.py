@@ -1,0 +1,96 @@
+"""The broker as a whole, and its nodes, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import ottla
+from support.broker.admin_calls import AdminCalls
+from support.broker.conversation import create_topic
+from support.broker.raw_client import RawClient
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
+    with ottla.Broker(str(tmp_path), admin="0", nodes=2) as running:
+        yield running
+
+
+def make_topic(broker: ottla.Broker, partitions: int = 1) -> None:
+    for address in broker.bootstrap.split(","):  # one of them is the controller
+        host, port = address.rsplit(":", 1)
+        with RawClient(host, int(port)) as client:
+            create_topic(client, "t", partitions)
+
+
+def test_the_broker_says_what_it_is(broker: ottla.Broker, tmp_path: Path) -> None:
+    make_topic(broker, partitions=3)
+    broker.advance_clock(1_000_000)
+    found = AdminCalls.of(broker).get("/v1/broker")
+    assert found["bootstrap"] == broker.bootstrap
+    assert (found["version"], found["profile"]) == (ottla.__version__, "dev")
+    assert found["data_dirs"] == [{"path": str(tmp_path), "is_offline": False}]
+    assert (found["topics"], found["partitions"]) == (1, 3)
+    assert 0 <= found["serves_since_s"] < 600
+    assert abs(found["now_ms"] - broker.inner.clock.now_ms()) < 60_000
+
+
+def test_nodes_stop_and_start(broker: ottla.Broker) -> None:
+    admin = AdminCalls.of(broker)
+    for _ in range(2):  # as often as one likes
+        assert admin.post("/v1/nodes/1/stop")["is_alive"] is False
+    assert [node["is_alive"] for node in admin.get("/v1/nodes")["nodes"]] == [True, False]
+    for _ in range(2):
+        assert admin.post("/v1/nodes/1/start")["is_alive"] is True
+    assert [node["listeners"][0]["address"] for node in admin.get("/v1/nodes")["nodes"]] == broker.bootstrap.split(",")
+
+
+def test_a_node_that_is_not_there_is_told_with_those_that_are(broker: ottla.Broker) -> None:
+    admin = AdminCalls.of(broker)
+    for verb in ("stop", "start"):
+        assert admin.ask("POST", f"/v1/nodes/7/{verb}") == (404, {"error": "there is no node 7; there are: 0, 1"})
+    assert admin.ask("POST", "/v1/nodes/x/stop")[0] == 422
+    assert admin.ask("POST", "/v1/nodes/1/stop", {"node_id": 0})[0] == 422
+    assert all(node["is_alive"] for node in admin.get("/v1/nodes")["nodes"])
+
+
+@pytest.mark.parametrize("verb", ["restart", "crash", "reset"])
+def test_one_life_follows_another_on_the_same_addresses(broker: ottla.Broker, verb: str) -> None:
+    admin = AdminCalls.of(broker)
+    make_topic(broker)
+    before = admin.get("/v1/broker")
+    after = admin.post(f"/v1/{verb}")
+    assert after["bootstrap"] == before["bootstrap"] and after["serves_since_s"] <= before["serves_since_s"] + 60
+    assert (after["topics"], after["cluster_id"] == before["cluster_id"]) == (
+        (0, False) if verb == "reset" else (1, True)
+    )
+    assert broker.state == "serving"
+
+
+def test_who_asks_between_two_lives_is_answered_in_the_next(broker: ottla.Broker) -> None:
+    admin = AdminCalls.of(broker)
+    with ThreadPoolExecutor(8) as threads:
+        lives = [threads.submit(admin.ask, "POST", f"/v1/{verb}") for verb in ("reset", "restart", "reset", "crash")]
+        asked = [threads.submit(admin.ask, "GET", "/v1/broker") for _ in range(40)]
+    assert {each.result()[0] for each in lives} == {200}
+    assert {each.result()[0] for each in asked} <= {200, 503}
+    assert admin.get("/readyz") == "ready\n"
+
+
+def test_a_life_that_cannot_begin_is_told_and_another_may_follow(broker: ottla.Broker, tmp_path: Path) -> None:
+    admin = AdminCalls.of(broker)
+    catalog = tmp_path / "ottla.json"
+    make_topic(broker)
+    whole = catalog.read_text()
+
+    catalog.write_text("{")
+    status, answer = admin.ask("POST", "/v1/crash")
+    assert status == 500 and "ottla.json" in answer["error"] and answer["error"].endswith("; the broker is down")
+    assert admin.ask("GET", "/readyz")[0] == 503
+    assert admin.ask("GET", "/v1/broker")[0] == 503
+    catalog.write_text(whole)
+    assert admin.post("/v1/restart")["topics"] == 1

@@ -1,0 +1,81 @@
+"""The OpenAPI document says what there is, and docs/admin.md lists it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+import ottla
+from ottla.server.http.call import Text
+from ottla.server.http.fields import doc_of, docs_of, fields_of
+from ottla.server.http.openapi import operation_id
+from ottla.server.http.table import CALLS
+from support.broker.admin_calls import AdminCalls, api
+from support.broker.calls_listed import BEGIN, END, calls_listed
+
+GUIDE = Path(ottla.__file__).parent / "docs" / "admin.md"
+
+
+def test_it_is_openapi() -> None:
+    validate(api())
+
+
+def test_every_call_is_in_it() -> None:
+    operations = {(path, method): each for path, methods in api()["paths"].items() for method, each in methods.items()}
+    assert operations.keys() == {(call.path, call.method.lower()) for call in CALLS}
+    ids = [each["operationId"] for each in operations.values()]
+    assert len(set(ids)) == len(CALLS)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=operation_id)
+def test_every_field_of_a_request_is_in_it(call: Any) -> None:
+    operation = api()["paths"][call.path][call.method.lower()]
+    parameters = {each["name"]: each["in"] for each in operation.get("parameters", [])}
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    in_body = body.get("properties", {})
+    assert parameters.keys() | in_body.keys() == fields_of(call.request).keys()
+    assert not parameters.keys() & in_body.keys()
+    in_path = set(re.findall(r"\{(\w+)\}", call.path))
+    assert {name for name, where in parameters.items() if where == "path"} == in_path <= fields_of(call.request).keys()
+    for schema in in_body.values():
+        Draft202012Validator.check_schema({**schema, "components": api()["components"]})
+
+
+@pytest.mark.parametrize("call", CALLS, ids=operation_id)
+def test_every_call_says_what_it_does(call: Any) -> None:
+    assert re.fullmatch(r"[A-Z][^\n]*\.", call.doc), call.doc
+    assert call.answer is Text or not fields_of(call.answer) or doc_of(call.answer)
+
+
+def test_fields_are_described() -> None:
+    described = api()["components"]["schemas"]["CleaningStatus"]["properties"]
+    assert described["data_dir"] == {"type": "string", "description": "Without links."}
+    assert described["segments"]["items"] == {
+        "type": "array",
+        "prefixItems": [{"type": "integer"}, {"type": "integer"}],
+        "minItems": 2,
+        "maxItems": 2,
+    }
+    assert docs_of(next(call.request for call in CALLS if call.path == "/v1/cleaning/pause"))["lease_ms"]
+
+
+def test_the_listener_gives_it(admin: AdminCalls) -> None:
+    assert admin.get("/v1/openapi.json") == api()
+
+
+@pytest.fixture
+def admin() -> Iterator[AdminCalls]:
+    with ottla.Broker(admin="0") as broker:
+        yield AdminCalls.of(broker)
+
+
+def test_the_guide_lists_the_calls() -> None:
+    """`python -m support.broker.calls_listed` in tests/ writes it anew."""
+    text = GUIDE.read_text()
+    assert text[text.index(BEGIN) + len(BEGIN) : text.index(END)] == calls_listed()

@@ -1,0 +1,82 @@
+"""Whether the broker lives and serves, and its metrics as Prometheus reads them."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import ottla
+from ottla.server.broker.metrics import Sample
+from ottla.server.http.prometheus import CONTENT_TYPE, exposition
+from support.broker.admin_calls import AdminCalls
+from support.broker.conversation import create_topic, produce
+from support.broker.raw_client import RawClient
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
+    with ottla.Broker(str(tmp_path), admin="0") as running:
+        yield running
+
+
+def test_it_lives_and_serves(broker: ottla.Broker) -> None:
+    admin = AdminCalls.of(broker)
+    assert (admin.get("/healthz"), admin.get("/readyz")) == ("ok\n", "ready\n")
+
+
+def test_with_a_data_directory_offline_it_is_not_ready(broker: ottla.Broker) -> None:
+    admin, logs = AdminCalls.of(broker), broker.inner.services.logs
+    (data_dir,) = logs.data_dirs
+    logs._dir(data_dir).health.failure = "gone"
+    assert admin.ask("GET", "/readyz") == (503, {"error": f"offline since a disk error: {data_dir}"})
+    assert admin.get("/healthz") == "ok\n"
+
+
+def test_metrics_are_prometheus_text_under_the_names_of_the_jmx_exporter(broker: ottla.Broker) -> None:
+    host, port = broker.bootstrap.rsplit(":", 1)
+    with RawClient(host, int(port)) as client:
+        create_topic(client, "t", partitions=2)
+        produce(client, "t", ("k", "v"))
+    admin = AdminCalls.of(broker)
+    connection = http.client.HTTPConnection(admin.address, timeout=60)
+    connection.request("GET", "/metrics")
+    response = connection.getresponse()
+    assert response.getheader("content-type") == CONTENT_TYPE
+    families = {each.name: each for each in text_string_to_metric_families(response.read().decode())}
+    connection.close()
+    ends = {tuple(each.labels.values()): each.value for each in families["kafka_log_log_logendoffset"].samples}
+    assert ends == {("t", "0"): 1.0, ("t", "1"): 0.0}
+    assert {name: (each.type, each.documentation) for name, each in families.items() if "flush" in name} == {
+        "kafka_log_logflushstats_logflushrateandtimems_count": (
+            "counter",
+            "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs, Count",
+        ),
+        "kafka_log_logflushstats_logflushrateandtimems_mean": (
+            "gauge",
+            "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs, Mean",
+        ),
+        "kafka_log_logflushstats_logflushrateandtimems_max": (
+            "gauge",
+            "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs, Max",
+        ),
+    }
+    assert families["kafka_server_brokertopicmetrics_nokeycompactedtopicrecords"].type == "counter"
+    assert {"kafka_log_logcleaner_max_clean_time_secs", "kafka_utils_throttler_cleaner_io_oneminuterate"} <= {*families}
+
+
+def test_every_metric_is_there_once(broker: ottla.Broker) -> None:
+    text = AdminCalls.of(broker).get("/metrics")
+    values = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(values) == len(set(values)) == len(broker.metrics())
+
+
+def test_labels_may_be_anything() -> None:
+    path = 'a "dir"\\\nof mine'
+    text = exposition([Sample("kafka.log", "LogManager", "X", (("logDirectory", path),), None, 1.5)])
+    (family,) = text_string_to_metric_families(text)
+    (sample,) = family.samples
+    assert (sample.labels, sample.value) == ({"logDirectory": path}, 1.5)

@@ -1,0 +1,50 @@
+"""docs/admin.md's list of calls, from the table that the listener answers by. `python -m support.broker.calls_listed`, in tests/
+with the environment's Python, writes it anew."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import ottla
+from ottla.server.http.call import Call, Text
+from ottla.server.http.fields import fields_of
+from ottla.server.http.table import CALLS
+
+GUIDE = Path(ottla.__file__).parent / "docs" / "admin.md"
+BEGIN, END = "<!-- calls: begin -->\n", "<!-- calls: end -->\n"
+
+
+def calls_listed() -> str:
+    """The list, as Markdown: a table a subject."""
+    found = []
+    for subject, calls in groupby(sorted(CALLS, key=_subject), key=_subject):
+        found += [
+            f"\n**{subject}**\n",
+            "| call | what it does | fields | answer |",
+            "|---|---|---|---|",
+            *map(_row, calls),
+        ]
+    return "\n".join([*found, "", ""])
+
+
+def _subject(call: Call[Any, Any]) -> str:
+    return call.path.split("/")[2].removesuffix(".json") if call.path.startswith("/v1/") else "probes"
+
+
+def _row(call: Call[Any, Any]) -> str:
+    in_path = re.findall(r"\{(\w+)\}", call.path)
+    fields = [
+        f"`{name}`" if field.is_required else f"[`{name}`]"
+        for name, field in fields_of(call.request).items()
+        if name not in in_path
+    ]
+    answer = "text" if call.answer is Text else ", ".join(f"`{name}`" for name in fields_of(call.answer)) or "`{}`"
+    return f"| `{call.method} {call.path}` | {call.doc} | {' '.join(fields)} | {answer} |"
+
+
+if __name__ == "__main__":
+    before, _, rest = GUIDE.read_text().partition(BEGIN)
+    GUIDE.write_text(f"{before}{BEGIN}{calls_listed()}{END}{rest.partition(END)[2]}")
