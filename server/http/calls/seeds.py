@@ -6,14 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import trio
-
 from ...control.seed.export import export
 from ...control.seed.fields import SEED_BYTES_MAX
 from ...control.seed.planting import Planted, plant
 from ...control.seed.seed import seed_of_text
 from ..call import Call, Lives, Nothing, Text
 from ..fields import Length, Name
+from ..worker import in_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +26,13 @@ class SeedRequest:
 
 
 async def planted(lives: Lives, request: SeedRequest) -> Planted:
-    seed = await trio.to_thread.run_sync(seed_of_text, request.text, request.name)
+    seed = await in_worker(lambda text: seed_of_text(text, request.name), request.text)
     return await plant(lives.broker, seed, unless_there=request.unless_there)
 
 
 async def exported(lives: Lives, _: Nothing) -> Text:
     found = await export(lives.broker)
-    text = await trio.to_thread.run_sync(lambda: json.dumps(found, indent=2) + "\n")
-    return Text(text, "application/json")
+    return Text(await in_worker(lambda seed: json.dumps(seed, indent=2) + "\n", found))
 
 
 CALLS: tuple[Call[Any, Any], ...] = (

@@ -164,8 +164,6 @@ WITHOUT_A_LIMITER = {
     ("node_lines.py", "_lines"): "its own thread for as long as the process lives",
     ("serve.py", "_load_ahead"): "an import",
     ("__init__.py", "loaded"): "an import",
-    ("seeds.py", "exported"): "writes JSON",
-    ("seeds.py", "planted"): "reads a text",
 }
 
 
