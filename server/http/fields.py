@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -80,9 +80,12 @@ def stripped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
     return annotation, ()
 
 
-@cache
 def fields_of(cls: type) -> dict[str, Field]:
     """The fields of a dataclass, or of a named tuple, by name."""
+    return _fields_of(cls)
+
+
+def _read_fields(cls: type) -> dict[str, Field]:
     hints = get_type_hints(cls, include_extras=True)
     found = {}
     for name, default in _defaults(cls):
@@ -102,10 +105,9 @@ def doc_of(cls: type) -> str:
     return "" if doc.startswith(f"{cls.__name__}(") else doc
 
 
-@cache
 def docs_of(cls: type) -> dict[str, str]:
     """The docstrings below its fields, by name; none where the source is not at hand."""
-    return dict(_docs(cls))
+    return _docs_of(cls)
 
 
 def _defaults(cls: type) -> Iterator[tuple[str, Any]]:
@@ -134,3 +136,7 @@ def _docs(cls: type) -> Iterator[tuple[str, str]]:
                     ast.Expr(value=ast.Constant(value=str() as text)),
                 ):
                     yield name, inspect.cleandoc(text)
+
+
+_fields_of: Callable[[type], dict[str, Field]] = cache(_read_fields)
+_docs_of: Callable[[type], dict[str, str]] = cache(lambda cls: dict(_docs(cls)))

@@ -67,7 +67,8 @@ class Calls:
     def status(self) -> dict[str, Any]:
         status, answer = self.ask("GET", "/v1/cleaning/status?topic=t&partition=0")
         assert status == 200, answer
-        return answer
+        found: dict[str, Any] = answer
+        return found
 
     def pause(self, lease_ms: int = 60_000) -> str:
         status, answer = self.post("pause", lease_ms=lease_ms)
