@@ -13,7 +13,7 @@ from .frame.command import Command
 from .frame.errors import WrongCallError
 from .frame.options import ADMIN, BOOTSTRAP, DEFAULT_ADMIN, number
 from .frame.parser import Parser
-from .serve_command import log_to_standard_error
+from .serve_command import beginning_options, log_to_standard_error
 
 if TYPE_CHECKING:
     from ..broker.lives import Lives
@@ -71,6 +71,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--override", metavar="NAME=VALUE", action="append", default=[], help="set any broker option; repeatable"
     )
+    beginning_options(parser)
     parser.add_argument("--verbose", action="store_true", help="log to standard error what the broker does")
 
 

@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -26,6 +26,7 @@ from ..broker.lives import AdminListener, Lives, run_lives
 from ..cluster.opening import static_config_with_stored_id
 from ..config.broker_config import StaticConfig
 from ..config.properties import Properties, parse_server_properties
+from ..control.errors import ControlError
 from ..handlers import Handlers, load
 from ..runtime.collector import Collector
 from ..runtime.disk import Arguments
@@ -85,8 +86,8 @@ def serve(options: argparse.Namespace, hello: Callable[[Lives], str] | None = No
             log.warning("%s", line)
         _prepare_process()
         stop.listen()
-        trio.run(_run, static, hello, _admin_http(options), stop)
-    except (ConfigError, CatalogError, DirectoryLockedError, DataDirectoryError, OSError) as error:
+        trio.run(_run, static, hello, _admin_http(options), _prepare(options.seed), stop)
+    except (ConfigError, CatalogError, ControlError, DirectoryLockedError, DataDirectoryError, OSError) as error:
         if stop.may_end:
             log.exception("the broker has ended")
             return 1
@@ -164,7 +165,17 @@ def configuration(options: argparse.Namespace) -> StaticConfig:
         flags=flags,
         overrides=overrides,
         nodes=options.nodes,
+        emulate=options.emulate,
     )
+
+
+def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:
+    if path is None:
+        return None
+    from ..control.seed.planting import plant
+    from ..control.seed.seed import seed_from
+
+    return partial(plant, seed=seed_from(path), unless_there=True)
 
 
 def _admin_http(options: argparse.Namespace) -> AdminListener | None:
@@ -219,9 +230,13 @@ def _prepare_process() -> None:
 
 
 async def _run(
-    static: StaticConfig, hello: Callable[[Lives], str] | None, admin: AdminListener | None, stop: StopSignals
+    static: StaticConfig,
+    hello: Callable[[Lives], str] | None,
+    admin: AdminListener | None,
+    prepare: Callable[[Broker], Awaitable[object]] | None,
+    stop: StopSignals,
 ) -> None:
-    async with run_lives(static, admin=admin) as lives, open_plain_nursery() as nursery:
+    async with run_lives(static, admin=admin, prepare=prepare) as lives, open_plain_nursery() as nursery:
         if not COMPILED:
             log.warning(
                 "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"

@@ -60,8 +60,22 @@ def add_options(parser: Parser) -> None:
         metavar="FILE",
         help="what clients of --admin have to know stands in FILE (default: OTTLA_ADMIN_TOKEN of the environment, if set)",
     )
+    beginning_options(parser)
     parser.add_argument("--hello", action="store_true", help="also print a client snippet to try")
     parser.add_argument("--verbose", action="store_true", help="log more to standard error")
+
+
+def beginning_options(parser: Parser) -> None:
+    """What a broker plays, and what it begins with."""
+    parser.add_argument(
+        "--emulate", metavar="RELEASE", help="play Apache Kafka 2.8 to 4.3: its APIs, versions and features"
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="FILE",
+        help="begin with the topics, records, groups and hard cases of a YAML or JSON file (see `ottla seed --help`), and after"
+        " each reset; where some of it is there already, nothing is done",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -175,11 +175,7 @@ def release_of(text: str) -> Release:
     """
     found = re.fullmatch(r"v?(\d{1,3}\.\d{1,3})(?:\.\d{1,3})*", str(text))
     if found is None or found[1] not in _CHANGES:
-        from difflib import get_close_matches  # No start shall wait for it.
-
-        near = get_close_matches(str(text), RELEASES, 1, 0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"Invalid value {text} for emulate: must be one of: {', '.join(RELEASES)}{hint}")
+        raise ConfigError(f"Invalid value {text} for emulate: must be one of: {', '.join(RELEASES)}")
     return _release(found[1])
 
 

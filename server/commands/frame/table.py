@@ -43,6 +43,8 @@ ROWS: dict[str, Row] = {
         Row("nodes", "the broker ids that are played: list, stop, start", "admin.nodes"),
         Row("produce", "write records into a topic", "kafka.produce"),
         Row("consume", "show the records of a topic", "kafka.consume"),
+        Row("seed", "make the topics, records, groups and hard cases that a file names", "admin.seed"),
+        Row("cases", "hard cases that many clients have stumbled over, as topics: list, load", "admin.cases"),
         Row("dump-log", "show what is in log, index, snapshot and checkpoint files", "dump_log"),
         Row("describe-config", "what options there are, their defaults and bounds", "describe_config"),
         Row("completion", "a script that completes these commands in bash, zsh or fish", "completion"),

@@ -1,0 +1,61 @@
+"""`ottla cases`: logs that many clients have stumbled over, as topics."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..frame.command import Command
+from ..frame.options import admin_options, json_option
+from ..frame.parser import Parser
+from ..frame.printing import show, show_json
+from .asking import Admin, path
+from .showing import show_rows
+
+
+def _list(options: argparse.Namespace) -> None:
+    found = Admin(options).get(path("cases"))["cases"]
+    if options.json:
+        show_json(found)
+        return
+    for each in found:
+        show(
+            [f"{each['name']}", f"  {each['looks_like']}", f"  {each['reveals']}", f"  {' '.join(each['threads'])}", ""]
+        )
+
+
+def _load(options: argparse.Namespace) -> None:
+    answer = Admin(options).post(path("cases", options.name), topic=options.topic)
+    if options.json:
+        show_json(answer)
+        return
+    show(f"{answer['topic']} is {answer['case']}: offsets {answer['start_offset']} to {answer['end_offset']}")
+    committed = {each["offset"] for each in answer["read_committed"]}
+    show_rows([_row(each, committed) for each in answer["read_uncommitted"]])
+    if answer["position"] < answer["end_offset"]:
+        show(f"no batch brings a consumer further than {answer['position']}")
+    if answer["group_id"] is not None:
+        show(f"group {answer['group_id']} is in epoch {answer['group_epoch']}")
+
+
+def _row(record: dict[str, Any], committed: set[int]) -> dict[str, Any]:
+    value = "tombstone" if record["value"] is None else record["value"]
+    told = "both levels" if record["offset"] in committed else "read_uncommitted"
+    return {"offset": record["offset"], "key": record["key"], "value": value, "read_by": told}
+
+
+def _common(parser: Parser) -> None:
+    admin_options(parser)
+    json_option(parser)
+
+
+def _load_options(parser: Parser) -> None:
+    parser.add_argument("name", metavar="CASE", help="its name, as `ottla cases list` has it")
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="the topic to create (default: the name of the case)")
+    _common(parser)
+
+
+ACTIONS = (
+    Command("list", "which there are, what they look like and what they reveal", _list, _common),
+    Command("load", "create a topic whose log is a hard case, and say what a right client reads", _load, _load_options),
+)

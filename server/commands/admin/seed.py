@@ -1,0 +1,75 @@
+"""`ottla seed`: topics, records, committed offsets and hard cases from a file, all of it or nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ..frame.command import Command
+from ..frame.errors import WrongCallError
+from ..frame.options import admin_options, json_option
+from ..frame.parser import Parser
+from ..frame.printing import show, show_json
+from .asking import Admin, path
+from .showing import show_rows
+
+SEED_BYTES_MAX = 4 << 20
+NOTES = """\
+  topics:
+    orders:
+      partitions: 3
+      configs: {cleanup.policy: compact}
+      records:
+        - {key: order-1, value: {json: {total: 3}}, headers: {source: web}, timestamp: -25h}
+        - {key: "order-{n}", value: {hex: 00ff}, repeat: 100}
+  groups:
+    billing: {orders: {0: 1, 1: latest}}
+  cases:
+    - {name: trailing-marker, topic: t}
+"""
+
+
+def _seed(options: argparse.Namespace) -> None:
+    if options.export:
+        if options.file is not None:
+            raise WrongCallError(f"--export writes a seed, and {options.file} would be read: give one of them")
+        show_json(Admin(options).get(path("seed")))
+        return
+    if options.file is None:
+        raise WrongCallError("a FILE is missing, as in `ottla seed seed.yaml`; - is standard input")
+    name = "standard input" if options.file == "-" else options.file
+    answer = Admin(options).post(path("seed"), text=_text(options.file, name), name=name)
+    if options.json:
+        show_json(answer)
+        return
+    if answer["topics"]:
+        show_rows(answer["topics"])
+    for what in ("groups", "cases"):
+        if answer[what]:
+            show(f"{what}: {', '.join(answer[what])}")
+
+
+def _text(file: str, name: str) -> str:
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(SEED_BYTES_MAX + 1)
+        else:
+            with open(file, "rb") as opened:
+                data = opened.read(SEED_BYTES_MAX + 1)
+        if len(data) > SEED_BYTES_MAX:
+            raise WrongCallError(f"{name}: at most {SEED_BYTES_MAX} bytes are taken")
+        return data.decode()
+    except OSError as error:
+        raise WrongCallError(f"cannot read {name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise WrongCallError(f"{name} is not UTF-8 at byte {error.start}") from error
+
+
+def _options(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", nargs="?", help="YAML or JSON; - is standard input")
+    parser.add_argument("--export", action="store_true", help="write the broker's topics and configs as a seed instead")
+    admin_options(parser)
+    json_option(parser)
+
+
+COMMAND = Command("seed", "make the topics, records, groups and hard cases that a file names", _seed, _options, NOTES)
