@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage.disk.paths import TopicPartition
 from ..cleaning.status import CleanerStatus
+from .faults import Faulting
 from .kafka_calls import KafkaCalls
 from .options import SeedSource
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ..control.seed.planting import Planted
 
 
-class Broker(KafkaCalls):
+class Broker(KafkaCalls, Faulting):
     """A broker in a thread of this process, for programs and tests.
 
     with ottla.Broker() as broker: ...                    # or `start` and `stop`, from any thread

@@ -97,6 +97,10 @@ def check(declaration: Declaration) -> None:
     Raises:
         FaultError: It may not.
     """
+    for name, default in _SAYS.items():
+        value, wanted = getattr(declaration, name), _TYPES.get(name, str)
+        if value != default and type(value) is not wanted:
+            raise FaultError(f"{name} is {value!r}; expected {_WORDS[wanted]}")
     if declaration.disk is None:
         _check_request(declaration)
     else:
@@ -105,6 +109,11 @@ def check(declaration: Declaration) -> None:
 
 _API_BY_NAME = {api.name: api for api in APIS.values()}
 _SAYS = {field.name: field.default for field in fields(Declaration)}
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("partition", "node", "version", "delay_ms", "count", "skip"), int),
+    **dict.fromkeys(("after", "drop_response", "corrupt_batch"), bool),
+}
+_WORDS = {str: "a text", int: "a whole number", bool: "True or False"}
 
 
 def _check_request(it: Declaration) -> None:

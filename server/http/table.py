@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from .call import Call, Lives, Nothing, Text
-from .calls import broker, cases, cleaning, lives, probes, seeds
+from .calls import broker, cases, cleaning, faults, lives, probes, seeds
 from .openapi import document
 from .worker import in_worker
 
@@ -34,6 +34,7 @@ CALLS: tuple[AnyCall, ...] = (
     *lives.CALLS,
     *cases.CALLS,
     *cleaning.CALLS,
+    *faults.CALLS,
     *seeds.CALLS,
 )
 

@@ -1,0 +1,181 @@
+"""Faults, declared from a test: `with broker.fault("Produce", error="NOT_LEADER_OR_FOLLOWER") as fault: ... fault.wait()`."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from ..broker.broker import Broker as Inner
+from ..faults.table import Fault as Declared
+from .running import Running
+
+if TYPE_CHECKING:  # Loaded when somebody asks for it: no start shall wait for that.
+    from ..control.faults import FaultState
+    from ..control.leaders import LeaderMoved
+    from ..faults.declaration import Declaration, Disconnect, DiskTrouble
+
+
+class Fault:
+    """A declared fault. As a context manager it is removed at the end."""
+
+    def __init__(self, broker: Faulting, declared: Declared) -> None:
+        self._broker = broker
+        self._declared = declared
+
+    @property
+    def id(self) -> int:
+        """As over HTTP."""
+        return self._declared.id
+
+    @property
+    def declaration(self) -> Declaration:
+        """What was declared."""
+        return self._declared.declaration
+
+    @property
+    def hits(self) -> int:
+        """How many requests it has met; of a disk, how many operations."""
+        return self._declared.hits
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may meet more: it has not been removed, and `count` is not used up."""
+        return self._declared.is_active
+
+    def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
+        """Return once it has met so many requests, from the start on.
+
+        Args:
+            timeout: In seconds.
+
+        Raises:
+            TimeoutError: It has not, or was removed before.
+            RuntimeError: The broker does not run.
+        """
+
+        async def wait() -> None:
+            with trio.move_on_after(timeout):
+                await self._declared.wait(hits)
+
+        self._broker.run(wait)
+        if self.hits < hits:
+            why = f"in {timeout:g} s" if not self._declared.removed.is_set() else "before it was removed"
+            raise TimeoutError(f"fault {self.id} has met {self.hits} requests {why}, not {hits}")
+
+    def remove(self) -> None:
+        """End it: requests that it keeps waiting are carried out, connections that it has silenced are closed. Harmless
+        if it is removed."""
+
+        async def remove() -> None:
+            self._declared.remove()
+
+        if not self._declared.removed.is_set():
+            self._broker.run(remove)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        state = "active" if self.is_active else "removed" if self._declared.removed.is_set() else "spent"
+        return f"<ottla fault {self.id} {state}, {self.hits} hits>"
+
+
+class Faulting(Running):
+    """Faults of requests and disks, and leaders that move."""
+
+    def fault(
+        self,
+        api: str | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        client_id: str | None = None,
+        node: int | None = None,
+        version: int | None = None,
+        error: str | None = None,
+        after: bool = False,
+        delay_ms: int = 0,
+        disconnect: Disconnect | None = None,
+        drop_response: bool = False,
+        corrupt_batch: bool = False,
+        disk: DiskTrouble | None = None,
+        data_dir: str | None = None,
+        count: int | None = 1,
+        skip: int = 0,
+    ) -> Fault:
+        """Have requests meet a fault, or the disk: what each argument means stands in `Declaration`, and in docs/faults.md.
+
+        It is in force when this returns, for connections that are open, too, over a `restart` (those of disks are not), and
+        until `count` is used up, it is removed, or `reset`.
+
+        Raises:
+            ControlError: It may not be declared; one line.
+            RuntimeError: The broker does not run.
+        """
+        from ..faults.declaration import Declaration
+
+        declaration = Declaration(
+            api=api,
+            topic=topic,
+            partition=partition,
+            group=group,
+            transactional_id=transactional_id,
+            client_id=client_id,
+            node=node,
+            version=version,
+            error=error,
+            after=after,
+            delay_ms=delay_ms,
+            disconnect=disconnect,
+            drop_response=drop_response,
+            corrupt_batch=corrupt_batch,
+            disk=disk,
+            data_dir=data_dir,
+            count=count,
+            skip=skip,
+        )
+        return self._ask(_declared, self, declaration)
+
+    def faults(self) -> list[FaultState]:
+        """All that are declared, spent ones included, oldest first."""
+        from ..control.faults import list_faults
+
+        return list(self._ask(list_faults).faults)
+
+    def clear_faults(self) -> int:
+        """Remove all; returns how many there were."""
+        from ..control.faults import clear_faults
+
+        return self._ask(clear_faults).removed
+
+    def move_leader(self, topic: str, partition: int, node: int) -> LeaderMoved:
+        """Have another node lead a partition; see `ottla.server.control.leaders.move_leader`."""
+        from ..control.leaders import move_leader
+
+        return self._ask(move_leader, topic, partition, node)
+
+    def move_coordinator(
+        self, node: int, *, group: str | None = None, transactional_id: str | None = None
+    ) -> LeaderMoved:
+        """Have another node coordinate a group or a transactional id, as `ottla.server.control.leaders.move_coordinator`."""
+        from ..control.leaders import move_coordinator
+
+        return self._ask(move_coordinator, node, group=group, transactional_id=transactional_id)
+
+
+async def _declared(inner: Inner, broker: Faulting, declaration: Declaration) -> Fault:
+    from ..control.faults import declare
+
+    state = await declare(inner, declaration)
+    declared = inner.faults.get(state.fault_id)
+    assert declared is not None
+    return Fault(broker, declared)
