@@ -76,8 +76,9 @@ def test_a_declaration_that_cannot_be_is_refused_in_one_line(said: dict[str, Any
 
 def test_every_field_of_a_declaration_is_refused_with_a_wrong_type() -> None:
     for field in fields(Declaration):
+        said: dict[str, Any] = {"delay_ms": 1, field.name: [1]}
         with pytest.raises(FaultError, match=f"^{field.name} is "):
-            check(Declaration(**{"delay_ms": 1, field.name: [1]}))
+            check(Declaration(**said))
 
 
 def test_every_api_that_is_served_can_have_every_error() -> None:

@@ -117,8 +117,8 @@ ELSEWHERE: list[tuple[str, ErrorCode, dict[str, Any], dict[int, str]]] = [
         },
     ),
 ]
-NAMED_BY = ("name", "topic", "topic_id", "index", "partition_index", "partition", "partition_id", "group_id")
-NAMED_BY += ("transactional_id", "key", "resource_type", "resource_name", "log_dir")
+NAMED_BY = ["name", "topic", "topic_id", "index", "partition_index", "partition", "partition_id", "group_id"]
+NAMED_BY += ["transactional_id", "key", "resource_type", "resource_name", "log_dir"]
 
 
 @asynccontextmanager
