@@ -1,0 +1,209 @@
+"""Whatever comes to the admin listener, it answers with one line, or not at all, and serves on; nothing is half done."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import trio
+import trio.testing
+
+import ottla
+from ottla.server.http.access import Access
+from ottla.server.http.answering import Answering
+from ottla.server.http.call import Call, Lives, Nothing
+from ottla.server.http.conversation import REQUEST_TIMEOUT_S, Conversation
+from ottla.server.http.fields import fields_of
+from ottla.server.http.listener import CONNECTIONS_MAX
+from ottla.server.http.openapi import operation_id
+from ottla.server.http.table import CALLS, Table
+from support.broker.admin_calls import AdminCalls
+from support.broker.plausible import ANYTHING, body, impossible
+
+
+@pytest.fixture
+def admin() -> Iterator[AdminCalls]:
+    with ottla.Broker(admin="0") as broker:
+        yield AdminCalls.of(broker)
+
+
+def filled(call: Call[Any, Any], fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Target and body of a call with these fields."""
+    in_path = re.findall(r"\{(\w+)\}", call.path)
+    target = call.path
+    for name in in_path:
+        target = target.replace(f"{{{name}}}", quote(str(fields[name]), safe="", errors="replace"))
+    others = {name: value for name, value in fields.items() if name not in in_path}
+    if call.has_body:
+        return target, others
+    query = "&".join(f"{name}={quote(str(value), safe='', errors='replace')}" for name, value in others.items())
+    return f"{target}?{query}" if query else target, {}
+
+
+def in_one_line(answer: Any) -> bool:
+    return list(answer) == ["error"] and "\n" not in answer["error"] and 0 < len(answer["error"]) < 2_000
+
+
+ROWS_WITH_FIELDS = [call for call in CALLS if fields_of(call.request)]
+
+
+@pytest.mark.parametrize("call", ROWS_WITH_FIELDS, ids=operation_id)
+def test_wrong_values_in_every_field_are_refused_with_their_name(admin: AdminCalls, call: Call[Any, Any]) -> None:
+    in_path = re.findall(r"\{(\w+)\}", call.path)
+    for name, field in fields_of(call.request).items():
+        for wrong in impossible(call.request, field):
+            target, sent = filled(call, body(call.request) | {name: wrong})
+            status, answer = admin.ask(call.method, target, sent if call.has_body else None)
+            if call.has_body and name not in in_path:
+                assert status == 422 and name in answer["error"], (call.path, name, wrong, answer)
+            elif status == 200:  # its text may be a right one
+                assert isinstance(wrong, str | int | float | bool | list | dict | None)
+            else:
+                assert 400 <= status < 500, (call.path, name, wrong, answer)
+            assert status == 200 or in_one_line(answer), (call.path, name, wrong, answer)
+    assert admin.get("/readyz") == "ready\n"
+
+
+@pytest.mark.parametrize("call", CALLS, ids=operation_id)
+def test_what_fits_and_means_nothing_is_answered(
+    admin: AdminCalls, call: Call[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    target, sent = filled(call, body(call.request))
+    status, answer = admin.ask(call.method, target, sent if call.has_body else None)
+    assert status < 500, answer
+    assert status == 200 or in_one_line(answer)
+    assert admin.get("/readyz") == "ready\n"
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if call.has_body], ids=operation_id)
+def test_bodies_that_are_no_request_are_refused(admin: AdminCalls, call: Call[Any, Any]) -> None:
+    target, _ = filled(call, body(call.request))
+    bodies = [
+        "{",
+        "[" * 50_000,
+        '{"a":' * 5_000,
+        '{"a": 1e999999}',
+        '{"a": NaN}',
+        f'{{"a": {"9" * 10_000}}}',
+        '"text"',
+        "null",
+        *(json.dumps({"no such field": each}) for each in ANYTHING),
+    ]
+    for each in bodies:
+        status, answer = admin.ask(call.method, target, each)
+        assert status in (400, 422) and in_one_line(answer), (each[:60], answer)
+
+
+def test_more_connections_than_there_may_be_are_closed_and_the_others_are_served(admin: AdminCalls) -> None:
+    host, port = admin.address.rsplit(":", 1)
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            for _ in range(CONNECTIONS_MAX + 8)
+        ]
+        for each in sockets[CONNECTIONS_MAX:]:
+            assert each.recv(1) == b""
+        for each in sockets[:CONNECTIONS_MAX]:
+            each.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert each.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    while True:  # it learns of their end when it comes to it
+        try:
+            assert admin.get("/healthz") == "ok\n"
+            return
+        except ConnectionError:
+            continue
+
+
+# Clients that take their time, or leave
+
+
+class Waiting:
+    """A listener of two calls that end when they are let to."""
+
+    def __init__(self, *, only_waits: bool = True) -> None:
+        self.begun, self.let_on, self.over = trio.Event(), trio.Event(), trio.Event()
+        self.was_cancelled = False
+
+        async def wait(lives: Lives, request: Nothing) -> Nothing:
+            self.begun.set()
+            try:
+                await self.let_on.wait()
+            except trio.Cancelled:
+                self.was_cancelled = True
+                raise
+            finally:
+                self.over.set()
+            return request
+
+        row = Call("POST", "/v1/wait", "", Nothing, Nothing, wait, only_waits=only_waits, any_time=True)
+        self.client, self._server = trio.testing.memory_stream_pair()
+        answering = Answering(None, Table([row]))  # type: ignore[arg-type]  # no row asks for it
+        self.run = Conversation(self._server, answering, Access(None)).run
+
+    async def send(self, data: str) -> None:
+        await self.client.send_all(data.encode())
+
+    async def answers(self, count: int) -> str:
+        found = ""
+        while found.count("\r\n\r\n{}\n") < count:
+            found += bytes(await self.client.receive_some(1 << 16)).decode()
+        return found
+
+
+WAIT = "POST /v1/wait HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("only_waits", [True, False])
+async def test_a_call_that_only_waits_is_given_up_when_its_client_leaves_and_others_are_not(only_waits: bool) -> None:
+    waiting = Waiting(only_waits=only_waits)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.run)
+        await waiting.send(WAIT)
+        await waiting.begun.wait()
+        await waiting.client.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert waiting.over.is_set() == waiting.was_cancelled == only_waits
+        waiting.let_on.set()
+        await waiting.over.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_asks_ahead_while_it_waits_is_answered_in_order() -> None:
+    waiting = Waiting()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.run)
+        await waiting.send(WAIT)
+        await waiting.begun.wait()
+        await waiting.send(WAIT + WAIT)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not waiting.over.is_set()
+        waiting.let_on.set()
+        assert (await waiting.answers(3)).count("HTTP/1.1 200") == 3
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "",
+        "GET",
+        "POST /v1/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    ],
+)
+async def test_a_request_that_does_not_come_to_its_end_is_not_waited_for(
+    data: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    waiting = Waiting()
+    begun_s = trio.current_time()
+    await waiting.send(data)
+    await waiting.run()
+    assert trio.current_time() - begun_s == pytest.approx(REQUEST_TIMEOUT_S)
+    assert not waiting.begun.is_set()
