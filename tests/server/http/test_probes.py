@@ -5,13 +5,18 @@ from __future__ import annotations
 import http.client
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
 from ottla.server.broker.metrics import Sample
+from ottla.server.http.call import Lives, Nothing
+from ottla.server.http.calls import probes
 from ottla.server.http.prometheus import CONTENT_TYPE, exposition
+from ottla.server.runtime import turns
 from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import create_topic, produce
 from support.broker.raw_client import RawClient
@@ -80,3 +85,15 @@ def test_labels_may_be_anything() -> None:
     (family,) = text_string_to_metric_families(text)
     (sample,) = family.samples
     assert (sample.labels, sample.value) == ({"logDirectory": path}, 1.5)
+
+
+async def test_metrics_of_many_partitions_are_gathered_in_turns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    monkeypatch.setattr(turns, "PASS_S", 0)
+    async with ottla.open_broker(tmp_path) as broker:
+        before = turns.passes()
+        found = await probes.metrics(cast(Lives, SimpleNamespace(broker=broker)), Nothing())
+        lines = [line for line in found.text.splitlines() if not line.startswith("#")]
+        assert turns.passes() - before >= len(lines) - 1
