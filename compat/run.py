@@ -33,6 +33,7 @@ SUITES = (
     "groups_commits",
     "nodes",
     "cleaner_histories",
+    "explained",
     "spark_histories",
     "spark_large",
     "spark_cluster",

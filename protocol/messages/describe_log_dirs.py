@@ -31,7 +31,7 @@ class DescribeLogDirsPartition:
     offset_lag: Int64 = 0
     is_future_key: Bool = False
     ottla_cleaner_status: Annotated[String | None, since(2), tag(10_000)] = None
-    """JSON, an object; see `ottla.server.cleaning.status`."""
+    """JSON, an object; see `ottla.server.services.explaining`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ def _remedies(
         if way.moves == (Move.ROLL,):
             yield from _rolls(tp, found, way, now_ms, rolls_when_advanced_ms)
         else:
-            yield _of_way(tp, way, transactions, now_ms, bootstrap)
+            yield _of_way(tp, way, transactions, bootstrap)
     if found.forced_bytes:
         yield Remedy(
             moves=(FORCE,),
@@ -123,7 +123,7 @@ def _remedies(
 def _rolls(
     tp: TopicPartition, found: Eligibility, way: Way, now_ms: int, rolls_when_advanced_ms: int | None
 ) -> Iterator[Remedy]:
-    then_ms = way.eligible_at_ms if way.eligible_at_ms > now_ms else None
+    then_ms = way.eligible_at_ms
     then = f", and it is eligible at {moment(then_ms)}" if then_ms is not None else ""
     if (sentence := next_roll_sentence(found, now_ms)) is not None:
         yield Remedy(
@@ -142,7 +142,7 @@ def _rolls(
     )
     if rolls_when_advanced_ms is not None:
         by_ms = max(0, rolls_when_advanced_ms - now_ms)
-        at_ms = max(rolls_when_advanced_ms, way.eligible_at_ms)
+        at_ms = max(rolls_when_advanced_ms, way.since_ms)
         yield Remedy(
             moves=(ADVANCE_CLOCK,),
             sentence=f"the broker's clock, moved ahead to {moment(rolls_when_advanced_ms)} (by {duration(by_ms)}), ends its"
@@ -170,16 +170,14 @@ def next_roll_sentence(found: Eligibility, now_ms: int) -> str | None:
     return f"its active segment ends with the next record whose timestamp is at or after {moment(found.rolls_from_ms)}"
 
 
-def _of_way(
-    tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFacts, ...], now_ms: int, bootstrap: str
-) -> Remedy:
+def _of_way(tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFacts, ...], bootstrap: str) -> Remedy:
     topic = tp.topic
     configs = _configs(way)
     sentences, commands, calls = [], [], []
     if configs:
         settings = " ".join(f"{name}={value}" for name, value in configs.items())
         sentences.append(f"set {settings}")
-        commands.append(f"ottla configs alter {topic} {settings}")
+        commands.append(f"ottla configs alter topic:{topic} {settings}")
         calls.append(f"broker.set_configs({topic!r}, {configs!r})")
     if Move.ROLL in way.moves:
         sentences.append("roll the active segment")
@@ -188,12 +186,14 @@ def _of_way(
     if Move.END_TRANSACTIONS in way.moves:
         sentences.append("end the open transaction" + ("s" if len(transactions) > 1 else ""))
         sentences[-1] += "".join(f": {each}" for each in transactions[:1])
+        if transactions and transactions[0].transactional_id is not None:
+            sentences[-1] += "; a producer that begins anew with its transactional.id aborts it, too"
         commands += [
             f"kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {topic} --partition {tp.partition}"
             f" --start-offset {each.first_offset}"
             for each in transactions
         ]
-    later_ms = way.eligible_at_ms if way.eligible_at_ms > now_ms else None
+    later_ms = way.eligible_at_ms
     then = f"; then it is eligible at {moment(later_ms)}" if later_ms is not None else ""
     return Remedy(
         moves=tuple(way.moves),

@@ -93,6 +93,11 @@ class Cleaning:
             self._restart.cancel()
             self.throttler.wake()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._is_stopping
+
     def stop(self) -> None:
         """The broker is stopping: let passes find out at once that they must end."""
         self._is_stopping = True
@@ -117,8 +122,16 @@ class Cleaning:
             if not is_busy:
                 if thread.cleaner is not None and thread.cleaner.keeps_memory:
                     await trio.to_thread.run_sync(thread.cleaner.release_memory)
+                thread.rests_until_ms = self._clock.elapsed_ms() + settings.backoff_ms
                 await self._clock.sleep(settings.backoff_ms)
+                thread.rests_until_ms = None
             await trio.lowlevel.checkpoint()
+
+    @property
+    def looks_again_ms(self) -> int | None:
+        """When the first cleaner thread looks for something to do again, in elapsed time; None: one is at it, or none runs."""
+        rests = [thread.rests_until_ms for thread in self.threads if not thread.is_dead]
+        return min((each for each in rests if each is not None), default=None) if None not in rests else None
 
     async def _choose(self) -> LogToClean | None:
         """The log for this round."""
@@ -313,9 +326,17 @@ class Cleaning:
         finally:
             self.manager.resume(partitions)
 
-    def statuses(self, logs: Sequence[Log]) -> Iterator[Steps[CleanerStatus]]:
-        """What the cleaner says of each of these logs, when it is asked for the next one: in pieces, as a log may be long."""
-        found = self.manager.assessments(logs, self._clock.now_ms(), cleaner_off=self._why_off())
+    def statuses(
+        self, logs: Sequence[Log], *, aborted_at_ms: Callable[[int], int | None] = lambda _: None
+    ) -> Iterator[Steps[CleanerStatus]]:
+        """What the cleaner says of each of these logs, when it is asked for the next one: in pieces, as a log may be long.
+
+        Args:
+            aborted_at_ms: Producer id -> when its open transaction is put an end to, in ms since 1970, if that is known.
+        """
+        found = self.manager.assessments(
+            logs, self._clock.now_ms(), cleaner_off=self._why_off(), aborted_at_ms=aborted_at_ms
+        )
         return map(self._status, logs, found)
 
     def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:

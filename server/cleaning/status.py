@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...storage.cleaning.clean_stats import CleanStats
 from ...storage.cleaning.eligibility import Eligibility
-
-if TYPE_CHECKING:
-    from ...storage.cleaning.cleaner import CleanStats
 
 
 @dataclass(frozen=True, slots=True)

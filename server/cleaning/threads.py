@@ -47,6 +47,8 @@ class CleanerThread:
     """None until its first log."""
     last_stats: CleanStats | None = None
     """Of its last finished pass."""
+    rests_until_ms: int | None = None
+    """When it looks again, in elapsed time; None while it is at work."""
     is_dead: bool = False
     """Whether it could not work with its settings, and has ended. Nothing else kills one: what goes wrong in a pass is
     its log's affair, and in a round that round's. Changed settings bring a new one."""
@@ -54,15 +56,15 @@ class CleanerThread:
     def make_ready(self, settings: CleanerSettings) -> Cleaner | None:
         """Its cleaner, with its share of the memory; None if no pass is possible with that, and the thread is dead."""
         try:
-            self.cleaner = self.cleaner or _cleaner(settings)
+            self.cleaner = self.cleaner or new_cleaner(settings)
         except ValueError as error:
             log.error("a cleaner thread ends, until the cleaner's options change: %s", error)
             self.is_dead = True
         return self.cleaner
 
 
-def _cleaner(settings: CleanerSettings) -> Cleaner:
-    """The cleaner of one thread, with its share of the memory. ValueError if that is too little for any pass."""
+def new_cleaner(settings: CleanerSettings) -> Cleaner:
+    """A cleaner with the share of memory that one thread has. ValueError if that is too little for any pass."""
     from ...storage.cleaning.cleaner import IO_BUFFER_BYTES_MIN, Cleaner
 
     dedupe_bytes = settings.dedupe_buffer_bytes // settings.threads

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage.disk.paths import TopicPartition
 from ..cleaning.status import CleanerStatus
+from .explaining import Explaining
 from .faults import Faulting
 from .kafka_calls import KafkaCalls
 from .options import SeedSource
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ..control.seed.planting import Planted
 
 
-class Broker(KafkaCalls, Faulting):
+class Broker(KafkaCalls, Faulting, Explaining):
     """A broker in a thread of this process, for programs and tests.
 
     with ottla.Broker() as broker: ...                    # or `start` and `stop`, from any thread

@@ -9,7 +9,7 @@ Behaviour
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 from ...protocol.connection import Request
@@ -22,12 +22,11 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.steps import Steps
-from ..cleaning.status import CleanerStatus
 from ..partitions.topics import Partition, Topic
-from ..runtime.disk import Work, in_thread, on_disk
-from ..runtime.turns import Turn, in_turns
+from ..runtime.disk import Work, on_disk
+from ..runtime.turns import Turn
 from ..services.context import Context
+from ..services.explaining import Explaining, as_json
 
 
 async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
@@ -102,9 +101,10 @@ async def _rows(
     with_status: bool,
 ) -> list[DescribeLogDirsTopic]:
     """Of topics that were found a moment ago; those that are gone by now are left out."""
-    statuses: Iterator[Steps[CleanerStatus]] = iter(())
+    explaining = None
     if with_status:
-        statuses = ctx.services.cleaning.statuses([each.log for _, partitions in found for each in partitions])
+        logs = [each.log for _, partitions in found for each in partitions]
+        explaining = await Explaining.of(ctx.services, logs, turn)
     topics = []
     for topic, partitions in found:
         if turn.is_over():
@@ -114,11 +114,8 @@ async def _rows(
             if rows and turn.is_over():
                 await turn.next()
             log, status = partition.log, None
-            if with_status:
-                if not log.is_surveyed:
-                    await in_thread(Work.READ, directory, log.survey)
-                    turn.begin()
-                status = json.dumps((await in_turns(next(statuses), turn)).as_json())
+            if explaining is not None:
+                status = json.dumps(as_json(await explaining.next()))
             rows.append(
                 DescribeLogDirsPartition(
                     partition_index=partition.index,

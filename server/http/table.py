@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from .call import Call, Lives, Nothing, Text
-from .calls import broker, cases, cleaning, faults, lives, probes, seeds
+from .calls import broker, cases, cleaning, explain, faults, lives, probes, seeds
 from .openapi import document
 from .worker import in_worker
 
@@ -28,6 +28,7 @@ def _document(calls: tuple[AnyCall, ...]) -> str:
 
 
 CALLS: tuple[AnyCall, ...] = (
+    *explain.CALLS,
     *probes.CALLS,
     Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
     *broker.CALLS,

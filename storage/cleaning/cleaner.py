@@ -14,12 +14,11 @@ same; the next pass begins anew from the old checkpoint.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ..disk import paths
 from ..filter.batch_chunks import ChunkReader
-from ..filter.clean_rules import BatchFilter, RemovedRecords
+from ..filter.clean_rules import BatchFilter
 from ..filter.copy_group import copy_group
 from ..filter.dead_bits import DeadBits
 from ..filter.map_builder import DirtyMap, build_map
@@ -31,7 +30,10 @@ from ..segment.index import RELATIVE_OFFSET_MAX, AbortedTxn
 from ..segment.segment import LogSegment
 from ..segment.split import overflows, split_segment
 from ..topics.config import LogConfig
+from .clean_stats import CleanStats
 from .dirtiness import LogToClean
+
+__all__ = ["IO_BUFFER_BYTES_MIN", "CleanPass", "CleanStats", "Cleaner", "CleaningAbortedError"]
 
 IO_BUFFER_BYTES_MIN = 2 << 20
 """What a thread should have at least, whatever `log.cleaner.io.buffer.size` says: reads and writes of 1 MiB cost least,
@@ -44,30 +46,6 @@ Checkpoint = Callable[[int], None]
 class CleaningAbortedError(Exception):
     """The pass was given up: its `checkpoint` wants that, as somebody else needs the log or the broker stops, or segments
     had to be split first. The next pass begins anew."""
-
-
-@dataclass(slots=True)
-class CleanStats:
-    """What a pass did."""
-
-    map_bytes_read: int = 0
-    map_record_count: int = 0
-    """Records of the dirty part that the map knows."""
-    map_entry_count: int = 0
-    map_utilization: float = 0.0
-    bytes_read: int = 0
-    records_read: int = 0
-    bytes_written: int = 0
-    records_written: int = 0
-    segments_before: int = 0
-    segments_after: int = 0
-    removed: RemovedRecords = field(default_factory=RemovedRecords)
-    seconds: float = 0.0
-    """How long the pass took. A pass knows no clock: whoever calls it fills in the three times."""
-    map_seconds: float = 0.0
-    """Of which for the map; see `on_map_built`."""
-    throttled_seconds: float = 0.0
-    """Of which `checkpoint` waited to hold the rate."""
 
 
 class Cleaner:

@@ -6,54 +6,25 @@ Nothing is written, synced or renamed. The figures are those of the pass that wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import cast
 
 from ..disk import paths
 from ..disk.files import Files
 from ..disk.size_only import SizeOnlyFiles
-from ..filter.clean_rules import BatchFilter, RemovedRecords
+from ..filter.clean_rules import BatchFilter
 from ..filter.dead_bits import DeadBits
-from ..filter.listed_filter import ListedFilter, Removal
+from ..filter.listed_filter import ListedFilter
+from ..filter.removed import Removal, RemovedRecords
 from ..logs.log import Log
 from ..produce.producer_state import LastRecord
 from ..segment.segment import LogSegment
 from ..steps import Steps
-from .cleaner import Checkpoint, Cleaner, CleaningAbortedError, CleanPass, CleanStats
+from .clean_stats import CleanStats, DryPass, GroupPreview
+from .cleaner import Checkpoint, Cleaner, CleaningAbortedError, CleanPass
 from .dirtiness import LogToClean, dirtiness_in_pieces, find_bound_in_pieces
 from .outlook import Supposed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPreview:
-    """Neighbouring segments that would become one."""
-
-    base_offset: int
-    source_base_offsets: tuple[int, ...]
-    bytes_before: int
-    bytes_after: int
-    records_before: int
-    removed: RemovedRecords
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryPass:
-    """What a pass would do. Offsets as in `dirtiness`; bytes are those of batches."""
-
-    first_dirty_offset: int
-    upper_offset: int
-    end_offset: int
-    """The first dirty offset after it: `upper_offset`, or less where the map has no room for all keys."""
-    stats: CleanStats
-    """Counted as by the pass; no time was taken."""
-    groups: tuple[GroupPreview, ...]
-    removals: tuple[Removal, ...]
-    """The first of the records that would go, in order of their offsets."""
-    are_all_listed: bool
-    """Whether no other record would go."""
-    segments_to_split: int = 0
-    """Segments, written by others, whose offsets do not fit one: a pass splits these alone, and the next one cleans."""
 
 
 def forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean]:
@@ -63,11 +34,12 @@ def forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean
     do not append to.
     """
     supposed, active = Supposed(log, is_rolled=True), log.segments.active
+    as_it_is = _as_it_is(active, dirty_from)
     bound = yield from find_bound_in_pieces(supposed, dirty_from, now_ms, young_too=True)
     found = yield from dirtiness_in_pieces(supposed, dirty_from, now_ms, bound)
     segments = found.segments
     if segments and segments[-1] is active:
-        segments = [*segments[:-1], _as_it_is(active, dirty_from)]
+        segments = [*segments[:-1], as_it_is]
     return LogToClean(
         log=log,
         first_dirty_offset=found.first_dirty_offset,

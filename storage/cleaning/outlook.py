@@ -45,8 +45,14 @@ class Way:
     """Moves that together make a log eligible; none of them can be left out."""
 
     moves: tuple[Move, ...]
-    eligible_at_ms: int
-    """From when on, in ms since 1970; the moment that was asked about if at once."""
+    eligible_at_ms: int | None
+    """From when on, in ms since 1970; None: at once."""
+
+    @property
+    def since_ms(self) -> int:
+        """To compare by."""
+        return self.eligible_at_ms or 0
+
     min_cleanable_dirty_ratio: float | None = None
     """What to set it to, where that is a move."""
 
@@ -159,10 +165,10 @@ def ways_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[tuple[Way, .
     for moves in _combinations(log):
         way = yield from _tried(log, dirty_from, now_ms, moves)
         if way is not None and not any(
-            set(other.moves) < set(moves) and other.eligible_at_ms <= way.eligible_at_ms for other in found
+            set(other.moves) < set(moves) and other.since_ms <= way.since_ms for other in found
         ):
             found.append(way)
-    return tuple(sorted(found, key=lambda way: (way.eligible_at_ms > now_ms, len(way.moves))))
+    return tuple(sorted(found, key=lambda way: (way.eligible_at_ms is not None, len(way.moves))))
 
 
 def _combinations(log: Log) -> Iterator[tuple[Move, ...]]:
@@ -206,7 +212,7 @@ def _tried(log: Log, dirty_from: int, now_ms: int, moves: tuple[Move, ...]) -> S
         ratio = _below(then.dirty_ratio)
         if ratio >= log.config.min_cleanable_dirty_ratio:
             return None  # it is not what is missing
-    return Way(moves=moves, eligible_at_ms=due_ms, min_cleanable_dirty_ratio=ratio)
+    return Way(moves=moves, eligible_at_ms=due_ms if due_ms > now_ms else None, min_cleanable_dirty_ratio=ratio)
 
 
 def _below(ratio: float) -> float:

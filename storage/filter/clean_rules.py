@@ -27,7 +27,6 @@ the rules for these are here.
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from heapq import merge
 
 from ...protocol.batch_builder import seal_batch
@@ -42,7 +41,10 @@ from ..topics.options import MAX_LONG
 from .batch_chunks import unreadable
 from .clean_output import CleanOutput, Entries
 from .dead_bits import DeadBits
+from .removed import RemovedRecords
 from .transaction_state import NO_TRANSACTIONS, CarriedTransactions, TransactionState
+
+__all__ = ["BatchFilter", "RemovedRecords"]
 
 Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
 
@@ -50,21 +52,6 @@ _PRODUCERS_MAX = 256
 
 SORTED_AT_ONCE = 1 << 14
 """Numbers that one call sorts, during which no other thread runs; it takes a millisecond or two."""
-
-
-@dataclass(slots=True)
-class RemovedRecords:
-    """Records that a pass took out, by reason."""
-
-    superseded: int = 0
-    keyless: int = 0
-    tombstones: int = 0
-    aborted: int = 0
-    markers: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.superseded + self.keyless + self.tombstones + self.aborted + self.markers
 
 
 class BatchFilter:

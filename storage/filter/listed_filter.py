@@ -8,7 +8,7 @@ which no horizon has come; both see the same batches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from ...protocol.records import HEADER_BYTES, LENGTH_POSITION, LOG_OVERHEAD_BYTES, RecordBatch, batches
 from ..disk import paths
@@ -19,17 +19,9 @@ from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
 from .clean_rules import BatchFilter
 from .dead_bits import DeadBits
+from .removed import Removal
 
 NO_HORIZON_CAME_MS = -1
-
-
-class Removal(NamedTuple):
-    """A record that goes."""
-
-    offset: int
-    reason: str
-    """The name of a count of `RemovedRecords`."""
-    key: bytes | None
 
 
 class ListedFilter(BatchFilter):

@@ -179,6 +179,7 @@ HANDED_ON = {
     "broker/metrics.py _cleaner_manager": "",
     "cluster/opening.py _topic": "as `_create_logs`",
     "cluster/opening.py open_store": "as `_create_logs`; what an earlier run left to delete is due at once",
+    "transactions/coordinator.py open_transactions": "shown: test_explaining",
     "transactions/endings.py _abort_all": "as `watch`",
     "transactions/endings.py _look_again": "as `watch`",
     "transactions/service.py __init__": "",
@@ -193,14 +194,20 @@ WITH_STORED_TIMES = {
     "server/groups/offsets/commits.py prepare": "expiry of an offset, as old clients ask for it",
     "server/groups/consumer/protocol.py loaded": "age of what was written before",
     "server/groups/offsets/offsets.py _is_expired": "offsets.retention.minutes",
+    "server/cleaning/advice.py _remedies": "in words: how long it is until then",
+    "server/cleaning/advice.py _rolls": "in words, likewise",
+    "server/cleaning/advice.py next_roll_sentence": "in words, likewise",
+    "server/transactions/coordinator.py open_transactions": "in words: the wall time of a deadline",
     "server/transactions/endings.py watch": "start of a transaction that was loaded",
     "server/transactions/expiry.py expire": "transactional.id.expiration.ms",
     "server/transactions/listing.py select": "durations that a client asks for",
     "storage/filter/clean_rules.py __init__": "delete horizons",
     "storage/filter/clean_rules.py _take_control": "delete horizons",
-    "storage/cleaning/dirtiness.py _dirtiness_in_pieces": "timestamps of records",
+    "storage/cleaning/dirtiness.py dirtiness_in_pieces": "timestamps of records",
     "storage/cleaning/dirtiness.py find_bound_in_pieces": "timestamps of records",
-    "storage/cleaning/eligibility.py _due_at_ms": "timestamps of records",
+    "storage/cleaning/key_history.py _outlook": "delete horizons",
+    "storage/cleaning/outlook.py _tried": "timestamps of records",
+    "storage/cleaning/outlook.py due_at_in_pieces": "timestamps of records",
     "storage/logs/log.py _is_full_for": "segment.ms where records have no timestamps, as in Apache Kafka; an append asks, no timer",
     "storage/produce/producers.py _is_expired": "timestamps of records",
     "storage/produce/producers.py reset": "no comparison of times",
@@ -235,9 +242,10 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         and {"time", "datetime"} & {node.module if isinstance(node, ast.ImportFrom) else one.name for one in node.names}
     }
-    # One prints times; the others measure how long they keep a thread.
-    keep_threads = {"server/runtime/turns.py", "server/partitions/searches.py"}
-    assert importing <= {"server/runtime/clock.py", "server/commands/frame/times.py"} | keep_threads
+    # Some print times; the others measure how long they keep a thread.
+    print_times = {"server/commands/frame/times.py", "server/cleaning/advice.py"}
+    keep_threads = {"server/runtime/turns.py", "server/partitions/searches.py", "server/control/explain_key.py"}
+    assert importing <= {"server/runtime/clock.py"} | print_times | keep_threads
 
 
 def places(floor: str, does: Callable[[ast.AST], bool]) -> Iterator[str]:

@@ -11,7 +11,8 @@ from copy import deepcopy
 from dataclasses import asdict, replace
 from typing import Any
 
-from ottla.storage.cleaning.cleaner import Cleaner, CleanStats
+from ottla.storage.cleaning.clean_stats import CleanStats, DryPass
+from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.cleaning.dirtiness import (
     BoundBy,
     LogToClean,
@@ -19,7 +20,7 @@ from ottla.storage.cleaning.dirtiness import (
     measure,
     measure_forced_in_pieces,
 )
-from ottla.storage.cleaning.dry_run import DryPass, dry_run, forced_in_pieces
+from ottla.storage.cleaning.dry_run import dry_run, forced_in_pieces
 from ottla.storage.cleaning.eligibility import Eligibility, assess_in_pieces
 from ottla.storage.cleaning.key_history import KeyHistory, KeySearch
 from ottla.storage.cleaning.outlook import Move, Way
@@ -100,7 +101,7 @@ class ExplainedPair(Pair):
                 )
         # Markers may fill a segment of some hundred bytes, and so be more than was needed.
         exactly = Move.END_TRANSACTIONS not in way.moves and Move.LOWER_RATIO not in way.moves
-        self._assert_time(model, way.eligible_at_ms, first_dirty, exactly=exactly)
+        self._assert_time(model, way.eligible_at_ms or self.now_ms, first_dirty, exactly=exactly)
         self.met[f"a way: {', '.join(way.moves)}"] += 1
 
     def _assert_roll(self, found: Eligibility) -> None:

@@ -1,0 +1,67 @@
+"""1 000 random histories of a log that explains itself after every step: why it is not cleaned, when it will be and by what.
+
+Each answer is held against a model that is moved ahead in time, rolled, and configured otherwise; before each pass a dry run and
+the histories of keys say what it will take out. Other histories every day: their seed is the date, unless given.
+"""
+
+import argparse
+import datetime
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from support.cleaner.cleaner_history import random_history, what_differs
+from support.cleaner.explained_pair import ExplainedPair
+
+from ..support.suite import NotRunError, Options, Suite, run_suite
+
+HISTORIES, QUICK_HISTORIES = 1_000, 60
+BLOCK = 25
+SHOWN = 3
+"""Of the histories that fail, so many are made small, which takes a while."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", default=str(datetime.date.today()), help="default: the date")
+    parser.add_argument("--histories", type=int, help=f"how many; default {HISTORIES}, quick {QUICK_HISTORIES}")
+
+
+def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
+    """The names of those that fail, and what the others met."""
+    failed: list[str] = []
+    met: Counter[str] = Counter()
+    for name in names:
+        try:
+            met += random_history(name).run(ExplainedPair).met
+        except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
+            failed.append(name)
+    return failed, met
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker or options.against != "ottla":
+        raise NotRunError("no broker: it judges what is said of logs")
+    seed, count = options.rest.seed, options.rest.histories or (QUICK_HISTORIES if options.quick else HISTORIES)
+    suite.note(f"seed {seed!r}")
+    names = [f"{seed} {number}" for number in range(count)]
+    failed: list[str] = []
+    met: Counter[str] = Counter()
+    with ProcessPoolExecutor(2) as processes:
+        for block_failed, block_met in processes.map(
+            run_block, [names[at : at + BLOCK] for at in range(0, count, BLOCK)]
+        ):
+            failed += block_failed
+            met += block_met
+    for what, times in sorted(met.items()):
+        suite.note(f"{times:8} × {what}")
+    suite.check(
+        f"{count} histories are what was said of them",
+        not failed,
+        f"{len(failed)} are not: {failed[:20]}" if failed else "",
+    )
+    for name in failed[:SHOWN]:
+        suite.note(what_differs(name, ExplainedPair))
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("explained", body, doc=__doc__, more_arguments=arguments))

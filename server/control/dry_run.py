@@ -1,0 +1,122 @@
+"""What a pass of the cleaner would take out of a topic now, and why, without writing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from ...protocol.errors import CorruptRecordError, KafkaError
+from ...storage.cleaning.clean_stats import DryPass
+from ...storage.logs.log import Log
+from ..broker.broker import Broker
+from ..cleaning import dry_runs
+from ..cleaning.threads import CleanerSettings
+from .errors import ControlError, Kind
+from .partitions import logs_of
+
+LISTED = 100
+LISTED_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDryRun:
+    """What a pass would do to one partition, due or not."""
+
+    partition: int
+    would_pass: DryPass
+    sentences: tuple[str, ...]
+    """Of the whole, then of each new segment and each removal that is listed."""
+
+    def __str__(self) -> str:
+        return "\n  ".join(self.sentences)
+
+
+def _sentences(partition: int, found: DryPass) -> Iterator[str]:
+    stats = found.stats
+    gone = ", ".join(f"{count} {reason}" for reason, count in asdict(stats.removed).items() if count)
+    yield (
+        f"partition {partition}: a pass from offset {found.first_dirty_offset} to {found.upper_offset} would keep"
+        f" {stats.records_written} of {stats.records_read} records, {stats.bytes_written} of {stats.bytes_read} bytes"
+        f" ({gone or 'nothing'} removed), {stats.segments_before} segments become {stats.segments_after}"
+    )
+    if found.segments_to_split:
+        yield f"it would split {found.segments_to_split} segments first, and leave the rest to the next one"
+    if found.end_offset < found.upper_offset:
+        yield f"it would end at offset {found.end_offset}: the map has no room for more keys"
+    for group in found.groups:
+        yield (
+            f"segments {', '.join(map(str, group.source_base_offsets))}: {group.bytes_before} -> {group.bytes_after}"
+            f" bytes, {group.records_before} -> {group.records_before - group.removed.total} records"
+        )
+    for removal in found.removals:
+        yield f"offset {removal.offset}: {removal.reason}"
+    if not found.are_all_listed:
+        yield f"and {stats.removed.total - len(found.removals)} more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """What a pass would do to the partitions of a topic."""
+
+    topic: str
+    now_ms: int
+    """The broker's clock, in ms since 1970: the time by which delete horizons were asked."""
+    is_forced: bool
+    partitions: tuple[PartitionDryRun, ...]
+
+    @property
+    def removed(self) -> int:
+        """Records that would go, of all partitions."""
+        return sum(each.would_pass.stats.removed.total for each in self.partitions)
+
+    def __str__(self) -> str:
+        return "\n".join(str(each) for each in self.partitions)
+
+
+async def dry_run(
+    broker: Broker,
+    topic: str,
+    partitions: Sequence[int] | None = None,
+    *,
+    force: bool = False,
+    records_max: int = LISTED,
+) -> DryRun:
+    """Find out what a pass would do to each partition, due or not; one after the other, throttled as passes are.
+
+    Args:
+        force: As a forced pass, which ends the active segment first, and takes young segments.
+        records_max: So many removals are listed for each partition, from 0 to `LISTED_MAX`.
+
+    Raises:
+        ControlError: NOT_FOUND; INVALID: `records_max`; CONFLICT: the topic is not compacted, or a pass, a lease or a deletion
+            has the partition; FAILED: what is there cannot be read.
+    """
+    if not 0 <= records_max <= LISTED_MAX:
+        raise ControlError(Kind.INVALID, f"records_max: expected a number from 0 to {LISTED_MAX}, found {records_max}")
+    logs, now_ms = logs_of(broker, topic, partitions), broker.clock.now_ms()
+    found = [await _of_partition(broker, log, force, records_max) for log in logs]
+    return DryRun(topic=topic, now_ms=now_ms, is_forced=force, partitions=tuple(found))
+
+
+async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int) -> PartitionDryRun:
+    from ...storage.cleaning.cleaner import CleaningAbortedError  # which loads the kernel
+
+    cleaning, tp = broker.services.cleaning, log.topic_partition
+    if not log.config.is_compact:
+        policy = ",".join(log.config.cleanup_policy)
+        raise ControlError(Kind.CONFLICT, f"{tp} is not compacted: cleanup.policy is {policy or 'empty'}")
+    if cleaning.manager.is_held(tp):
+        raise ControlError(Kind.CONFLICT, f"{tp} is {cleaning.manager.state_name(tp)}; ask again when it is free")
+    settings = CleanerSettings.of(broker.config.current)
+    try:
+        found = await dry_runs.dry_run(
+            cleaning, settings, log, broker.clock.now_ms(), is_forced=force, records_max=records_max
+        )
+    except CleaningAbortedError as error:
+        raise ControlError(Kind.CONFLICT, f"{tp}: {error}; ask again") from error
+    except KafkaError as error:
+        raise ControlError(Kind.FAILED, error.message) from error
+    except (OSError, CorruptRecordError, ValueError) as error:
+        raise ControlError(Kind.FAILED, f"{tp}: {error}") from error
+    sentences = tuple(_sentences(tp.partition, found))
+    return PartitionDryRun(partition=tp.partition, would_pass=found, sentences=sentences)

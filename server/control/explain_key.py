@@ -1,0 +1,165 @@
+"""The history of one key: each record of it, what took its place, and what the next pass makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter
+
+from ...protocol.errors import CorruptRecordError, KafkaError
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.cleaning.dirtiness import BoundBy, dirtiness_in_pieces, find_bound_in_pieces
+from ...storage.cleaning.key_history import Fate, Goes, KeyHistory, KeyRecord, KeySearch, Stays
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.log import Log
+from ...storage.steps import Steps
+from ..broker.broker import Broker
+from ..cleaning.advice import moment
+from ..client.partitioner import partition_of
+from ..runtime.disk import Work, in_thread
+from ..runtime.turns import Turn, in_turns
+from .errors import ControlError, Kind
+from .partitions import logs_of
+
+RECORDS = 1_000
+RECORDS_MAX = 100_000
+SEARCHING_S = 0.05
+"""How long a search has a thread before others get it."""
+
+_BOUNDS = {
+    BoundBy.ACTIVE_SEGMENT: "the active segment",
+    BoundBy.OPEN_TRANSACTION: "an open transaction",
+    BoundBy.MIN_COMPACTION_LAG: "min.compaction.lag.ms",
+    BoundBy.DAMAGE: "damage",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyExplanation:
+    """What a partition holds of a key. As a text it is a block to be read."""
+
+    topic: str
+    partition: int
+    """The one that clients put the key into, unless another was asked for."""
+    now_ms: int
+    """The broker's clock, in ms since 1970."""
+    history: KeyHistory
+    sentences: tuple[str, ...]
+    """Of the whole, then of each record."""
+
+    def __str__(self) -> str:
+        return "\n  ".join(self.sentences)
+
+
+def _sentences(tp: TopicPartition, found: KeyHistory) -> Iterator[str]:
+    shown = "" if found.record_count == len(found.records) else f" (the newest {len(found.records)} follow)"
+    yield (
+        f"{tp}, key {found.key!r}: {found.record_count} {'record' if found.record_count == 1 else 'records'}{shown}; a pass now"
+        f" would look at offsets {found.first_dirty_offset} to {found.upper_offset}, bound by {_BOUNDS[found.bound_by]}"
+    )
+    for each in found.records:
+        yield _sentence(each, found)
+
+
+def _sentence(record: KeyRecord, history: KeyHistory) -> str:
+    """What there is to say of one record."""
+    what = "tombstone" if record.value_bytes is None else f"value of {record.value_bytes} bytes"
+    at = "without a timestamp" if record.timestamp_ms < 0 else moment(record.timestamp_ms)
+    part = "clean" if record.is_in_clean_part else "dirty"
+    facts = [f"offset {record.offset}: {what}, {at}, segment {record.segment_base_offset} ({part})"]
+    if record.transaction is not Fate.NONE:
+        facts.append(f"transaction of producer {record.producer_id} {record.transaction}")
+    if record.superseded_by is not None:
+        facts.append(f"superseded by offset {record.superseded_by}")
+    facts.append(_outlook(record, history))
+    return "; ".join(facts)
+
+
+def _outlook(record: KeyRecord, history: KeyHistory) -> str:
+    if record.goes is not None:
+        whys = {Goes.SUPERSEDED: "", Goes.TOMBSTONE: ": its horizon has come", Goes.ABORTED: ": it was aborted"}
+        return f"the next pass removes it{whys[record.goes]}"
+    bound = _BOUNDS[history.bound_by]
+    match record.stays:
+        case Stays.NEWEST:
+            return "the newest of its key: it stays"
+        case Stays.BOUND:
+            return f"it stays in the next pass, which ends at offset {history.upper_offset} for {bound}"
+        case Stays.SUPERSEDED_BEYOND_BOUND:
+            return f"it stays in the next pass, which ends below what supersedes it, for {bound}"
+        case Stays.SUPERSEDED_IN_CLEAN_PART:
+            return (
+                "it stays: a pass looks for newer records in the dirty part alone, and what supersedes it is not there"
+            )
+        case Stays.DELETE_HORIZON:
+            return f"it goes with the first pass from {moment(record.delete_horizon_ms)} on"
+        case _:
+            return (
+                f"the next pass gives it a delete horizon, delete.retention.ms={history.delete_retention_ms} from then on; it"
+                " goes with the first pass after that"
+            )
+
+
+async def explain_key(
+    broker: Broker, topic: str, key: bytes, *, partition: int | None = None, records_max: int = RECORDS
+) -> KeyExplanation:
+    """Search a partition for a key. Reads all of it, piece by piece; may be given up at any time.
+
+    Args:
+        partition: None: where the clients' default partitioner (murmur2) puts the key.
+        records_max: So many records are told, the newest; from 1 to `RECORDS_MAX`.
+
+    Raises:
+        ControlError: NOT_FOUND: no such topic or partition; INVALID: `records_max`; FAILED: what is there cannot be read.
+    """
+    if not 1 <= records_max <= RECORDS_MAX:
+        raise ControlError(Kind.INVALID, f"records_max: expected a number from 1 to {RECORDS_MAX}, found {records_max}")
+    if partition is None:
+        partition = partition_of(key, len(logs_of(broker, topic)))
+    (log,) = logs_of(broker, topic, [partition])
+    try:
+        history = await _search(broker, log, key, records_max)
+    except KafkaError as error:
+        raise ControlError(Kind.FAILED, error.message) from error
+    except (OSError, CorruptRecordError) as error:
+        raise ControlError(Kind.FAILED, f"{log.topic_partition}: {error}") from error
+    return KeyExplanation(
+        topic=topic,
+        partition=partition,
+        now_ms=broker.clock.now_ms(),
+        history=history,
+        sentences=tuple(_sentences(log.topic_partition, history)),
+    )
+
+
+async def _search(broker: Broker, log: Log, key: bytes, records_max: int) -> KeyHistory:
+    data_dir, now_ms = data_dir_of(log), broker.clock.now_ms()
+    if not log.is_surveyed:
+        await in_thread(Work.READ, data_dir, log.survey)
+    dirty_from, turn = broker.services.cleaning.manager.first_dirty_offset(log), Turn()
+    bound = await in_turns(find_bound_in_pieces(log, dirty_from, now_ms), turn)
+    measured = await in_turns(dirtiness_in_pieces(log, dirty_from, now_ms, bound), turn)
+    steps = KeySearch(
+        log,
+        key,
+        now_ms,
+        first_dirty_offset=dirty_from,
+        upper_offset=measured.upper_offset,
+        bound_by=bound.by,
+        records_max=records_max,
+    ).steps()
+    while (found := await in_thread(Work.SEARCH, data_dir, _run_some, steps)) is None:
+        pass
+    return found
+
+
+def _run_some(steps: Steps[KeyHistory]) -> KeyHistory | None:
+    """Go on for a while; None: it is not at its end."""
+    until_s = perf_counter() + SEARCHING_S
+    try:
+        while perf_counter() < until_s:
+            next(steps)
+    except StopIteration as end:
+        found: KeyHistory = end.value
+        return found
+    return None

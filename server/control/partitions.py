@@ -1,0 +1,55 @@
+"""Which logs an operation is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol.errors import KafkaError
+from ...storage.logs.log import Log
+from ..broker.broker import Broker
+from .errors import ControlError, Kind, did_you_mean
+
+_SHOWN = 249
+"""Characters of what a caller gives; no topic's name is longer."""
+
+
+def logs_of(broker: Broker, topic: str, partitions: Iterable[int] | None = None) -> list[Log]:
+    """The logs of a topic's partitions, all or those given, in the order of their numbers, each once.
+
+    Raises:
+        ControlError: NOT_FOUND: there is no such topic, or no such partition; CONFLICT: the topic is being deleted; INVALID: not a
+            name, not numbers.
+    """
+    if not isinstance(topic, str):
+        raise ControlError(Kind.INVALID, f"topic: expected a name, found {topic!r:.{_SHOWN}}")
+    found = broker.services.topics.get(topic)
+    if found is None:
+        if any(tp.topic == topic for tp in broker.services.logs.logs):
+            raise ControlError(Kind.CONFLICT, f"topic {topic} is being deleted")
+        names = (each.name for each in broker.services.topics)
+        raise ControlError(Kind.NOT_FOUND, f"there is no topic {topic[:_SHOWN]!r}{did_you_mean(topic, names)}")
+    logs = [each.log for each in found.partitions]
+    if partitions is None:
+        return logs
+    wanted = _numbers(partitions)
+    for number in wanted:
+        if not 0 <= number < len(logs):
+            last = len(logs) - 1
+            has = "only partition 0" if last == 0 else f"partitions 0 to {last}"
+            raise ControlError(Kind.NOT_FOUND, f"topic {topic} has {has}, no {number}")
+    return [logs[number] for number in wanted]
+
+
+def refused(error: KafkaError) -> ControlError:
+    """What the disk, or a log, said against an operation."""
+    return ControlError(Kind.FAILED, error.message)
+
+
+def _numbers(partitions: Iterable[int]) -> list[int]:
+    try:
+        found = sorted(set(partitions))
+        if found and all(isinstance(each, int) and not isinstance(each, bool) for each in found):
+            return found
+    except TypeError:
+        pass
+    raise ControlError(Kind.INVALID, f"partitions: expected numbers, found {partitions!r:.{_SHOWN}}")

@@ -1,0 +1,182 @@
+"""Why a partition is cleaned next or is not, when it will be and what makes it so: all that is known of that, from everywhere.
+
+The log and the cleaner's checkpoint (`storage.cleaning.eligibility`), who holds the partition, when a cleaner thread looks again,
+and the coordinator of its open transactions; put into words by `cleaning.advice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
+from ...storage.cleaning.eligibility import Waits
+from ...storage.logs.log import Log
+from ..cleaning.advice import OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
+from ..cleaning.status import CleanerStatus
+from ..runtime.disk import Work, in_thread
+from ..runtime.turns import Turn, in_turns
+from ..transactions.listing import OpenTransaction
+from .context import Services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionExplanation:
+    """Why one partition is or is not eligible for the cleaner. Times in ms since 1970 by the broker's clock."""
+
+    topic: str
+    partition: int
+    eligible: bool
+    """Whether the next round of the cleaner may take it."""
+    waits_for: Waits | None
+    """What is missing, for programs; None if it is eligible."""
+    sentence: str
+    """Why it is or is not."""
+    eligible_at_ms: int | None
+    """From when on it is eligible if nothing but time passes: lags, a lease, the time-out of the open transaction. None: it is
+    now, or time alone does not do it."""
+    cleaner_looks_at_ms: int | None
+    """When a cleaner thread looks for something to do again (`log.cleaner.backoff.ms`); None: one is at work, or none runs."""
+    rolls_from_ms: int | None
+    """The active segment ends with the next record whose timestamp is at or after this; None: none does, or it is empty."""
+    rolls_when_advanced_ms: int | None
+    """A move of the broker's clock to this moment or beyond ends the active segment, without a record; None: none does."""
+    transactions: tuple[OpenTransactionFacts, ...]
+    """The open ones, the oldest first; ten at most."""
+    remedies: tuple[Remedy, ...]
+    """What makes it eligible, the least first; each is enough. Nothing if it is, or there is nothing to clean."""
+    cleaner: CleanerStatus
+    """Everything that was measured, and what the cleaner has done."""
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        found = self.cleaner.eligibility
+        state = "eligible now" if self.eligible else f"not eligible ({self.waits_for})"
+        lines = [f"{self.topic}-{self.partition}: {state}: {self.sentence}"]
+        lines.append(
+            f"  clean below {found.first_dirty_offset}, a pass would end at {found.upper_offset}, log end"
+            f" {found.log_end_offset}; dirty ratio {found.dirty_ratio:.3f}, wanted above"
+            f" {found.min_cleanable_dirty_ratio:g}; {self.cleaner.passes} passes so far"
+        )
+        for remedy in self.remedies:
+            lines.append(f"  - {remedy.sentence}")
+            lines += [f"      {line}" for line in (remedy.calls or remedy.commands)]
+        return lines
+
+
+class Explaining:
+    """The explanations of some logs, one after the other, each as of the moment at which it is asked for."""
+
+    def __init__(
+        self, services: Services, logs: Sequence[Log], opened: Mapping[int, OpenTransaction], turn: Turn
+    ) -> None:
+        self._services = services
+        self._logs = iter(logs)
+        self._opened = opened
+        self._turn = turn
+        self._statuses = services.cleaning.statuses(logs, aborted_at_ms=self._aborted_at_ms)
+
+    @classmethod
+    async def of(cls, services: Services, logs: Sequence[Log], turn: Turn) -> Explaining:
+        """Begin, with a look at the open transactions of all."""
+        return cls(services, logs, await _open_transactions(services, turn), turn)
+
+    async def next(self) -> PartitionExplanation:
+        """Explain the next log."""
+        log = next(self._logs)
+        if not log.is_surveyed or not log.segments.active.is_ready:
+            await in_thread(Work.READ, data_dir_of(log), _survey, log)
+            self._turn.begin()
+        return _explained(self._services, log, await in_turns(next(self._statuses), self._turn), self._opened)
+
+    def _aborted_at_ms(self, producer_id: int) -> int | None:
+        known = self._opened.get(producer_id)
+        return None if known is None else known.aborted_at_ms
+
+
+def _survey(log: Log) -> None:
+    """Read what has to be known of a log since a start; what cannot be read is told by who wants to know it."""
+    log.survey()
+    with suppress(Exception):
+        log.segments.active.get_ready()
+
+
+def as_json(explained: PartitionExplanation) -> dict[str, Any]:
+    """For `json.dumps`: the fields of `CleanerStatus.as_json`, and what is told here beside them."""
+    told = asdict(explained)
+    told.pop("cleaner")
+    return explained.cleaner.as_json() | told
+
+
+def _explained(
+    services: Services, log: Log, status: CleanerStatus, opened: Mapping[int, OpenTransaction]
+) -> PartitionExplanation:
+    found, tp, now_ms = status.eligibility, log.topic_partition, services.clock.now_ms()
+    transactions = tuple(
+        _facts(each.producer_id, each.first_offset, opened.get(each.producer_id)) for each in found.open_transactions
+    )
+    looks_ms = services.cleaning.looks_again_ms
+    looks_at_ms = None if looks_ms is None else services.clock.wall_at(looks_ms)
+    return PartitionExplanation(
+        topic=tp.topic,
+        partition=tp.partition,
+        eligible=found.eligible,
+        waits_for=found.waits_for,
+        sentence=_sentence(status, transactions, looks_at_ms, now_ms),
+        eligible_at_ms=found.eligible_at_ms,
+        cleaner_looks_at_ms=looks_at_ms,
+        rolls_from_ms=found.rolls_from_ms,
+        rolls_when_advanced_ms=None,
+        transactions=transactions,
+        remedies=remedies(
+            tp,
+            found,
+            transactions,
+            now_ms,
+            bootstrap=services.cluster.nodes[0].listeners[0].address,
+            rolls_when_advanced_ms=None,
+        ),
+        cleaner=status,
+    )
+
+
+def _sentence(
+    status: CleanerStatus, transactions: Sequence[OpenTransactionFacts], looks_at_ms: int | None, now_ms: int
+) -> str:
+    found = status.eligibility
+    if found.waits_for is None:
+        look = "" if looks_at_ms is None else f"; a cleaner thread looks again at {moment(looks_at_ms)}"
+        again = (
+            " a pass failed for want of room or memory, and is tried again when no other log is due;" * found.is_put_off
+        )
+        return f"{again.lstrip()} {found.explanation}{look}".lstrip()
+    if found.waits_for is Waits.ACTIVE_SEGMENT and (rolls := next_roll_sentence(found, now_ms)) is not None:
+        return f"{found.explanation}; {rolls}"
+    if found.waits_for is Waits.OPEN_TRANSACTION and transactions:
+        return str(transactions[0])
+    if found.waits_for is Waits.HELD and found.eligible_at_ms is not None:
+        return f"{found.explanation}; it is given back at {moment(found.eligible_at_ms)} at the latest"
+    return found.explanation
+
+
+def _facts(producer_id: int, first_offset: int, known: OpenTransaction | None) -> OpenTransactionFacts:
+    return OpenTransactionFacts(
+        producer_id=producer_id,
+        first_offset=first_offset,
+        transactional_id=None if known is None else known.transactional_id,
+        state=None if known is None else known.state,
+        timeout_ms=None if known is None else known.timeout_ms,
+        aborted_at_ms=None if known is None else known.aborted_at_ms,
+    )
+
+
+async def _open_transactions(services: Services, turn: Turn) -> Mapping[int, OpenTransaction]:
+    """By producer id; nothing if nobody has used transactions since the start, and none is left from before."""
+    at_work = services.coordinators.transactions_at_work
+    if at_work is None:
+        return {}
+    return await in_turns(at_work.coordinator.open_transactions(services.clock.now_ms()), turn)

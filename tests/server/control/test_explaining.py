@@ -1,0 +1,322 @@
+"""`explain`, `dry_run` and `explain_key` of a running broker: what is said is what then happens, on the moved clock too."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.server.control.errors import ControlError, Kind
+from ottla.server.services.explaining import PartitionExplanation
+from ottla.storage.disk.paths import TopicPartition
+from support.broker.conversation import address, create_topic, produce
+from support.broker.housekeeping import eventually
+from support.broker.raw_client import RawClient
+from support.logs.batches import batch
+from support.transactions.transactional_client import TransactionalClient
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+WEEK_MS = 7 * DAY_MS
+NEVER_MS = 10**15
+T_0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
+    """It cleans nothing by itself."""
+    with ottla.Broker(tmp_path, overrides={"log.cleaner.backoff.ms": NEVER_MS}, admin=0) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: ottla.Broker) -> Iterator[RawClient]:
+    with RawClient(*address(broker)) as connected:
+        yield connected
+
+
+def explained(broker: ottla.Broker, topic: str = "t") -> PartitionExplanation:
+    (found,) = broker.explain(topic).partitions
+    return found
+
+
+def moves(found: PartitionExplanation) -> list[tuple[str, ...]]:
+    return [remedy.moves for remedy in found.remedies]
+
+
+def alter(client: RawClient, command: str) -> None:
+    """Does what `ottla configs alter topic:T NAME=VALUE…` does."""
+    words = command.split()
+    assert words[:3] == ["ottla", "configs", "alter"]
+    configs = tuple(
+        AlterableConfig(name=name, config_operation=0, value=value)
+        for name, _, value in (word.partition("=") for word in words[4:])
+    )
+    resource = AlterConfigsResource(resource_type=2, resource_name=words[3].removeprefix("topic:"), configs=configs)
+    (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
+    assert answer.error_code == 0, answer.error_message
+
+
+# When, and by what
+
+
+def test_what_lies_in_the_active_segment_waits_for_a_record_late_enough(
+    broker: ottla.Broker, client: RawClient
+) -> None:
+    create_topic(client, "t", cleanup_policy="compact", segment_ms=WEEK_MS)
+    written_ms = broker.explain("t").now_ms
+    for _ in range(3):
+        produce(client, "t", ("k", "v"), timestamp=written_ms)
+    found = explained(broker)
+    assert (found.eligible, found.waits_for, found.eligible_at_ms) == (False, "active_segment", None)
+    assert found.rolls_from_ms == written_ms + WEEK_MS + 1
+    assert moves(found)[:2] == [("next_record",), ("roll",)]
+    assert moves(found)[-1] == ("force",)
+    assert "whose timestamp is at or after" in found.sentence
+    broker.advance_clock(8 * DAY_MS)
+    assert "with the next record" in explained(broker).sentence
+    produce(client, "t", ("k", "v"), timestamp=found.rolls_from_ms - 1)
+    assert not explained(broker).eligible
+    produce(client, "t", ("k", "v"), timestamp=found.rolls_from_ms)
+    assert explained(broker).eligible
+
+
+def test_a_lag_ends_when_it_was_said_to(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000, min_compaction_lag_ms=HOUR_MS)
+    for _ in range(4):
+        produce(client, "t", ("k", "v" * 600))
+    found = explained(broker)
+    assert (found.waits_for, moves(found)[:2]) == ("min_compaction_lag", [("wait",), ("no_min_compaction_lag",)])
+    assert found.eligible_at_ms is not None
+    broker.advance_clock(found.eligible_at_ms - broker.explain("t").now_ms - 1_000)
+    assert not explained(broker).eligible
+    broker.advance_clock(1_000)
+    assert explained(broker).eligible
+
+
+@pytest.mark.parametrize(
+    ("configs", "waits_for"),
+    [
+        ({"cleanup_policy": "delete"}, "not_compacted"),
+        ({"cleanup_policy": "compact", "min_compaction_lag_ms": HOUR_MS}, "min_compaction_lag"),
+        ({"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 1.0}, "below_min_ratio"),
+        (
+            {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 1.0, "min_compaction_lag_ms": HOUR_MS},
+            "min_compaction_lag",
+        ),
+    ],
+)
+def test_the_advised_configuration_makes_it_eligible(
+    broker: ottla.Broker, client: RawClient, configs: dict[str, Any], waits_for: str
+) -> None:
+    create_topic(client, "t", internal_segment_bytes=1000, **configs)
+    for _ in range(4):
+        produce(client, "t", ("k", "v" * 600))
+    found = explained(broker)
+    assert found.waits_for == waits_for
+    remedy = next(each for each in found.remedies if each.commands and each.commands[0].startswith("ottla configs"))
+    assert (len(remedy.commands), remedy.eligible_at_ms) == (1, None)
+    alter(client, remedy.commands[0])
+    assert explained(broker).eligible
+
+
+def test_an_open_transaction_is_named_with_its_deadline_and_is_aborted_then(
+    broker: ottla.Broker, client: RawClient
+) -> None:
+    create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
+    producer = TransactionalClient(client, "payments", version=2, timeout_ms=60_000)
+    producer.begin()
+    producer.produce("t", ("k", "v" * 600))
+    for _ in range(3):
+        produce(client, "t", ("k", "v" * 600))
+    found = explained(broker)
+    assert (found.waits_for, found.eligible) == ("open_transaction", False)
+    (open_transaction,) = found.transactions
+    assert (open_transaction.transactional_id, open_transaction.producer_id) == ("payments", producer.producer_id)
+    assert "'payments'" in found.sentence
+    assert found.eligible_at_ms is not None
+    assert found.eligible_at_ms == open_transaction.aborted_at_ms
+    now_ms = broker.explain("t").now_ms
+    assert now_ms < found.eligible_at_ms <= now_ms + 60_001
+    broker.advance_clock(found.eligible_at_ms - now_ms - 1_000)
+    assert not explained(broker).eligible
+    broker.advance_clock(1_000)
+    assert eventually(broker, lambda: explained(broker).eligible)
+
+
+def test_the_advised_command_aborts_a_transaction_that_nobody_knows(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
+    hanging = batch(("k", "v"), producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
+
+    async def append() -> None:
+        broker.inner.services.logs.logs[T_0].append(memoryview(hanging), now_ms=broker.inner.clock.now_ms())
+
+    broker.run(append)  # no client can, since brokers ask the coordinator
+    for _ in range(3):
+        produce(client, "t", ("k", "v" * 600))
+    found = explained(broker)
+    remedy = next(each for each in found.remedies if each.moves == ("end_transactions",))
+    assert "no coordinator knows" in remedy.sentence
+    (command,) = remedy.commands
+    assert command.startswith(
+        f"kafka-transactions.sh --bootstrap-server {broker.bootstrap} abort --topic t --partition 0"
+    )
+    offset = int(command.rpartition(" ")[2])
+    abort(client, offset)
+    assert explained(broker).eligible
+
+
+def abort(client: RawClient, start_offset: int) -> None:
+    """Does what `kafka-transactions.sh abort` does with its arguments."""
+    request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
+    (producer,) = [
+        each
+        for each in client.ask(request).topics[0].partitions[0].active_producers
+        if each.current_txn_start_offset == start_offset
+    ]
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=False,
+        topics=(WritableTxnMarkerTopic(name="t", partition_indexes=(0,)),),
+        coordinator_epoch=max(0, producer.coordinator_epoch),
+    )
+    (row,) = client.ask(WriteTxnMarkersRequest(markers=(marker,))).markers
+    assert row.topics[0].partitions[0].error_code == 0
+
+
+def test_nothing_to_do_about_what_is_clean(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", cleanup_policy="compact")
+    found = explained(broker)
+    assert (found.waits_for, found.remedies, found.eligible_at_ms) == ("all_clean", (), None)
+
+
+def test_an_explanation_is_a_text_to_be_read(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", 2, cleanup_policy="compact")
+    produce(client, "t", ("k", "v"), partition=1)
+    text = str(broker.explain("t"))
+    assert text.splitlines()[0] == "t-0: not eligible (all_clean): nothing is dirty"
+    assert "t-1: not eligible (active_segment): all that is dirty lies in the active segment" in text
+    assert "broker.compact('t', force=True)" in text
+    assert text in repr(broker.explain("t"))
+
+
+def test_what_is_not_there_is_said_in_one_line(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "orders", cleanup_policy="compact")
+    create_topic(client, "plain")
+    for ask, kind, says in (
+        (lambda: broker.explain("order"), Kind.NOT_FOUND, "'orders'"),
+        (lambda: broker.explain("orders", 1), Kind.NOT_FOUND, "no 1"),
+        (lambda: broker.explain_key("order", "k"), Kind.NOT_FOUND, "'orders'"),
+        (lambda: broker.explain_key("orders", "k", partition=7), Kind.NOT_FOUND, "no 7"),
+        (lambda: broker.explain_key("orders", "k", records_max=0), Kind.INVALID, "from 1 to"),
+        (lambda: broker.dry_run("orders", records_max=-1), Kind.INVALID, "from 0 to"),
+        (lambda: broker.dry_run("plain"), Kind.CONFLICT, "cleanup.policy is delete"),
+    ):
+        with pytest.raises(ControlError, match=says) as refused:
+            ask()
+        assert refused.value.kind is kind
+
+
+# Dry runs
+
+
+def test_a_dry_run_tells_what_the_pass_then_does(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
+    for number in range(12):
+        produce(client, "t", (f"k{number % 3}", "v" * 300))
+    (told,) = broker.dry_run("t").partitions
+    pass_told = told.would_pass
+    assert not explained(broker).cleaner.passes
+    assert broker.explain("t").is_eligible
+    broker.advance_clock(NEVER_MS)
+    assert eventually(broker, lambda: broker.cleaner_status()[T_0].passes > 0)
+    done = broker.cleaner_status()[T_0].last_pass
+    assert done is not None
+    for count in ("records_read", "records_written", "bytes_read", "bytes_written", "removed", "segments_after"):
+        assert getattr(pass_told.stats, count) == getattr(done.stats, count)
+    assert (pass_told.end_offset, pass_told.are_all_listed) == (done.end_offset, True)
+    assert [each.reason for each in pass_told.removals] == ["superseded"] * done.stats.removed.superseded
+    assert f"offset {pass_told.removals[0].offset}: superseded" in str(told)
+
+
+def test_a_forced_dry_run_takes_the_active_segment_too(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", cleanup_policy="compact", min_compaction_lag_ms=HOUR_MS)
+    for _ in range(3):
+        produce(client, "t", ("k", "v"))
+    assert broker.dry_run("t").removed == 0
+    forced = broker.dry_run("t", force=True)
+    assert [each.offset for each in forced.partitions[0].would_pass.removals] == [0, 1]
+    few = broker.dry_run("t", force=True, records_max=1).partitions[0]
+    assert ([each.offset for each in few.would_pass.removals], few.would_pass.are_all_listed) == ([0], False)
+    assert len(broker.inner.services.logs.logs[T_0].segments) == 1
+
+
+# Keys
+
+
+def test_the_history_of_a_key(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", 3, cleanup_policy="compact")
+    for value in ("1", "22", None):
+        produce(client, "t", ("other", "x"), ("key", value), partition=1)
+    found = broker.explain_key("t", "key", partition=1)
+    assert [each.offset for each in found.history.records] == [1, 3, 5]
+    assert [each.value_bytes for each in found.history.records] == [1, 2, None]
+    assert [each.superseded_by for each in found.history.records] == [3, 5, None]
+    assert {each.goes for each in found.history.records} == {None}
+    assert "superseded by offset 3" in str(found)
+    newest = broker.explain_key("t", b"key", partition=1, records_max=1).history
+    assert ([each.offset for each in newest.records], newest.record_count) == ([5], 3)
+
+
+def test_a_key_is_looked_for_where_clients_put_it(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", 5, cleanup_policy="compact")
+    # By kafka-python's murmur2: 21 -> 3 of 5, foobar -> 4 of 5.
+    from kafka.partitioner.default import murmur2
+
+    for key in (b"21", b"foobar", b"a-little-bit-long-string"):
+        assert broker.explain_key("t", key).partition == (murmur2(key) & 0x7FFFFFFF) % 5
+
+
+# Over HTTP
+
+
+def get(broker: ottla.Broker, target: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(broker.admin or "", timeout=60)
+    connection.request("GET", target)
+    response = connection.getresponse()
+    status, answer = response.status, json.loads(response.read())
+    connection.close()
+    return status, answer
+
+
+def test_all_of_it_over_http(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "t", cleanup_policy="compact")
+    for _ in range(2):
+        produce(client, "t", ("k", "v"))
+    status, answer = get(broker, "/v1/topics/t/explain")
+    (row,) = answer["partitions"]
+    assert (status, row["waits_for"], row["remedies"][0]["moves"]) == (200, "active_segment", ["next_record"])
+    status, answer = get(broker, "/v1/topics/t/dry-run?force=true&partition=0")
+    assert (status, answer["partitions"][0]["would_pass"]["stats"]["removed"]["superseded"]) == (200, 1)
+    for key in ("key=k", "key=6b&encoding=hex", "key=aw%3D%3D&encoding=base64"):
+        status, answer = get(broker, f"/v1/topics/t/explain-key?{key}")
+        assert (status, answer["history"]["record_count"]) == (200, 2)
+    assert get(broker, "/v1/topics/t/explain-key?key=x&encoding=hex")[0] == 422
+    assert get(broker, "/v1/topics/no/explain")[0] == 404
