@@ -50,7 +50,11 @@ class Admin:
 
     def post(self, path: str, **fields: object) -> Answer:
         """Ask with a JSON object of those fields that are not None. Raises as `get`."""
-        return self._ask("POST", path, json.dumps({name: value for name, value in fields.items() if value is not None}))
+        return self.post_object(path, {name: value for name, value in fields.items() if value is not None})
+
+    def post_object(self, path: str, body: Mapping[str, object]) -> Answer:
+        """Ask with a JSON object as it is. Raises as `get`."""
+        return self._ask("POST", path, json.dumps(body))
 
     def _ask(self, method: str, target: str, body: str | None = None) -> Answer:
         headers = {"Accept": "application/json"}

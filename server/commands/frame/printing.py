@@ -35,10 +35,12 @@ def to_the_reader() -> Iterator[None]:
 
 
 def show(lines: str | Iterable[str], *, flush: bool = False) -> None:
-    """Print one line, or each of several. ReaderGoneError if nobody takes them."""
-    for line in (lines,) if isinstance(lines, str) else lines:
-        with to_the_reader():
-            print(line, flush=flush)
+    """Print one line, or each of several; `flush` what was printed so far, too. ReaderGoneError if nobody takes them."""
+    with to_the_reader():
+        for line in (lines,) if isinstance(lines, str) else lines:
+            print(line)
+        if flush:
+            sys.stdout.flush()
 
 
 def show_bytes(data: bytes) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from ....protocol.errors import KafkaError, ProtocolError
+from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...client.kafka import Kafka
 from ...client.nodes import Nodes, UnreachableError
 from ..frame.errors import RefusedError, WrongCallError
@@ -23,6 +23,15 @@ class Cluster(NamedTuple):
     """Whole calls."""
     nodes: Nodes
     """Single requests."""
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """The end of each partition; of a topic that is gone, nothing."""
+        try:
+            return {index: offsets.end for index, offsets in self.kafka.offsets(topic).items()}
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return {}
 
 
 @contextmanager

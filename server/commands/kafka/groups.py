@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ....protocol.errors import ProtocolError
 from ....protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ....protocol.messages.describe_groups import DescribeGroupsRequest
 from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -175,17 +175,8 @@ def _places(cluster: Cluster, group: Group, members: list[dict[str, Any]]) -> It
     ends: dict[str, dict[int, int]] = {}
     for topic, index in sorted({*group.offsets, *reads}):
         if topic not in ends:
-            ends[topic] = _ends(cluster, topic)
+            ends[topic] = cluster.ends(topic)
         yield Place(topic, index, group.offsets.get((topic, index)), ends[topic].get(index), reads.get((topic, index)))
-
-
-def _ends(cluster: Cluster, topic: str) -> dict[int, int]:
-    try:
-        return {index: offsets.end for index, offsets in cluster.kafka.offsets(topic).items()}
-    except KafkaError as error:
-        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return {}
 
 
 def _delete(options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from ..frame.command import Command
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json, show_table
+from ..frame.watching import watch_option, watched
 from .asking import connected
 
 STATUS_NOTES = """\
@@ -104,8 +105,11 @@ def _delete(options: argparse.Namespace) -> None:
 def _status(options: argparse.Namespace) -> None:
     from .topics_status import show_status
 
-    with connected(options) as cluster:
-        show_status(cluster.nodes, options)
+    def once() -> None:
+        with connected(options) as cluster:
+            show_status(cluster.nodes, options)
+
+    watched(options, once)
 
 
 def _list_options(parser: Parser) -> None:
@@ -139,7 +143,9 @@ def _delete_options(parser: Parser) -> None:
 
 
 def _status_options(parser: Parser) -> None:
-    parser.add_argument("topics", metavar="TOPIC", nargs="*")
+    parser.add_argument("topics", metavar="TOPIC", nargs="*", help="default: all that are compacted")
+    parser.add_argument("--all", action="store_true", help="the broker's own topics, too")
+    watch_option(parser)
     _common(parser)
 
 

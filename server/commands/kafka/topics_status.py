@@ -9,6 +9,7 @@ from typing import Any
 
 from ....protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ...client.nodes import Nodes
+from ...client.values import Topic
 from ..frame.errors import RefusedError
 from ..frame.printing import show_json, show_table, terminal_width
 from ..frame.times import time_text
@@ -33,7 +34,7 @@ class NoStatusError(RefusedError):
 
 def show_status(nodes: Nodes, options: argparse.Namespace) -> None:
     """Ask every node for its partitions, and print them. OSError or ProtocolError if one does not answer."""
-    found = sorted(_ask(nodes, options.topics), key=lambda row: (row["topic"], row["partition"]))
+    found = statuses(nodes, options.topics, internal=options.all)
     if not options.topics:
         found = [row for row in found if "compact" in row["cleanup_policy"]]
     if options.json:
@@ -45,8 +46,24 @@ def show_status(nodes: Nodes, options: argparse.Namespace) -> None:
         show_table(HEADER[:-1], [row[:-1] for row in rows], [row[-1] for row in rows])
 
 
-def _ask(nodes: Nodes, topics: Iterable[str]) -> Iterator[dict[str, Any]]:
-    found = [nodes.topic(name) for name in topics] or nodes.topics()
+def statuses(nodes: Nodes, topics: Iterable[str] = (), *, internal: bool = False) -> list[dict[str, Any]]:
+    """What the broker tells of each partition, by topic and number.
+
+    Args:
+        topics: All if none is named.
+        internal: The broker's own ones, too, where none is named.
+
+    Raises:
+        NoStatusError: It tells nothing.
+        KafkaError: There is no such topic.
+        OSError: Nobody answers.
+    """
+    found = [nodes.topic(name) for name in topics]
+    found = found or [topic for topic in nodes.topics() if internal or not topic.is_internal]
+    return sorted(_ask(nodes, found), key=lambda row: (row["topic"], row["partition"]))
+
+
+def _ask(nodes: Nodes, found: Iterable[Topic]) -> Iterator[dict[str, Any]]:
     request = DescribeLogDirsRequest(
         topics=tuple(
             DescribableLogDirTopic(
@@ -80,12 +97,13 @@ def _row(status: dict[str, Any]) -> tuple[str, ...]:
         f"{status['dirty_ratio']:.3f}",
         f"{status['min_cleanable_dirty_ratio']:g}",
         f"{status['passes']}{removed}",
-        _when(status),
+        when(status),
         f"{status['waits_for'] or 'nothing'}: {status['explanation']}",
     )
 
 
-def _when(status: dict[str, Any]) -> str:
+def when(status: dict[str, Any]) -> str:
+    """Whether it is eligible: `now`, from which time on, or `no`."""
     if status["eligible"]:
         return "now"
     at_ms = status["eligible_at_ms"]

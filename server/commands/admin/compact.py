@@ -1,0 +1,136 @@
+"""`ottla compact`, `ottla roll`, `ottla retention`: what the broker does by itself in time, now."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..frame.command import Command
+from ..frame.options import admin_options, json_option, number
+from ..frame.parser import Parser
+from ..frame.printing import show, show_json
+from ..frame.progress import Progress
+from .asking import Admin, path
+from .showing import show_rows
+
+COMPACT_NOTES = """\
+Without --force as Apache Kafka's cleaner would: the active segment stays, so does what min.compaction.lag.ms and open
+transactions protect, and a partition below min.cleanable.dirty.ratio is left alone. --roll ends the active segment first. With
+--force all that no open transaction protects is cleaned.
+
+`ottla explain TOPIC` says what a partition waits for.
+"""
+
+_PARTITION_MAX = 2**31 - 1
+
+
+def _compact(options: argparse.Namespace) -> None:
+    admin = Admin(options)
+    with Progress() as progress:
+        progress.say(f"compacting {options.topic} …")
+        answer = admin.post(
+            path("topics", options.topic, "compact"),
+            partitions=options.partitions,
+            force=options.force or None,
+            roll=options.roll or None,
+        )
+    if options.json:
+        show_json(answer)
+        return
+    show_rows(
+        [
+            {
+                "partition": each["partition"],
+                "passes": each["passes"],
+                "rolled": each["has_rolled"],
+                "clean below": each["first_dirty_offset"],
+                "log end": each["log_end_offset"],
+                "records": f"{each['records_read']} -> {each['records_written']}",
+                "removed": _removed(each["records_removed"]),
+                "segments": f"{each['segments_before']} -> {each['segments_after']}",
+                "explanation": f"{each['waits_for']}: {each['explanation']}" if each["waits_for"] else "",
+            }
+            for each in answer["partitions"]
+        ]
+    )
+
+
+def _removed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {why}" for why, count in counts.items() if count) or "0"
+
+
+def _roll(options: argparse.Namespace) -> None:
+    answer = Admin(options).post(path("topics", options.topic, "roll"), partitions=options.partitions)
+    if options.json:
+        show_json(answer)
+        return
+    for each in answer["partitions"]:
+        show(f"{answer['topic']}-{each['partition']}: {_what_rolled(each)}")
+
+
+def _what_rolled(each: dict[str, Any]) -> str:
+    if each["has_rolled"]:
+        return f"rolled, the active segment begins at {each['active_segment']}"
+    return "nothing to roll: the active segment is empty"
+
+
+def _retention(options: argparse.Namespace) -> None:
+    answer = Admin(options).post(path("retention"), topic=options.topic)
+    if options.json:
+        show_json(answer)
+        return
+    changed = [each for each in answer["partitions"] if each["segments_deleted"] or each["explanation"]]
+    if not changed:
+        show("nothing was to go")
+        return
+    show_rows(
+        [
+            {
+                "partition": f"{each['topic']}-{each['partition']}",
+                "log start": f"{each['log_start_offset_before']} -> {each['log_start_offset']}",
+                "segments": each["segments_deleted"],
+                "bytes": each["bytes_deleted"],
+                "explanation": each["explanation"],
+            }
+            for each in changed
+        ]
+    )
+
+
+def _partition_options(parser: Parser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "--partition",
+        dest="partitions",
+        type=number(0, _PARTITION_MAX),
+        metavar="N",
+        action="append",
+        help="only this one; repeatable",
+    )
+
+
+def _compact_options(parser: Parser) -> None:
+    _partition_options(parser)
+    parser.add_argument("--force", action="store_true", help="whatever ratio and lags say; rolls, too")
+    parser.add_argument("--roll", action="store_true", help="end the active segment first")
+    _common(parser)
+
+
+def _roll_options(parser: Parser) -> None:
+    _partition_options(parser)
+    _common(parser)
+
+
+def _retention_options(parser: Parser) -> None:
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="default: all")
+    _common(parser)
+
+
+def _common(parser: Parser) -> None:
+    admin_options(parser)
+    json_option(parser)
+
+
+COMPACT = Command("compact", "clean partitions of a compacted topic now", _compact, _compact_options, COMPACT_NOTES)
+ROLL = Command("roll", "end the active segments of a topic", _roll, _roll_options)
+RETENTION = Command("retention", "delete now what retention lets go", _retention, _retention_options)

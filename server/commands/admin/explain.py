@@ -1,0 +1,171 @@
+"""`ottla explain`: why a topic is compacted or not, and what would make it so; the history of a key; what a pass would do."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from ..frame.command import Command
+from ..frame.errors import WrongCallError
+from ..frame.options import admin_options, json_option, number
+from ..frame.parser import Parser
+from ..frame.printing import folded, show, show_json, terminal_width, visible
+from ..frame.times import time_text
+from .asking import Admin, path
+from .showing import duration_text, show_rows
+
+NOTES = """\
+examples:
+  ottla explain orders                    each partition: eligible now, or when, or what would make it so
+  ottla explain orders --key 17           each record of the key: superseded by which offset, gone when
+  ottla explain orders --dry-run          what a pass would remove now, and why
+"""
+
+_PARTITION_MAX = 2**31 - 1
+_RECORDS_MAX = 100_000
+_GOES = {
+    "superseded": "the next pass removes it",
+    "tombstones": "the next pass removes it: its horizon has come",
+    "aborted": "the next pass removes it: it was aborted",
+}
+_STAYS = {
+    "newest": "stays: the newest of its key",
+    "bound": "stays: a pass ends before it",
+    "superseded_beyond_bound": "stays: a pass ends before what supersedes it",
+    "superseded_in_clean_part": "stays: what supersedes it is in the clean part, where a pass does not look",
+    "delete_horizon": "goes with the first pass from {horizon} on",
+    "no_horizon_yet": "the next pass gives it a delete horizon, {retention} from then on; it goes with the first pass after that",
+}
+
+
+def run(options: argparse.Namespace) -> None:
+    """Ask, and print."""
+    if options.key is not None and options.dry_run:
+        raise WrongCallError("--key and --dry-run: expected one of them")
+    for name in ("force", "limit"):
+        if getattr(options, name) and options.key is None and not options.dry_run:
+            raise WrongCallError(f"--{name} goes with --dry-run" + (" or --key" if name == "limit" else ""))
+    if options.key is not None:
+        _key(options)
+    elif options.dry_run:
+        _dry_run(options)
+    else:
+        _explain(options)
+
+
+def _explain(options: argparse.Namespace) -> None:
+    answer = Admin(options).get(path("topics", options.topic, "explain"), partition=options.partition)
+    if options.json:
+        show_json(answer)
+        return
+    width = terminal_width()
+    for partition in answer["partitions"]:
+        for depth, line in _lines(partition):
+            show(folded(visible(line), width, depth * "  "))
+
+
+def _lines(partition: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    state = "eligible now" if partition["eligible"] else f"not eligible ({partition['waits_for']})"
+    yield 0, f"{partition['topic']}-{partition['partition']}: {state}: {partition['sentence']}"
+    found = partition["cleaner"]["eligibility"]
+    line = (
+        f"clean below {found['first_dirty_offset']}, a pass would end at {found['upper_offset']}, log end"
+        f" {found['log_end_offset']}; dirty ratio {found['dirty_ratio']:.3f}, wanted above"
+        f" {found['min_cleanable_dirty_ratio']:g}; {partition['cleaner']['passes']} passes so far"
+    )
+    yield 1, line
+    for remedy in partition["remedies"]:
+        yield 1, f"- {remedy['sentence']}"
+        for command in remedy["commands"]:
+            yield 3, command
+
+
+def _key(options: argparse.Namespace) -> None:
+    answer = Admin(options).get(
+        path("topics", options.topic, "explain-key"),
+        key=options.key,
+        encoding=options.key_encoding,
+        partition=options.partition,
+        records_max=options.limit,
+    )
+    if options.json:
+        show_json(answer)
+        return
+    found = answer["history"]
+    count, shown = found["record_count"], len(found["records"])
+    show(
+        f"{answer['topic']}-{answer['partition']}: {count} record{'s'[: count != 1]} of this key; a pass now would cover offsets"
+        f" {found['first_dirty_offset']} to {found['upper_offset']}"
+    )
+    if count > shown:
+        show(f"the newest {shown}:")
+    rows = [
+        {
+            "offset": each["offset"],
+            "time": "-" if each["timestamp_ms"] < 0 else time_text(each["timestamp_ms"], with_ms=True),
+            "value": "tombstone" if each["value_bytes"] is None else f"{each['value_bytes']} bytes",
+            "segment": each["segment_base_offset"],
+            "part": "clean" if each["is_in_clean_part"] else "dirty",
+            "transaction": None if each["transaction"] == "none" else each["transaction"],
+            "superseded_by": each["superseded_by"],
+            "then": _then(each, found),
+        }
+        for each in found["records"]
+    ]
+    if rows:
+        show_rows(rows)
+
+
+def _then(record: dict[str, Any], history: dict[str, Any]) -> str:
+    if record["goes"] is not None:
+        return _GOES.get(record["goes"], f"the next pass removes it: {record['goes']}")
+    horizon = record["delete_horizon_ms"]
+    return _STAYS.get(record["stays"], str(record["stays"])).format(
+        horizon=None if horizon is None else time_text(horizon),
+        retention=duration_text(history["delete_retention_ms"]),
+    )
+
+
+def _dry_run(options: argparse.Namespace) -> None:
+    answer = Admin(options).get(
+        path("topics", options.topic, "dry-run"),
+        partition=options.partition,
+        force=options.force,
+        records_max=options.limit,
+    )
+    if options.json:
+        show_json(answer)
+        return
+    for partition in answer["partitions"]:
+        found = partition["would_pass"]
+        stats = found["stats"]
+        gone = ", ".join(f"{count} {why}" for why, count in stats["removed"].items() if count)
+        show(
+            f"{answer['topic']}-{partition['partition']}: a pass from offset {found['first_dirty_offset']} to"
+            f" {found['upper_offset']} would keep {stats['records_written']} of {stats['records_read']} records,"
+            f" {stats['bytes_written']} of {stats['bytes_read']} bytes ({gone or 'nothing'} removed),"
+            f" {stats['segments_before']} segments become {stats['segments_after']}"
+        )
+        show(f"  offset {each['offset']}: {each['reason']}" for each in found["removals"])
+        if not found["are_all_listed"]:
+            show(f"  and {sum(stats['removed'].values()) - len(found['removals'])} more (--limit)")
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--partition", type=number(0, _PARTITION_MAX), metavar="N", help="only this one")
+    parser.add_argument("--key", metavar="KEY", help="the history of one key")
+    parser.add_argument(
+        "--key-encoding", choices=("text", "hex", "base64"), default="text", help="how --key is written (default: text)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="what a pass would remove, without writing anything")
+    parser.add_argument("--force", action="store_true", help="with --dry-run: as `ottla compact --force` would")
+    parser.add_argument(
+        "--limit", type=number(1, _RECORDS_MAX), metavar="N", help="with --dry-run or --key: tell of so many records"
+    )
+    admin_options(parser)
+    json_option(parser)
+
+
+COMMAND = Command("explain", "why a topic is compacted or not, and what would make it so", run, add_options, NOTES)

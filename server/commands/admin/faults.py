@@ -1,0 +1,169 @@
+"""`ottla faults`: what is to go wrong, declared, listed, waited for and taken back."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..frame.command import Command
+from ..frame.errors import SAID_NO
+from ..frame.options import admin_options, duration_ms, json_option, number
+from ..frame.parser import Parser
+from ..frame.printing import show, show_json
+from .asking import Admin, path
+from .showing import duration_text, show_rows
+
+NOTES = """\
+examples:
+  ottla faults add --api Produce --error NOT_LEADER_OR_FOLLOWER --count 3
+  ottla faults add --api Fetch --topic orders --delay 2s --count all
+  ottla faults add --api Produce --disconnect after --client shop        the records are written, the answer is lost
+  ottla faults add --api Fetch --corrupt-batch
+  ottla faults add --disk full
+
+A fault says which requests it is for, by all of --api … --api-version that are given, and what becomes of them: one of --error,
+--disconnect, --drop-response and --corrupt-batch, with a --delay or a delay alone. With --disk it is about the disk instead.
+"""
+
+_ID_MAX = 2**63 - 1
+_COUNT_MAX = 2**31 - 1
+_REQUEST_OPTIONS = ("api", "topic", "partition", "group", "transactional_id", "client_id", "node", "version")
+_ACTIONS = ("error", "after", "delay_ms", "disconnect", "drop_response", "corrupt_batch", "disk", "data_dir", "skip")
+
+
+def _add(options: argparse.Namespace) -> None:
+    declared = {name: getattr(options, name) for name in (*_REQUEST_OPTIONS, *_ACTIONS)}
+    declared = {name: value for name, value in declared.items() if value is not None and value is not False}
+    if options.count is not None:
+        declared["count"] = None if options.count == ALL else options.count
+    state = Admin(options).post_object(path("faults"), declared)
+    if options.json:
+        show_json(state)
+    else:
+        show(f"fault {state['fault_id']}: {_text(state['declaration'])}")
+
+
+ALL = -1
+
+
+def count(text: str) -> int:
+    """Reads a number of requests, or `all`."""
+    return ALL if text == "all" else number(1, _COUNT_MAX)(text)
+
+
+def _list(options: argparse.Namespace) -> None:
+    faults = Admin(options).get(path("faults"))["faults"]
+    if options.json:
+        show_json(faults)
+    elif not faults:
+        show("there are no faults")
+    else:
+        show_rows([row_of(each) for each in faults])
+
+
+def row_of(state: dict[str, Any]) -> dict[str, Any]:
+    """A fault as a row of a table."""
+    left = "removed or spent" if not state["is_active"] else "all" if state["left"] is None else state["left"]
+    return {"fault": state["fault_id"], "hits": state["hits"], "left": left, "what": _text(state["declaration"])}
+
+
+def _text(declaration: dict[str, Any]) -> str:
+    """`Produce of topic orders: error NOT_LEADER_OR_FOLLOWER`."""
+    told = {name: value for name, value in declaration.items() if value not in (None, False, 0)}
+    told |= {"partition": declaration["partition"]} if declaration.get("partition") is not None else {}
+    told |= {"node": declaration["node"]} if declaration.get("node") is not None else {}
+    if "disk" in told:
+        what = f"disk {told['disk']}" + (f" at {told['data_dir']}" if "data_dir" in told else "")
+        return what + (f", {duration_text(told['delay_ms'])} each" if "delay_ms" in told else "")
+    about = [f"{name.replace('_', ' ')} {told[name]}" for name in _REQUEST_OPTIONS[1:] if name in told]
+    does = [_action(name, told[name]) for name in _ACTIONS if name in told and name not in ("after", "skip")]
+    done = ", ".join(does) + (", carried out all the same" if "after" in told else "")
+    skipped = f", after {told['skip']} that go by" if "skip" in told else ""
+    return f"{' of '.join([told.get('api', 'every request'), *([', '.join(about)] if about else [])])}: {done}{skipped}"
+
+
+def _action(name: str, value: Any) -> str:
+    if name == "delay_ms":
+        return f"delay {duration_text(value)}"
+    return name.replace("_", " ") if value is True else f"{name} {value}"
+
+
+def _show(options: argparse.Namespace) -> None:
+    _tell(options, Admin(options).get(path("faults", options.fault)))
+
+
+def _remove(options: argparse.Namespace) -> None:
+    _tell(options, Admin(options).delete(path("faults", options.fault)))
+
+
+def _wait(options: argparse.Namespace) -> int | None:
+    state = Admin(options).get(path("faults", options.fault, "wait"), hits=options.hits, timeout_ms=options.timeout)
+    _tell(options, state)
+    return None if state["hits"] >= options.hits else SAID_NO
+
+
+def _tell(options: argparse.Namespace, state: dict[str, Any]) -> None:
+    if options.json:
+        show_json(state)
+    else:
+        show_rows([row_of(state)])
+
+
+def _clear(options: argparse.Namespace) -> None:
+    done = Admin(options).delete(path("faults"))
+    if options.json:
+        show_json(done)
+    else:
+        show(f"removed {done['removed']}")
+
+
+def _add_options(parser: Parser) -> None:
+    parser.add_argument("--api", metavar="NAME", help="only requests of this API, as Produce")
+    parser.add_argument("--topic", metavar="NAME", help="only those that name this topic")
+    parser.add_argument("--partition", type=number(0, _COUNT_MAX), metavar="N", help="and this partition of it")
+    parser.add_argument("--group", metavar="ID", help="only those that name this group")
+    parser.add_argument("--transactional-id", metavar="ID", help="only those that name it")
+    parser.add_argument("--client", dest="client_id", metavar="ID", help="only those of this client.id")
+    parser.add_argument("--node", type=number(0, _COUNT_MAX), metavar="ID", help="only those to this node")
+    parser.add_argument(
+        "--api-version", dest="version", type=number(0, 100), metavar="N", help="only those in this version of the API"
+    )
+    parser.add_argument("--error", metavar="NAME", help="answer with this error, as NOT_LEADER_OR_FOLLOWER")
+    parser.add_argument("--after", action="store_true", help="with --error: carry the request out all the same")
+    parser.add_argument("--delay", dest="delay_ms", type=duration_ms, metavar="TIME", help="keep it so long, as 2s")
+    parser.add_argument("--disconnect", choices=("before", "after"), help="close the connection without an answer")
+    parser.add_argument("--drop-response", action="store_true", help="carry it out, and never answer")
+    parser.add_argument("--corrupt-batch", action="store_true", help="a wrong byte in what a Fetch returns")
+    parser.add_argument("--disk", choices=("full", "slow", "failed"), help="no request, but the disk")
+    parser.add_argument("--data-dir", metavar="DIR", help="with --disk: which of log.dirs")
+    parser.add_argument("--count", type=count, metavar="N", help="so many requests, or `all` (default: 1)")
+    parser.add_argument("--skip", type=number(0, _COUNT_MAX), metavar="N", help="let so many go by first")
+    _common(parser)
+
+
+def _fault_options(parser: Parser) -> None:
+    parser.add_argument("fault", metavar="FAULT", type=number(1, _ID_MAX), help="its number")
+    _common(parser)
+
+
+def _wait_options(parser: Parser) -> None:
+    parser.add_argument("--hits", type=number(1, _COUNT_MAX), default=1, metavar="N", help="so many (default: 1)")
+    parser.add_argument(
+        "--timeout", type=duration_ms, default=10_000, metavar="TIME", help="so long, as 30s (default: 10s)"
+    )
+    _fault_options(parser)
+
+
+def _common(parser: Parser) -> None:
+    admin_options(parser)
+    json_option(parser)
+
+
+ACTIONS = (
+    Command("list", "which are declared, and what they have met", _list, _common),
+    Command("add", "declare one", _add, _add_options, NOTES),
+    Command("show", "what one has met", _show, _fault_options),
+    Command("wait", "until one has met a request; exit code 1 if it has not in time", _wait, _wait_options),
+    Command("remove", "end one: what it keeps waiting goes on", _remove, _fault_options),
+    Command("clear", "end all", _clear, _common),
+)

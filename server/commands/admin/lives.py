@@ -1,0 +1,90 @@
+"""`ottla restart`, `crash`, `reset`, `snapshot`, `restore`: the end of the broker's life, and what the next one begins with."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..frame.command import Command
+from ..frame.options import admin_options, json_option
+from ..frame.parser import Parser
+from ..frame.printing import show, show_json
+from ..frame.progress import Progress
+from .asking import Admin, path
+
+
+def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:
+    def run(options: argparse.Namespace) -> None:
+        admin = Admin(options)
+        with Progress() as progress:
+            progress.say(f"{what} …")
+            answer = admin.post(path("broker", what))
+        if options.json:
+            show_json(answer)
+        else:
+            show(f"{done}, {answer['bootstrap']} serves again")
+
+    return run
+
+
+def _copied(what: str, say: Callable[[dict[str, Any]], str]) -> Callable[[argparse.Namespace], None]:
+    def run(options: argparse.Namespace) -> None:
+        admin = Admin(options)
+        with Progress() as progress:
+            progress.say(f"{what} …")
+            # Its working directory is not ours.
+            answer = admin.post(path("broker", what), path=os.path.abspath(options.directory))
+        if options.json:
+            show_json(answer)
+        else:
+            show(say(answer))
+
+    return run
+
+
+def _size(answer: dict[str, Any]) -> str:
+    return f"{answer['files']} files, {answer['size_bytes']} bytes"
+
+
+def _directory_options(parser: Parser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="on the machine of the broker")
+    _common(parser)
+
+
+def _common(parser: Parser) -> None:
+    admin_options(parser)
+    json_option(parser)
+
+
+RESTART = Command(
+    "restart",
+    "stop the broker cleanly and start it again: the same ports, data and time",
+    _begun("restart", "stopped and started"),
+    _common,
+)
+CRASH = Command(
+    "crash",
+    "kill the broker without a goodbye and start it again, with recovery",
+    _begun("crash", "killed and started"),
+    _common,
+)
+RESET = Command(
+    "reset",
+    "lose all data, faults and moves of the clock, and start as the first time",
+    _begun("reset", "reset"),
+    _common,
+)
+SNAPSHOT = Command(
+    "snapshot",
+    "copy all data of the broker into a new directory",
+    _copied("snapshot", lambda answer: f"copied {_size(answer)} to {answer['path']}"),
+    _directory_options,
+)
+RESTORE = Command(
+    "restore",
+    "have all data, and the clock, as they were when a snapshot was made",
+    _copied("restore", lambda answer: f"restored {_size(answer)} of {answer['path']}"),
+    _directory_options,
+)

@@ -1,0 +1,42 @@
+"""`--watch`: the same again every second, in the place of what was there on a terminal, else below it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Callable
+
+from .errors import CommandError
+from .parser import Parser
+from .printing import show
+
+EVERY_S = 1.0
+CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+
+def watch_option(parser: Parser) -> None:
+    parser.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
+
+
+def watched(options: argparse.Namespace, once: Callable[[], None]) -> None:
+    """Do `once`; with --watch again and again.
+
+    Whoever does not answer the first time is none; who does not later may be between two lives, so that is shown instead.
+    """
+    once_more = threading.Event()
+    is_first = True
+    while True:
+        if options.watch and sys.stdout.isatty():
+            show(CLEAR, flush=True)
+        try:
+            once()
+        except CommandError as error:
+            if is_first:
+                raise
+            show(f"ottla: {error}")
+        if not options.watch:
+            return
+        is_first = False
+        show((), flush=True)
+        once_more.wait(EVERY_S)
