@@ -8,9 +8,12 @@ from typing import Any
 from ..frame.command import Command
 from ..frame.options import admin_options, json_option
 from ..frame.parser import Parser
-from ..frame.printing import show, show_json
+from ..frame.printing import folded, show, show_json, terminal_width
 from .asking import Admin, path
 from .showing import show_rows
+
+
+_TOLD = ("looks_like", "reveals")
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -18,10 +21,10 @@ def _list(options: argparse.Namespace) -> None:
     if options.json:
         show_json(found)
         return
+    width = terminal_width()
     for each in found:
-        show(
-            [f"{each['name']}", f"  {each['looks_like']}", f"  {each['reveals']}", f"  {' '.join(each['threads'])}", ""]
-        )
+        show([each["name"], *(line for name in _TOLD for line in folded(each[name], width))])
+        show(f"    {thread}" for thread in each["threads"])
 
 
 def _load(options: argparse.Namespace) -> None:

@@ -29,7 +29,7 @@ def _advance(options: argparse.Namespace) -> None:
 
 
 def _set(options: argparse.Namespace) -> None:
-    _tell(options, Admin(options).post(path("clock", "set"), now_ms=options.to))
+    _tell(options, Admin(options).put(path("clock"), now_ms=options.to))
 
 
 def _freeze(options: argparse.Namespace) -> None:

@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from ..frame.command import Command
-from ..frame.options import admin_options, json_option, number
+from ..frame.errors import WrongCallError
+from ..frame.options import admin_options, duration_ms, json_option, number
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json
 from ..frame.progress import Progress
@@ -25,6 +26,11 @@ _PARTITION_MAX = 2**31 - 1
 
 
 def _compact(options: argparse.Namespace) -> None:
+    if options.wait:
+        _wait(options)
+        return
+    if options.timeout is not None:
+        raise WrongCallError("--timeout goes with --wait; a pass takes as long as it takes")
     admin = Admin(options)
     with Progress() as progress:
         progress.say(f"compacting {options.topic} …")
@@ -48,6 +54,30 @@ def _compact(options: argparse.Namespace) -> None:
                 "records": f"{each['records_read']} -> {each['records_written']}",
                 "removed": _removed(each["records_removed"]),
                 "segments": f"{each['segments_before']} -> {each['segments_after']}",
+                "explanation": f"{each['waits_for']}: {each['explanation']}" if each["waits_for"] else "",
+            }
+            for each in answer["partitions"]
+        ]
+    )
+
+
+def _wait(options: argparse.Namespace) -> None:
+    if options.force or options.roll or options.partitions:
+        raise WrongCallError(
+            "--wait starts nothing, and is for the whole topic: expected no --force, --roll, --partition"
+        )
+    with Progress() as progress:
+        progress.say(f"waiting for the cleaner to have covered {options.topic} …")
+        answer = Admin(options).get(path("topics", options.topic, "compacted"), timeout_ms=options.timeout)
+    if options.json:
+        show_json(answer)
+        return
+    show_rows(
+        [
+            {
+                "partition": each["partition"],
+                "clean below": each["first_dirty_offset"],
+                "log end": each["log_end_offset"],
                 "explanation": f"{each['waits_for']}: {each['explanation']}" if each["waits_for"] else "",
             }
             for each in answer["partitions"]
@@ -113,6 +143,14 @@ def _compact_options(parser: Parser) -> None:
     _partition_options(parser)
     parser.add_argument("--force", action="store_true", help="whatever ratio and lags say; rolls, too")
     parser.add_argument("--roll", action="store_true", help="end the active segment first")
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="start nothing: wait until the cleaner's own passes have covered what lies in closed segments now",
+    )
+    parser.add_argument(
+        "--timeout", type=duration_ms, metavar="TIME", help="of --wait, as 30s; then exit code 1 (default: 10s)"
+    )
     _common(parser)
 
 

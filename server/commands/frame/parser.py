@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, NoReturn
 
 from .errors import WRONG_CALL, did_you_mean
-
-
-NAMES_PLACES = 22
-"""Of a help text, for names; the longest of our commands fits."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -22,7 +17,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog,
             description=description,
             epilog=notes,
-            formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=NAMES_PLACES),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
 

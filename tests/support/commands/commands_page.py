@@ -1,0 +1,93 @@
+"""`docs/commands.md`, made from the parsers of all commands.
+
+python tests/support/commands/commands_page.py      writes it anew
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from ottla.server.commands.frame.places import Place, places
+
+PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
+INTRODUCTION = """\
+# Commands
+
+Made from the commands' own help (`python tests/support/commands/commands_page.py`). `ottla --help`, `ottla topics --help`,
+`ottla topics create --help` and `ottla help topics create` say more, with examples.
+
+- Options may stand anywhere: `ottla --json topics list` is `ottla topics list --json`. They are never abbreviated.
+- `--json` prints everything as JSON. Tables are cut to the width of a terminal, and whole in a pipe.
+- Exit codes: 0 done, 1 the broker or a file said no, 2 a wrong call, or nobody answers, 130 Ctrl-C. What is wrong is one line on
+  standard error.
+- `--bootstrap HOST:PORT[,…]` is the broker's address for commands that speak Kafka's protocol, and to any broker: also
+  `OTTLA_BOOTSTRAP`, else localhost:9092.
+- `--admin [HOST:]PORT` is its admin listener for those that ask Ottla alone: also `OTTLA_ADMIN`, else 127.0.0.1:9099, where
+  `ottla dev` has it. A listener with a token wants `--admin-token-file FILE` or `OTTLA_ADMIN_TOKEN`.
+- `source <(ottla completion bash)` completes all of this in bash; zsh and fish likewise.
+"""
+
+EVERYWHERE = {"--help", "--json"}
+OF_THE_BROKER = {"--bootstrap": "Kafka's protocol", "--admin": "the admin listener"}
+
+
+def page() -> str:
+    """The whole text."""
+    return "\n".join([INTRODUCTION, *_sections()])
+
+
+def _sections() -> Iterator[str]:
+    for place in places():
+        if place.at.count("/") == 1:
+            yield f"## ottla {place.at[1:]}\n"
+            if place.names:
+                yield f"{_sentence(place.help)}\n"
+                continue
+        elif not place.at:
+            continue
+        else:
+            yield f"### ottla {place.at[1:].replace('/', ' ')}\n"
+        yield from _command(place)
+
+
+def _command(place: Place) -> Iterator[str]:
+    over = next((how for name, how in OF_THE_BROKER.items() if _has(place, name)), None)
+    is_asking = over is not None and "serve" not in place.at and "dev" not in place.at.split("/")
+    yield f"{_sentence(place.help)}{f' Over {over}.' if is_asking else ''}\n"
+    hidden = EVERYWHERE | ({"--bootstrap", "--admin", "--admin-token-file"} if is_asking else set())
+    rows = [*map(_operand, place.operands)]
+    rows += [_option(each) for each in place.options if not hidden & {*each.option_strings}]
+    if rows:
+        yield "\n".join(["| | |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)]) + "\n"
+
+
+def _has(place: Place, name: str) -> bool:
+    return any(name in action.option_strings for action in place.options)
+
+
+def _operand(action: argparse.Action) -> tuple[str, str]:
+    name = str(action.metavar)
+    shown = {"*": f"[{name} …]", "+": f"{name} …", "?": f"[{name}]"}.get(str(action.nargs), name)
+    return shown, _cell(action.help or "")
+
+
+def _option(action: argparse.Action) -> tuple[str, str]:
+    names = ", ".join(action.option_strings)
+    if action.nargs == 0:
+        return names, _cell(action.help or "")
+    value = ("|".join(map(str, action.choices))) if action.choices else action.metavar or action.dest.upper()
+    return _cell(f"{names} {value}"), _cell(action.help or "")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
