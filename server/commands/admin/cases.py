@@ -12,7 +12,6 @@ from ..frame.printing import folded, show, show_json, terminal_width
 from .asking import Admin, path
 from .showing import show_rows
 
-
 _TOLD = ("looks_like", "reveals")
 
 
@@ -23,8 +22,8 @@ def _list(options: argparse.Namespace) -> None:
         return
     width = terminal_width()
     for each in found:
-        show([each["name"], *(line for name in _TOLD for line in folded(each[name], width))])
-        show(f"    {thread}" for thread in each["threads"])
+        show([each["name"], *(line for name in _TOLD for line in folded(each[name], width, "  "))])
+        show(f"  {thread}" for thread in each["threads"])
 
 
 def _load(options: argparse.Namespace) -> None:

@@ -44,7 +44,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 COMPLETED = {
-    "ottla se": {"serve"},
+    "ottla ser": {"serve"},
     "ottla topics ": {"list", "describe", "create", "delete", "status", "--help", "-h"},
     "ottla topics cre": {"create"},
     "ottla topics list --boot": {"--bootstrap"},

@@ -1,0 +1,141 @@
+"""What commands say when the admin listener is not there, is no admin listener, or refuses."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.server.commands.admin.asking import Admin, path
+from ottla.server.commands.frame.errors import RefusedError, WrongCallError
+from support.commands.command_runs import run_command
+
+TOKEN = "s3cret"
+
+
+def admin(address: str | None = None, token_file: str | None = None, **environment: str) -> Admin:
+    return Admin(Namespace(admin=address, admin_token_file=token_file), environment)
+
+
+# Where it is
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "address"),
+    [
+        (None, {}, "127.0.0.1:9099"),
+        (None, {"OTTLA_ADMIN": "localhost:7"}, "localhost:7"),
+        ("8", {"OTTLA_ADMIN": "localhost:7"}, "8"),
+        ("[::1]:8", {}, "[::1]:8"),
+    ],
+)
+def test_the_option_beats_the_environment_beats_the_default(
+    given: str | None, environment: dict[str, str], address: str
+) -> None:
+    assert admin(given, **environment).address == address
+
+
+@pytest.mark.parametrize("address", ["h:", "h:port", "h:0", "h:65536", ":", "h:1:", "h:²"])
+def test_what_is_no_address_is_one_line(address: str) -> None:
+    done = run_command("status", "--admin", address)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"ottla: Invalid value {address} for --admin: must be [HOST:]PORT, port from 1 to 65535\n"
+
+
+def test_where_nobody_answers_the_line_says_how_to_start_one() -> None:
+    done = run_command("status", "--admin", "127.0.0.1:1")
+    (line,) = done.err.splitlines()
+    assert done.code == 2
+    assert line == (
+        "ottla: nobody answers at 127.0.0.1:1 (Connection refused): is the broker's admin listener on, as with `ottla dev` or"
+        " `ottla serve --admin 9099`?"
+    )
+
+
+# What answers
+
+ANSWERS = {
+    "nothing": b"",
+    "no HTTP": b"220 mail.example ESMTP\r\n",
+    "half a head": b"HTTP/1.1 200 OK\r\ncontent-le",
+    "half a body": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{",
+    "no JSON": b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>",
+    "no object": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
+    "a status without JSON": b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+}
+
+
+@contextmanager
+def answering(data: bytes) -> Iterator[str]:
+    """The address of a listener that answers one request with `data`, and closes."""
+
+    def answer() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(data)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize("data", ANSWERS.values(), ids=ANSWERS)
+def test_what_is_no_listener_of_ottlas_is_one_line(data: bytes) -> None:
+    with answering(data) as address:
+        done = run_command("nodes", "list", "--admin", address)
+    (line,) = done.err.splitlines()
+    assert (done.code, done.out) == (2, "")
+    assert address in line and ("no admin listener of Ottla" in line or "nobody answers" in line)
+
+
+def test_a_refusal_is_its_sentence() -> None:
+    body = b'{"error": "there is no topic \'t\'"}'
+    with (
+        answering(b"HTTP/1.1 404 Not Found\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)) as address,
+        pytest.raises(RefusedError, match=r"^there is no topic 't'$"),
+    ):
+        admin(address).get(path("topics", "t"))
+
+
+def test_names_are_quoted_in_paths() -> None:
+    assert path("topics", "a/b c", "explain") == "/v1/topics/a%2Fb%20c/explain"
+
+
+# Tokens
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[ottla.Broker]:
+    with ottla.Broker(admin=0, admin_token=TOKEN) as broker:
+        yield broker
+
+
+def test_a_token_comes_from_a_file_or_from_the_environment(guarded: ottla.Broker, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    for asked in (
+        admin(guarded.admin, str(tmp_path / "token")),
+        admin(guarded.admin, OTTLA_ADMIN_TOKEN=TOKEN),
+        admin(guarded.admin, str(tmp_path / "token"), OTTLA_ADMIN_TOKEN="another"),
+    ):
+        assert asked.get(path("nodes"))["nodes"]
+    for asked in (admin(guarded.admin), admin(guarded.admin, OTTLA_ADMIN_TOKEN="another")):
+        with pytest.raises(RefusedError, match=r"give --admin-token-file, or the token in OTTLA_ADMIN_TOKEN"):
+            asked.get(path("nodes"))
+
+
+@pytest.mark.parametrize(("content", "says"), [(b"\xff", "it is not ASCII"), (b"a b", "a token has no blanks")])
+def test_a_file_that_holds_no_token_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "token").write_bytes(content)
+    with pytest.raises(WrongCallError, match=says):
+        admin("1", str(tmp_path / "token"))
+    with pytest.raises(WrongCallError, match=r"cannot read .*missing of --admin-token-file: No such file"):
+        admin("1", str(tmp_path / "missing"))
