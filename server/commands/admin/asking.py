@@ -35,7 +35,7 @@ class Admin:
         self._host, self._port = _parsed(self.address)
         self._token = _token(options.admin_token_file, environment)
 
-    def get(self, path: str, **fields: object) -> Answer:
+    def get(self, path: str, /, **fields: object) -> Answer:
         """Ask without a body. Fields that are None are left out; a list is one field several times.
 
         Raises:
@@ -44,15 +44,15 @@ class Admin:
         """
         return self._ask("GET", _with_query(path, fields))
 
-    def delete(self, path: str, **fields: object) -> Answer:
+    def delete(self, path: str, /, **fields: object) -> Answer:
         """As `get`, to take something away."""
         return self._ask("DELETE", _with_query(path, fields))
 
-    def post(self, path: str, **fields: object) -> Answer:
+    def post(self, path: str, /, **fields: object) -> Answer:
         """Ask with a JSON object of those fields that are not None. Raises as `get`."""
         return self.post_object(path, {name: value for name, value in fields.items() if value is not None})
 
-    def put(self, path: str, **fields: object) -> Answer:
+    def put(self, path: str, /, **fields: object) -> Answer:
         """As `post`, to have something be so."""
         return self._ask("PUT", path, json.dumps(fields))
 
