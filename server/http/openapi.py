@@ -27,6 +27,7 @@ OF_ROWS = {
     409: "It is in no state for that.",
     500: "The disk refused.",
     503: OF_A_LIFE[503],
+    504: "It did not come about in time.",
 }
 
 ERROR: Schema = {
@@ -71,7 +72,7 @@ def refusals(call: AnyCall) -> dict[int, str]:
     found |= WITH_BODY if call.has_body else {}
     found |= {} if call.without_token else WITH_TOKEN
     found |= {} if call.any_time else OF_A_LIFE
-    found |= {status: OF_ROWS[status] for status in call.statuses}
+    found |= {status: OF_ROWS[status] for status in call.statuses if status not in found}
     return dict(sorted(found.items()))
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from .call import Call, Lives, Nothing, Text
-from .calls import broker, cases, cleaning, explain, faults, lives, probes, seeds
+from .calls import broker, cases, cleaning, explain, faults, lives, probes, seeds, topics
 from .openapi import document
 from .worker import in_worker
 
@@ -37,6 +37,7 @@ CALLS: tuple[AnyCall, ...] = (
     *cleaning.CALLS,
     *faults.CALLS,
     *seeds.CALLS,
+    *topics.CALLS,
 )
 
 

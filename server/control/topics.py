@@ -1,0 +1,134 @@
+"""Topics, made and deleted and listed: for tests in languages whose client would need an admin client of its own for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...protocol.errors import KafkaError
+from ..broker.broker import Broker
+from ..partitions.topics import Topic
+from ..runtime.turns import Turn
+from .errors import ControlError, Kind, did_you_mean
+from .refusals import refusal
+
+PARTITIONS_MAX = 10_000
+"""As many as one CreateTopics of a client may ask for."""
+_SHOWN = 249
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic."""
+
+    name: str
+    topic_id: str
+    """32 hexadecimal digits."""
+    is_internal: bool
+    """The broker's own."""
+    partitions: int
+    """How many."""
+    replicas: int
+    """Of each partition, on nodes of the broker: one log stands for all."""
+    size_bytes: int
+    """Of all its logs."""
+    configs: Mapping[str, str]
+    """What was set for it; everything else is as the broker has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicList:
+    """Topics in the order of their names."""
+
+    topics: tuple[TopicState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic that there is no more; its files go a little later."""
+
+    name: str
+    topic_id: str
+
+
+async def list_topics(broker: Broker, *, internal: bool = False) -> TopicList:
+    """All topics, the broker's own only if `internal`."""
+    turn = Turn()
+    shown = [topic for topic in broker.services.topics if internal or not topic.is_internal]
+    shown.sort(key=lambda topic: topic.name)
+    return TopicList(tuple(await turn.map(lambda topic: _state(broker, topic), shown)))
+
+
+async def describe_topic(broker: Broker, name: str) -> TopicState:
+    """One topic. ControlError NOT_FOUND if there is none of this name."""
+    return _state(broker, _topic(broker, name))
+
+
+async def create_topic(
+    broker: Broker,
+    name: str,
+    partitions: int | None = None,
+    *,
+    replicas: int | None = None,
+    configs: Mapping[str, str] | None = None,
+) -> TopicState:
+    """Make a topic; it is there for all nodes when this returns.
+
+    Args:
+        partitions, replicas: Without them the broker's `num.partitions` and `default.replication.factor`.
+        configs: Options by name, as texts.
+
+    Raises:
+        ControlError: CONFLICT: it exists; INVALID: it may not be called so, or have these options; FAILED: the disk refused. There
+            is no such topic then.
+    """
+    services = broker.services
+    if partitions is not None and partitions > PARTITIONS_MAX:
+        raise ControlError(Kind.INVALID, f"partitions: expected at most {PARTITIONS_MAX}, found {partitions}")
+    try:
+        plan = services.topic_admin.planner.plan(
+            name,
+            num_partitions=-1 if partitions is None else partitions,
+            replication_factor=-1 if replicas is None else replicas,
+            configs=configs,
+        )
+        return _state(broker, await services.topic_admin.create(plan))
+    except KafkaError as error:
+        raise refusal(error) from error
+
+
+async def delete_topic(broker: Broker, name: str) -> TopicDeleted:
+    """Delete a topic with all that is in it.
+
+    Raises:
+        ControlError: NOT_FOUND; INVALID: it is the broker's own, or `delete.topic.enable` is false; FAILED: the disk refused. It is
+            as it was then.
+    """
+    topic = _topic(broker, name)
+    try:
+        await broker.services.topic_admin.delete(topic)
+    except KafkaError as error:
+        raise refusal(error) from error
+    return TopicDeleted(topic.name, topic.id.hex())
+
+
+def _topic(broker: Broker, name: str) -> Topic:
+    topics = broker.services.topics
+    found = topics.get(name)
+    if found is None:
+        hint = did_you_mean(name, (each.name for each in topics))
+        raise ControlError(Kind.NOT_FOUND, f"there is no topic {name[:_SHOWN]!r}{hint}")
+    return found
+
+
+def _state(broker: Broker, topic: Topic) -> TopicState:
+    entry = broker.services.cluster.catalog.topics.get(topic.name)  # none if it was deleted meanwhile
+    return TopicState(
+        name=topic.name,
+        topic_id=topic.id.hex(),
+        is_internal=topic.is_internal,
+        partitions=len(topic.partitions),
+        replicas=len(topic.partitions[0].replicas),
+        size_bytes=sum(partition.log.size_bytes for partition in topic.partitions),
+        configs={} if entry is None else dict(entry.configs),
+    )

@@ -1,0 +1,55 @@
+"""Topics over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+from support.broker.admin_calls import AdminCalls
+
+
+@pytest.fixture
+def admin() -> Iterator[AdminCalls]:
+    with ottla.Broker(admin="0") as broker:
+        yield AdminCalls.of(broker)
+
+
+def test_a_topic_is_made_listed_and_deleted(admin: AdminCalls) -> None:
+    made = admin.post("/v1/topics", topic="b", partitions=3, configs={"cleanup.policy": "compact"})
+    assert (made["name"], made["partitions"], made["configs"]) == ("b", 3, {"cleanup.policy": "compact"})
+    admin.post("/v1/topics", topic="a")
+    assert [topic["name"] for topic in admin.get("/v1/topics")["topics"]] == ["a", "b"]
+    assert admin.get("/v1/topics/b") == made
+    assert admin.ask("DELETE", "/v1/topics/b") == (200, {"name": "b", "topic_id": made["topic_id"]})
+    assert [topic["name"] for topic in admin.get("/v1/topics?internal=true")["topics"]] == ["a"]
+
+
+REFUSED = [
+    ({"topic": "there"}, 409, "Topic 'there' already exists."),
+    ({"topic": "a/b"}, 422, "Topic name is invalid: 'a/b' contains"),
+    ({"topic": "t", "partitions": 0}, 422, "partitions: expected a whole number from 1 to 10000, found 0"),
+    ({"topic": "t", "replicas": 2}, 422, "only 1 broker(s) are registered"),
+    ({"topic": "t", "configs": {"cleanup.polcy": "x"}}, 422, "cleanup.polcy"),
+    ({"topic": "t", "configs": {"retention.ms": 7}}, 422, "configs.retention.ms: expected a text, found 7"),
+    ({"topic": "__cluster_metadata"}, 422, "prohibited"),
+    ({"tpoic": "t"}, 422, "there is no field 'tpoic'; did you mean 'topic'?"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "sentence"), REFUSED)
+def test_what_is_no_topic_is_refused(admin: AdminCalls, fields: dict[str, object], status: int, sentence: str) -> None:
+    admin.post("/v1/topics", topic="there")
+    found, answer = admin.ask("POST", "/v1/topics", fields)
+    assert (found, sentence in answer["error"]) == (status, True), answer
+    assert [topic["name"] for topic in admin.get("/v1/topics")["topics"]] == ["there"]
+
+
+def test_the_nearest_topic_is_named(admin: AdminCalls) -> None:
+    admin.post("/v1/topics", topic="orders")
+    for method in ("GET", "DELETE"):
+        assert admin.ask(method, "/v1/topics/order") == (
+            404,
+            {"error": "there is no topic 'order'; did you mean 'orders'?"},
+        )
