@@ -99,7 +99,7 @@ def check(declaration: Declaration) -> None:
     """
     for name, default in _SAYS.items():
         value, wanted = getattr(declaration, name), _TYPES.get(name, str)
-        if value != default and type(value) is not wanted:
+        if value != default and type(value) is not wanted and not (name == "count" and value is None):
             raise FaultError(f"{name} is {value!r}; expected {_WORDS[wanted]}")
     if declaration.disk is None:
         _check_request(declaration)

@@ -7,8 +7,8 @@ that refuse or wait, and so have the files that are open already.
     full     what needs room is refused (ENOSPC): appends, new files, reserved space
     slow     what waits for the disk waits longer: syncs, and reads of what is not in memory. Nothing is, at first; what has
              been waited for once is. Trio's thread never waits.
-    failed   everything is refused (EIO). The broker takes the data directory out of use at the first refusal, until it is
-             restarted, whether or not the trouble has ended meanwhile.
+    failed   everything is refused (EIO). The broker takes the data directory out of use when a log meets that, until it is
+             restarted, whether or not the trouble has ended meanwhile. An answer on its way ends with its connection.
 """
 
 from __future__ import annotations

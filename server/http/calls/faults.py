@@ -95,7 +95,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
         Declaration,
         FaultState,
         declared,
-        statuses=(404, 422),
+        statuses=(404,),
     ),
     Call("GET", "/v1/faults", "All declared faults, spent ones included.", Nothing, FaultList, listed, only_waits=True),
     Call("DELETE", "/v1/faults", "Remove all faults.", Nothing, FaultsCleared, cleared),
@@ -144,6 +144,6 @@ CALLS: tuple[Call[Any, Any], ...] = (
         CoordinatorRequest,
         LeaderMoved,
         coordinated,
-        statuses=(404, 409, 422, 500),
+        statuses=(404, 409, 500),
     ),
 )

@@ -1,0 +1,86 @@
+"""Leaders that move because somebody wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.server.control.errors import ControlError, Kind
+from support.broker.conversation import address, create_topic, fetch, produce, records_of
+from support.broker.raw_client import RawClient
+
+
+@pytest.fixture
+def broker() -> Iterator[ottla.Broker]:
+    with ottla.Broker(nodes=3) as broker:
+        with RawClient(*address(broker)) as client:
+            create_topic(client, "t")
+            create_topic(client, "r", replicas=3)
+        yield broker
+
+
+def connected(broker: ottla.Broker, node: int) -> RawClient:
+    return RawClient(*address(broker, node))
+
+
+@pytest.mark.parametrize("topic", ["t", "r"])
+def test_another_node_leads_with_all_records_and_a_new_epoch(topic: str, broker: ottla.Broker) -> None:
+    epoch = broker.move_leader(topic, 0, 0).leader_epoch
+    with connected(broker, 0) as first, connected(broker, 2) as second:
+        assert produce(first, topic, ("k", "v")).base_offset == 0
+        moved = broker.move_leader(topic, 0, 2)
+        assert (moved.was, moved.leader, moved.leader_epoch) == (0, 2, epoch + 1)
+        assert produce(first, topic, ("k", "v")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert produce(second, topic, ("k", "v")).base_offset == 1
+        assert len(records_of(fetch(second, topic, 0))) == 2
+
+
+def test_a_replica_leads_among_the_same_replicas_and_another_node_in_place_of_the_leader(broker: ottla.Broker) -> None:
+    replicas = broker.move_leader("r", 0, 1).replicas
+    assert sorted(replicas) == [0, 1, 2]
+    assert broker.move_leader("r", 0, 2).replicas == replicas
+    assert broker.move_leader("t", 0, 0).replicas == (0,)
+    assert broker.move_leader("t", 0, 1).replicas == (1,)
+
+
+def test_where_the_node_leads_already_nothing_happens(broker: ottla.Broker) -> None:
+    first = broker.move_leader("t", 0, 1)
+    again = broker.move_leader("t", 0, 1)
+    assert (again.was, again.leader, again.leader_epoch) == (1, 1, first.leader_epoch)
+
+
+def test_a_leader_stays_moved_over_a_restart(broker: ottla.Broker) -> None:
+    for node in (0, 2):
+        broker.move_leader("t", 0, node)
+        broker.restart()
+        with connected(broker, node) as client:
+            assert produce(client, "t", ("k", "v")).error_code == 0
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["group", "transactional id"])
+def test_clients_find_the_coordinator_where_it_was_moved(kind: int, broker: ottla.Broker) -> None:
+    key = ["group", "transactional_id"][kind]
+    for node in (2, 0, 1):
+        broker.move_coordinator(node, **{key: "mine"})
+        with connected(broker, 0) as client:
+            found = client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=("mine",)), 4).coordinators[0]
+            assert (found.error_code, found.node_id) == (0, node)
+
+
+def test_what_cannot_lead_or_be_led_is_named(broker: ottla.Broker) -> None:
+    broker.stop_node(2)
+    wrong = {
+        ("tt", 0, 1): (Kind.NOT_FOUND, "there is no topic 'tt'; did you mean 't'?"),
+        ("t", 3, 1): (Kind.NOT_FOUND, "there is no partition 3 of t; it has 0 to 0"),
+        ("t", -1, 1): (Kind.NOT_FOUND, "there is no partition -1 of t; it has 0 to 0"),
+        ("t", 0, 7): (Kind.NOT_FOUND, "there is no node 7; there are: 0, 1, 2"),
+        ("t", 0, 2): (Kind.CONFLICT, "node 2 is stopped; start it first"),
+    }
+    for (topic, partition, node), (kind, why) in wrong.items():
+        with pytest.raises(ControlError) as refused:
+            broker.move_leader(topic, partition, node)
+        assert (refused.value.kind, str(refused.value)) == (kind, why)

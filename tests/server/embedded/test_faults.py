@@ -1,0 +1,92 @@
+"""Faults from Python: `with broker.fault(...) as fault`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+from ottla.server.control.errors import ControlError
+from support.broker.conversation import address, create_topic, produce
+from support.broker.raw_client import RawClient
+
+ERROR = "NOT_LEADER_OR_FOLLOWER"
+
+
+@pytest.fixture
+def broker() -> Iterator[ottla.Broker]:
+    with ottla.Broker() as broker:
+        with RawClient(*address(broker)) as client:
+            create_topic(client, "t")
+        yield broker
+
+
+def ask(broker: ottla.Broker) -> int:
+    with RawClient(*address(broker)) as client:
+        code: int = produce(client, "t", ("k", "v")).error_code
+        return code
+
+
+def test_a_fault_tells_what_it_met(broker: ottla.Broker) -> None:
+    fault = broker.fault("Produce", topic="t", error=ERROR, count=2)
+    assert repr(fault) == "<ottla fault 1 active, 0 hits>"
+    assert [ask(broker) for _ in range(3)] == [6, 6, 0]
+    fault.wait(2)
+    assert (fault.id, fault.hits, fault.is_active, fault.declaration.topic) == (1, 2, False, "t")
+    assert repr(fault) == "<ottla fault 1 spent, 2 hits>"
+    assert [each.hits for each in broker.faults()] == [2]
+
+
+def test_it_ends_with_its_block(broker: ottla.Broker) -> None:
+    with pytest.raises(ZeroDivisionError), broker.fault("Produce", error=ERROR, count=None) as fault:
+        raise ZeroDivisionError
+    assert ask(broker) == 0
+    fault.remove()
+    assert repr(fault) == "<ottla fault 1 removed, 0 hits>"
+
+
+def test_a_wait_says_what_has_not_happened(broker: ottla.Broker) -> None:
+    fault = broker.fault("Produce", error=ERROR)
+    with pytest.raises(TimeoutError, match=r"^fault 1 has met 0 requests in 0.001 s, not 1$"):
+        fault.wait(timeout=0.001)
+    fault.remove()
+    with pytest.raises(TimeoutError, match=r"^fault 1 has met 0 requests before it was removed, not 1$"):
+        fault.wait()
+
+
+def test_a_wait_ends_with_the_broker(broker: ottla.Broker) -> None:
+    fault = broker.fault("Produce", error=ERROR)
+    waits, raised = threading.Event(), []
+
+    def wait() -> None:
+        waits.set()
+        try:
+            fault.wait(timeout=600)
+        except Exception as error:  # noqa: BLE001
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    waits.wait()
+    broker.stop()
+    thread.join(60)
+    assert [type(error) for error in raised] == [RuntimeError]
+
+
+def test_after_the_stop_it_still_says_what_it_met(broker: ottla.Broker) -> None:
+    fault = broker.fault("Produce", error=ERROR)
+    assert ask(broker) == 6
+    broker.stop()
+    assert fault.hits == 1
+    with pytest.raises(RuntimeError, match="the broker was stopped"):
+        broker.fault("Produce", error=ERROR)
+
+
+def test_wrong_words_are_refused_in_one_line(broker: ottla.Broker) -> None:
+    with pytest.raises(ControlError, match=r"^api: there is no 'produces'; did you mean Produce\?$"):
+        broker.fault("produces", error=ERROR)
+    with pytest.raises(TypeError, match="delay"):
+        broker.fault("Produce", delay=1)  # type: ignore[call-arg]
+    assert broker.faults() == [] and broker.clear_faults() == 0

@@ -1,0 +1,169 @@
+"""Disks that are full, slow or failed because somebody has said so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.server.control.errors import ControlError
+from ottla.server.faults.disk import DiskFiles
+from ottla.storage.disk.os_files import OsFile, OsFiles
+from support.broker.conversation import address, create_topic, fetch, list_offset, produce, records_of
+from support.broker.raw_client import RawClient
+
+AN_HOUR_MS = 3_600_000
+LATEST = -1
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
+    with ottla.Broker(tmp_path) as broker, connected(broker) as client:
+        create_topic(client, "t")
+        produce(client, "t", ("k", "before"))
+        yield broker
+
+
+@pytest.fixture
+def client(broker: ottla.Broker) -> Iterator[RawClient]:
+    with connected(broker) as client:
+        yield client
+
+
+def connected(broker: ottla.Broker) -> RawClient:
+    return RawClient(*address(broker), timeout_s=60)
+
+
+def values(client: RawClient) -> list[bytes | None]:
+    return [value for _, _, value in records_of(fetch(client, "t", 0))]
+
+
+def test_a_full_disk_takes_nothing_and_gives_all(broker: ottla.Broker, client: RawClient) -> None:
+    fault = broker.fault(disk="full")
+    refused = produce(client, "t", ("k", "refused"))
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused.error_message == "t-0: [Errno 28] No space left on device"
+    assert create_topic(client, "new").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert values(client) == [b"before"]
+    assert fault.hits >= 2
+    fault.remove()
+    assert produce(client, "t", ("k", "after")).base_offset == 1
+    assert create_topic(client, "new").error_code == 0
+    assert values(client) == [b"before", b"after"]
+
+
+def test_a_batch_of_megabytes_does_not_fit_either(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "large", max_message_bytes=8 << 20)
+    with broker.fault(disk="full"):
+        assert produce(client, "large", ("k", "v" * (3 << 20))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert list_offset(client, "large", LATEST) == (0, 0)
+    assert produce(client, "large", ("k", "v" * (3 << 20))).base_offset == 0
+
+
+def test_a_failed_disk_is_out_of_use_until_the_restart(broker: ottla.Broker, client: RawClient) -> None:
+    fault = broker.fault(disk="failed")
+    assert produce(client, "t", ("k", "refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    fault.remove()
+    assert produce(client, "t", ("k", "refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetch(client, "t", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.restart()
+    with connected(broker) as again:
+        assert produce(again, "t", ("k", "after")).base_offset == 1
+        assert values(again) == [b"before", b"after"]
+
+
+def test_an_answer_that_cannot_be_read_ends_its_connection(broker: ottla.Broker, client: RawClient) -> None:
+    broker.fault(disk="failed")
+    with pytest.raises(ConnectionError):
+        fetch(client, "t", 0)
+
+
+def test_faults_of_disks_end_with_the_life(broker: ottla.Broker) -> None:
+    of_disk = broker.fault(disk="full")
+    of_requests = broker.fault("Produce", error="NOT_LEADER_OR_FOLLOWER", skip=5)
+    broker.restart()
+    assert [fault.fault_id for fault in broker.faults()] == [of_requests.id]
+    assert not of_disk.is_active
+
+
+def test_only_one_disk_is_full(tmp_path: Path) -> None:
+    dirs = [str(tmp_path / name) for name in ("a", "b")]
+    with ottla.Broker(overrides={"log.dirs": ",".join(dirs)}) as broker, connected(broker) as client:
+        create_topic(client, "t", 2)
+        of = {
+            partition: Path(broker.inner.services.logs.data_dir_of(log.topic_partition)).name
+            for partition in (0, 1)
+            for log in [broker.inner.services.topics.partition("t", partition).log]
+        }
+        assert sorted(of.values()) == ["a", "b"]
+        broker.fault(disk="full", data_dir=dirs[0])
+        found = {
+            of[partition]: produce(client, "t", ("k", "v"), partition=partition).error_code for partition in (0, 1)
+        }
+        assert found == {"a": ErrorCode.KAFKA_STORAGE_ERROR, "b": 0}
+        with pytest.raises(ControlError, match=r"^there is no data directory '/c'; there are: .*/a, .*/b$"):
+            broker.fault(disk="full", data_dir="/c")
+
+
+def test_who_waits_for_a_slow_disk_waits_longer_and_nobody_else(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "flushed", flush_messages=1)
+    fault = broker.fault(disk="slow", delay_ms=AN_HOUR_MS)
+    with ThreadPoolExecutor(1) as thread, connected(broker) as other:
+        waiting = thread.submit(produce, other, "flushed", ("k", "v"))
+        fault.wait()
+        assert produce(client, "t", ("k", "v")).base_offset == 1, "the page cache takes it"
+        assert not waiting.done()
+        fault.remove()
+        assert waiting.result().base_offset == 0
+
+
+def test_nothing_is_in_memory_of_a_slow_disk(broker: ottla.Broker, client: RawClient) -> None:
+    fault = broker.fault(disk="slow", delay_ms=AN_HOUR_MS)
+    with ThreadPoolExecutor(1) as thread, connected(broker) as other:
+        waiting = thread.submit(values, other)
+        fault.wait()
+        assert produce(client, "t", ("k", "after")).error_code == 0
+        fault.remove()
+        assert waiting.result()[0] == b"before"
+
+
+def test_what_came_from_a_slow_disk_is_in_memory_then(broker: ottla.Broker, client: RawClient) -> None:
+    fault = broker.fault(disk="slow", delay_ms=1)
+    assert values(client) == [b"before"]
+    fault.wait()
+    assert values(client) == [b"before"]
+
+
+def test_a_stop_waits_for_no_slow_disk(broker: ottla.Broker) -> None:
+    with connected(broker) as client:
+        create_topic(client, "flushed", flush_messages=1)
+        broker.fault(disk="slow", delay_ms=AN_HOUR_MS)
+        broker.restart()
+    with connected(broker) as again:
+        assert produce(again, "flushed", ("k", "v")).error_code == 0
+
+
+def test_files_of_a_sound_disk_are_files_with_nothing_added(broker: ottla.Broker) -> None:
+    files = broker.inner.files
+    assert isinstance(files, DiskFiles)
+    (disk,) = files._disks.values()
+    assert set(vars(disk.file_class)) <= {"__slots__", "__module__", "__doc__"}
+    for trouble in ("full", "failed"):
+        with broker.fault(disk=trouble):
+            assert disk.file_class.append is not OsFile.append
+        assert disk.file_class.append is OsFile.append
+        assert set(vars(disk.file_class)) <= {"__slots__", "__module__", "__doc__"}
+
+
+def test_files_that_somebody_has_brought_are_left_alone(tmp_path: Path) -> None:
+    class Own(OsFiles):
+        pass
+
+    from ottla.server.faults.disk import with_faults
+
+    own = Own()
+    assert with_faults(own, [str(tmp_path)]) is own
