@@ -222,7 +222,7 @@ class Running:
         """
         try:
             return trio.from_thread.run(function, *args, trio_token=self._present.token)
-        except trio.RunFinishedError:
+        except (trio.RunFinishedError, trio.Cancelled):
             raise RuntimeError(self._why_not()) from None
 
     def _ask(
