@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shutil
 import tempfile
 from functools import partial
@@ -83,7 +84,8 @@ def run(options: argparse.Namespace) -> int:
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]
     temporary = tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None else None
-    options.data = options.data or temporary
+    if temporary is not None:
+        options.data = os.path.join(temporary, "data")  # what is put beside it goes, too
     data = f"{options.data}, removed at the end" if temporary else options.data
     try:
         return serve(options, partial(hello, data))

@@ -15,7 +15,7 @@ from ..frame.printing import show, show_json, show_table
 from .asking import connected
 
 NOTES = """\
-RESOURCE is topic:NAME, broker:ID, broker: (what all brokers share) or group:ID.
+RESOURCE is topic:NAME, broker:ID, broker: (what all brokers share) or group:ID (Apache Kafka has options of groups, Ottla none).
 
 examples:
   ottla configs describe topic:orders
@@ -33,7 +33,7 @@ def resource(text: str) -> tuple[Kind, str]:
     """Reads RESOURCE."""
     kind, colon, name = text.partition(":")
     for each in KINDS:
-        if colon and kind == each and (name or kind == "broker"):
+        if colon and kind == each and (not name or name.isdecimal() if kind == "broker" else name):
             return each, name
     hint = f"; did you mean topic:{text}?" if not colon and text not in KINDS else did_you_mean(kind, list(KINDS))
     raise argparse.ArgumentTypeError(f"expected topic:NAME, broker:ID, broker: or group:ID, found {text!r}{hint}")

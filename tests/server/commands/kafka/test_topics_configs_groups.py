@@ -1,0 +1,236 @@
+"""`ottla topics`, `configs` and `groups` against a broker: what they do, print and refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+from support.broker.conversation import create_topic, produce
+from support.broker.raw_client import RawClient
+from support.broker.serve_process import command
+from support.commands.command_runs import Ran, run_command
+
+
+@pytest.fixture(autouse=True)
+def topics(broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`t` with two partitions, 3 records in the first and 1 in the second; `empty`."""
+    create_topic(client, "t", 2, cleanup_policy="compact")
+    create_topic(client, "empty")
+    produce(client, "t", *((f"k{number}", "v") for number in range(3)), partition=0)
+    produce(client, "t", ("k", "v"), partition=1)
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
+    yield
+
+
+def ran(line: str) -> Ran:
+    return run_command(*line.split())
+
+
+def told(line: str) -> object:
+    """What a command prints as JSON."""
+    done = ran(f"{line} --json")
+    assert (done.code, done.err) == (0, "")
+    return json.loads(done.out)
+
+
+def rows(text: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+
+
+# topics
+
+
+def test_topics_are_listed_without_the_brokers_own() -> None:
+    ran("groups reset g --topic t --to end")  # makes one
+
+    def names(line: str) -> list[str]:
+        return [row[0] for row in rows(ran(line).out)[1:]]
+
+    assert names("topics list") == ["empty", "t"]
+    assert names("topics list --all") == ["__consumer_offsets", "empty", "t"]
+    assert [row["topic"] for row in json.loads(ran("topics list --json").out)] == ["empty", "t"]
+
+
+def test_a_topic_is_described_as_json() -> None:
+    found = told("topics describe t")
+    assert isinstance(found, dict)
+    assert (found["topic"], found["config"]) == ("t", {"cleanup.policy": "compact"})
+    assert [(row["log_start_offset"], row["log_end_offset"]) for row in found["partitions"]] == [(0, 3), (0, 1)]
+
+
+def test_topics_are_deleted_all_or_none() -> None:
+    assert ran("topics delete t nope empty").code == 1
+    assert ran("topics delete t empty t").out == "deleted t\ndeleted empty\n"
+    assert told("topics list") == []
+
+
+def test_status_leaves_out_what_is_internal_unless_asked() -> None:
+    ran("groups reset g --topic t --to end")
+    found = [row[0] for row in rows(ran("topics status").out)[1:]]
+    assert found == ["t-0", "t-1"]
+    assert any(row[0].startswith("__") for row in rows(ran("topics status --all").out))
+
+
+def test_a_reader_of_a_status_that_goes_is_no_broker_that_does_not_answer(
+    broker: ottla.Broker, client: RawClient
+) -> None:
+    create_topic(client, "wide", 300, cleanup_policy="compact")  # more than a pipe holds
+    asked = command("topics", "status", "--json", "--bootstrap", broker.bootstrap)
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"[\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+# configs
+
+
+def test_configs_are_set_shown_and_taken_back() -> None:
+    assert ran("configs alter topic:t retention.ms=1000 segment.ms=2000").out == (
+        "topic:t has retention.ms=1000, segment.ms=2000 now\n"
+    )
+    assert rows(ran("configs describe topic:t").out) == [
+        ["OPTION", "VALUE"],
+        ["cleanup.policy", "compact"],
+        ["retention.ms", "1000"],
+        ["segment.ms", "2000"],
+    ]
+    assert ran("configs delete topic:t retention.ms segment.ms").code == 0
+    assert rows(ran("configs describe topic:t retention.ms").out)[1] == ["retention.ms", "604800000", "default"]
+    assert ran("configs describe topic:empty").out == "topic:empty has its defaults; --all shows them\n"
+    everything = told("configs describe topic:t --all")
+    assert isinstance(everything, list) and len(everything) > 20
+
+
+def test_configs_of_brokers_are_options_too() -> None:
+    assert ran("configs alter broker: log.cleaner.threads=2").code == 0
+    assert ["log.cleaner.threads", "2"] in rows(ran("configs describe broker:0").out)
+    assert ran("configs alter broker:0 log.cleaner.threads=1").code == 0
+    assert ["log.cleaner.threads", "1"] in rows(ran("configs describe broker:0").out)
+
+
+# groups
+
+
+def test_groups_are_set_described_and_deleted() -> None:
+    assert rows(ran("groups reset g --topic t --to beginning").out)[2:] == [["t", "0", "-", "0"], ["t", "1", "-", "0"]]
+    assert rows(ran("groups reset g --topic t:0 --to 2").out)[2:] == [["t", "0", "0", "2"]]
+    header, *partitions = rows(ran("groups describe g").out)[1:]
+    assert header == ["TOPIC", "PARTITION", "COMMITTED", "LOG END", "LAG", "MEMBER"]
+    assert partitions == [["t", "0", "2", "3", "1", "-"], ["t", "1", "0", "1", "1", "-"]]
+    assert ran("groups describe g").out.startswith("g  classic group, Empty, 0 members, lag 2\n")
+    assert told("groups list") == [
+        {"group": "g", "type": "classic", "state": "Empty", "protocol_type": "", "partitions": 2}
+    ]
+    assert ran("groups delete g").out == "deleted g\n"
+    assert told("groups list") == []
+
+
+@pytest.mark.parametrize(
+    ("to", "offsets"),
+    [
+        ("beginning", [0, 0]),
+        ("end", [3, 1]),
+        ("1", [1, 1]),
+        ("99", [3, 1]),
+        ("+1", [2, 1]),
+        ("-1", [0, 0]),
+        ("@0", [0, 0]),
+        ("2100-01-01T00:00:00Z", [3, 1]),
+    ],
+)
+def test_where_a_group_is_set_to(to: str, offsets: list[int]) -> None:
+    ran("groups reset g --topic t --to 1")
+    found = told(f"groups reset g --to {to} --dry-run")
+    assert isinstance(found, dict) and found["is_dry_run"]
+    assert [row["to"] for row in found["partitions"]] == offsets
+    assert [row["from"] for row in found["partitions"]] == [1, 1]
+    again = told("groups describe g")
+    assert isinstance(again, dict) and [row["committed_offset"] for row in again["partitions"]] == [1, 1]
+
+
+def test_members_are_shown_with_what_they_read(broker: ottla.Broker) -> None:
+    kafka = pytest.importorskip("kafka")
+    consumer = kafka.KafkaConsumer(
+        "t", bootstrap_servers=broker.bootstrap, group_id="g", client_id="shop", auto_offset_reset="earliest"
+    )
+    try:
+        while not consumer.poll(timeout_ms=100):
+            pass
+        consumer.commit()
+        found = rows(ran("groups describe g").out)
+        assert found[0][1] == "classic group, Stable, 1 member, lag 0"
+        assert {row[5] for row in found[2:]} == {"shop at 127.0.0.1"} or all("shop at" in row[5] for row in found[2:])
+        refused = ran("groups delete g")
+        assert refused.code == 1 and refused.err.startswith("ottla: NON_EMPTY_GROUP")
+        assert ran("groups reset g --to end").code == 1
+    finally:
+        consumer.close()
+
+
+# What is wrong
+
+REFUSED = {
+    "topics describe tt": (1, "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'tt'; did you mean 't'?"),
+    "topics create t": (1, "TOPIC_ALREADY_EXISTS"),
+    "topics create a/b": (1, "INVALID_TOPIC_EXCEPTION: Topic name is invalid"),
+    "topics create u --config retention.ms=x": (1, "INVALID_CONFIG: Invalid value x for configuration retention.ms"),
+    "configs describe t": (2, "expected topic:NAME, broker:ID, broker: or group:ID, found 't'; did you mean topic:t?"),
+    "configs describe tpoic:t": (2, "found 'tpoic:t'; did you mean topic?"),
+    "configs describe topic:": (2, "expected topic:NAME"),
+    "configs describe topic:nope": (1, "UNKNOWN_TOPIC_OR_PARTITION"),
+    "configs describe topic:t retention.m": (1, "topic:t has no option retention.m; did you mean retention.ms"),
+    "configs describe broker:7": (1, "there is no broker 7; there are 0"),
+    "configs describe broker:x": (2, "expected topic:NAME, broker:ID, broker: or group:ID, found 'broker:x'"),
+    "configs describe group:g": (1, "INVALID_REQUEST: Ottla does not offer configs of resource type GROUP"),
+    "configs alter topic:t": (2, "the following arguments are required: NAME=VALUE"),
+    "configs alter topic:t zork": (2, "expected NAME=VALUE, found 'zork'"),
+    "configs alter topic:t zork=1": (1, "INVALID_CONFIG: Unknown topic config name: zork"),
+    "configs alter topic:t retention.ms=1 segment.ms=-1": (1, "INVALID_CONFIG: Invalid value -1"),
+    "groups describe nope": (1, "there is no group 'nope'"),
+    "groups delete nope": (1, "there is no group 'nope'"),
+    "groups reset g": (2, "the following arguments are required: --to"),
+    "groups reset g --to end": (2, "group 'g' has committed nothing: say with --topic what to set"),
+    "groups reset g --to soon --topic t": (2, "expected beginning, end, an offset, +N, -N, a time as"),
+    "groups reset g --to +1 --topic t": (2, "the group has committed nothing in t-0 to count from"),
+    "groups reset g --to end --topic t:2": (2, "--topic: t has partitions 0 to 1, found 2"),
+    "groups reset g --to end --topic nope": (1, "there is no topic 'nope'"),
+    "groups reset g --to end --topic t:x": (2, "expected TOPIC or TOPIC:PARTITION, found 't:x'"),
+}
+
+
+@pytest.mark.parametrize(("line", "ends"), REFUSED.items(), ids=REFUSED)
+def test_what_is_wrong_is_one_line_and_changes_nothing(line: str, ends: tuple[int, str]) -> None:
+    before = [told("topics describe t"), told("groups list")]
+    done = ran(line)
+    (said,) = done.err.splitlines()
+    assert (done.code, done.out) == (ends[0], "")
+    assert said.startswith("ottla") and ends[1] in said
+    assert [told("topics describe t"), told("groups list")] == before
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "says"),
+    [
+        ("127.0.0.1:1", "no broker answers at 127.0.0.1:1: Connection refused"),
+        ("127.0.0.1:1,127.0.0.1:2", "127.0.0.1:2: Connection refused"),
+        ("nonsense", "--bootstrap: no address of a broker: 'nonsense'"),
+        ("h:0", "the port from 1 to 65535"),
+    ],
+)
+@pytest.mark.parametrize("line", ["topics list", "configs describe topic:t", "groups list", "produce t x", "consume t"])
+def test_where_no_broker_is_one_line_says_so(line: str, bootstrap: str, says: str) -> None:
+    done = ran(f"{line} --bootstrap {bootstrap}")
+    (said,) = done.err.splitlines()
+    assert (done.code, done.out, says in said) == (2, "", True)
+
+
+def test_one_of_several_addresses_is_enough(broker: ottla.Broker) -> None:
+    assert ran(f"topics list --bootstrap 127.0.0.1:1,{broker.bootstrap}").code == 0

@@ -1,0 +1,90 @@
+"""`ottla dev`: a broker on loopback whose directory goes with it, and what it prints to be pasted."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.server.commands.frame.command_line import understand
+from support.broker.serve_process import PATIENCE_S, command
+from support.commands.command_runs import run_command
+
+FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
+
+
+@contextmanager
+def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running one, and what it has printed."""
+    process = subprocess.Popen(
+        command("dev", *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        lines = []
+        while line := process.stdout.readline():
+            lines.append(line)
+            if line.startswith("Stop with"):
+                break
+        try:
+            yield process, "".join(lines)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE_S)
+
+
+def test_it_says_ready_first_and_what_to_paste_and_leaves_nothing() -> None:
+    with dev(*FREE, "--nodes", "2") as (process, text):
+        ready, _, rest = text.partition("\n")
+        assert re.fullmatch(r"ready 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+", ready)
+        address = ready.split()[1].split(",")[0]
+        found = re.search(r"control +http://(127\.0\.0\.1:\d+) ", rest)
+        assert found is not None
+        assert f"    export OTTLA_BOOTSTRAP={address}\n    export OTTLA_ADMIN={found[1]}\n" in rest
+        directory = re.search(r"data +(\S+), removed at the end", rest)
+        assert directory is not None and Path(directory[1]).is_dir()
+        listed = run_command("nodes", "list", "--admin", found[1])
+        assert listed.code == 0 and listed.out.count("yes") == 2
+        assert run_command("produce", "t", "x", "--bootstrap", address).code == 0
+    assert process.returncode == 0
+    assert not Path(directory[1]).exists()
+    assert process.stderr is not None and process.stderr.read() == ""
+
+
+def test_what_is_to_be_pasted_is_understood() -> None:
+    with dev(*FREE) as (_, text):
+        lines = re.findall(r"^    (ottla .*?)(?: +#.*)?$", text, re.MULTILINE)
+    assert len(lines) > 5
+    for line in lines:
+        understand(line.split()[1:])
+
+
+def test_a_directory_that_is_named_is_kept(tmp_path: Path) -> None:
+    with dev(*FREE, "--data", str(tmp_path / "kept")) as (_, text):
+        assert f"data            {tmp_path / 'kept'}\n" in text
+    assert (tmp_path / "kept" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("which", ["--listener", "--admin"])
+def test_a_port_in_use_is_one_line_with_the_way_out(which: str, broker: ottla.Broker, tmp_path: Path) -> None:
+    taken = {"--listener": "127.0.0.1:0", "--admin": "0"} | {which: broker.bootstrap}
+    words = [word for pair in taken.items() for word in pair]
+    done = subprocess.run(
+        command("dev", *words),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env={"TMPDIR": str(tmp_path)},
+    )
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{broker.bootstrap}: Address already in use" in line
+    assert line.endswith("; --listener 127.0.0.1:0 and --admin 0 take free ports")
+    assert list(tmp_path.iterdir()) == []
