@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from .frame.command_line import understand
-from .frame.errors import DONE, INTERRUPTED, CommandError, ReaderGoneError
+from .frame.errors import DONE, INTERRUPTED, WRONG_CALL, CommandError, ReaderGoneError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"ottla: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
+    except (
+        UnicodeEncodeError
+    ) as error:  # an argument in the encoding of nobody, which no request and no file name takes
+        print(f"ottla: expected UTF-8, found {error.object[:60]!r}", file=sys.stderr)
+        return WRONG_CALL
     except KeyboardInterrupt:
         return INTERRUPTED
     except (BrokenPipeError, ReaderGoneError):  # `ottla … | head`: nobody reads on, which is no error of ours

@@ -39,11 +39,14 @@ def _once(admin: Admin, options: argparse.Namespace) -> None:
     broker = admin.get(path("broker"))
     clock = admin.get(path("clock"))
     faults = admin.get(path("faults"))["faults"]
-    with connected(argparse.Namespace(bootstrap=broker["bootstrap"])) as cluster:
+    with connected(argparse.Namespace(bootstrap=_bootstrap(admin, broker))) as cluster:
         topics = statuses(cluster.nodes, internal=options.all)
         groups = list(_groups(cluster))
     if options.json:
-        show_json({"broker": broker, "clock": clock, "topics": topics, "groups": groups, "faults": faults})
+        show_json(
+            {"broker": broker, "clock": clock, "topics": topics, "groups": groups, "faults": faults},
+            indent=None if options.watch else 2,
+        )
         return
     show(_headlines(broker, clock))
     if topics:
@@ -55,6 +58,13 @@ def _once(admin: Admin, options: argparse.Namespace) -> None:
     if faults:
         show("")
         show_rows([row_of(each) for each in faults])
+
+
+def _bootstrap(admin: Admin, broker: dict[str, Any]) -> str:
+    """Where the broker's clients find it, as seen from here: on its own machine where it listens, else what they are told."""
+    if admin.is_on_this_machine:
+        return str(broker["bootstrap"])
+    return ",".join(node["listeners"][0]["advertised"] for node in broker["nodes"] if node["is_alive"])
 
 
 def _headlines(broker: dict[str, Any], clock: dict[str, Any]) -> Iterator[str]:

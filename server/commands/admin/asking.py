@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -34,6 +35,14 @@ class Admin:
         self.address = admin_of(options, environment)
         self._host, self._port = _parsed(self.address)
         self._token = _token(options.admin_token_file, environment)
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether the address is of this machine alone."""
+        try:
+            return ip_address(self._host).is_loopback
+        except ValueError:
+            return self._host.lower() == "localhost"
 
     def get(self, path: str, /, **fields: object) -> Answer:
         """Ask without a body. Fields that are None are left out; a list is one field several times.

@@ -38,7 +38,7 @@ def show_status(nodes: Nodes, options: argparse.Namespace) -> None:
     if not options.topics:
         found = [row for row in found if "compact" in row["cleanup_policy"]]
     if options.json:
-        show_json(found)
+        show_json(found, indent=None if options.watch else 2)
     elif terminal_width() is None:
         show_table(HEADER, list(map(_row, found)))
     else:

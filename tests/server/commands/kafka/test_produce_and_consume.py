@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
 
 import pytest
 
 import ottla
-from support.broker.conversation import create_topic, produce
+from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
+from support.broker.serve_process import PATIENCE_S, command
 from support.commands.command_runs import Ran, run_command
+
+TRIES = 20_000
+"""Looks at a log, each of which takes a fraction of a millisecond."""
 
 
 @pytest.fixture
@@ -168,3 +174,31 @@ def test_a_topic_is_made_where_the_broker_makes_topics(broker: ottla.Broker) -> 
     assert json.loads(done.out) == [
         {"topic": "fresh", "partition": 0, "records": 1, "first_offset": 0, "last_offset": 0}
     ]
+
+
+def test_consume_waits_for_what_comes_until_it_is_interrupted(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "later", 2)
+    produce(client, "later", ("k", "before"))
+    asked = command("consume", "later", "--format", "value", "--bootstrap", broker.bootstrap)
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "before\n"
+        produce(client, "later", ("k", "one"), partition=1)
+        assert process.stdout.readline() == "one\n"
+        produce(client, "later", ("k", "two"))
+        assert process.stdout.readline() == "two\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(PATIENCE_S), process.stderr.read()) == (130, "")
+
+
+def test_lines_are_sent_as_they_come(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "live")
+    asked = command("produce", "live", "--bootstrap", broker.bootstrap)
+    with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for number, line in enumerate(("first", "second")):
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            assert any(len(records_of(fetch(client, "live", 0))) > number for _ in range(TRIES))
+        process.stdin.close()
+        assert process.stdout.read() == "live-0: 2 records, offsets 0 to 1\n"
