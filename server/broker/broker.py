@@ -58,6 +58,7 @@ class Broker:
 
     Args:
         nodes: The nodes, which outlive it: their ports are the next one's, too.
+        next_producer_id: None below it is handed out.
     """
 
     services: Services
@@ -73,6 +74,7 @@ class Broker:
         files: Files,
         rng: random.Random,
         faults: Faults,
+        next_producer_id: int = 0,
     ) -> None:
         self.config = LiveConfig(static)
         self.clock = clock
@@ -89,6 +91,7 @@ class Broker:
         self.rng = rng
         self.began_s: float
         """When it began to serve, by Trio's clock, which nobody moves."""
+        self._next_producer_id = next_producer_id
         self._features_epoch = clock.now_ms()
         self._node_life: NodeLife
         self._store: OpenStore | None = None
@@ -101,7 +104,7 @@ class Broker:
             OSError, DirectoryLockedError, CatalogError, DataDirectoryError: One clear line each.
         """
         clock, config, files, rng, waits = self.clock, self.config, self.files, self.rng, self.waits
-        self._store = open_store(Start(config.static, config.current, files, clock, rng))
+        self._store = open_store(Start(config.static, config.current, files, clock, rng, self._next_producer_id))
         logs, catalog, topics = self._store
         # What clients have set before holds for all that follows.
         for problem in config.open(catalog):
@@ -140,6 +143,7 @@ class Broker:
 
     def close(self) -> None:
         """Close what `open` opened, as far as it came, so that the next start need not recover. Blocks likewise."""
+        self._next_producer_id = self.next_producer_id
         store, self._store = self._store, None
         if store is not None:
             try:
@@ -150,6 +154,7 @@ class Broker:
 
     def abandon(self) -> None:
         """Let go of what `open` opened and write nothing more, as if the process had been killed. Blocks likewise."""
+        self._next_producer_id = self.next_producer_id
         store, self._store = self._store, None
         if store is not None:
             store.logs.release()
@@ -192,6 +197,11 @@ class Broker:
 
         services = self.services
         return CleaningLeases(services.logs.logs, services.cleaning, self.waits, self.clock, self.rng, self.tasks)
+
+    @property
+    def next_producer_id(self) -> int:
+        """None from it on has been handed out."""
+        return self._next_producer_id if self._store is None else self._store.catalog.state.next_producer_id
 
     @property
     def bootstrap(self) -> str:

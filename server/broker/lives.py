@@ -22,20 +22,22 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import trio
 
-from ...storage.data_dirs.data_dir import holding
-from ...storage.data_dirs.exchange import Exchange
+from ...storage.data_dirs.snapshots import Snapshot
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..cluster.nodes import close_all
 from ..config.broker_config import StaticConfig
 from ..faults.table import Faults
 from ..runtime.clock import Clock
+from ..runtime.disk import Arguments, Work, in_thread
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker, nodes_of
+from .contents import Contents
 from .life import End, alive
 
 log = logging.getLogger("ottla.lives")
@@ -134,27 +136,55 @@ class Lives:
     async def reset(self) -> None:
         """Die likewise, lose all data, the dynamic configs and the cluster's id with it, and start as the first time.
 
-        Should the process die meanwhile, the next start finds all of the old, or nothing.
+        Producer ids alone go on, so that no producer of before is taken for one of after.
 
         Raises:
             OSError: The disk refused to give it up; the broker serves, with what is there.
         """
-        exchange = Exchange(self.files, self._data_dirs, self.rng)
+        await self._wish(_Wish(End.CRASH, self._contents.emptying(self.rng), anew_ms=0))
 
-        def empty() -> None:
-            with holding(self.files, self._data_dirs):
-                try:
-                    exchange.make()
-                    exchange.carry_out()
-                except OSError:
-                    exchange.drop()
-                    raise
+    async def snapshot(self, path: str) -> Snapshot:
+        """Stop cleanly, copy all data to the new directory `path`, on disk, and start again.
 
-        await self._wish(_Wish(End.CRASH, empty, anew_ms=0))
+        Raises:
+            SnapshotError: `path` is taken, or in a data directory; nothing was done.
+            OSError: A disk refused; nothing is left in `path`, and the broker serves.
+        """
+        contents, saved = self._contents, list[Snapshot]()
+        place = await self._on_disk(contents.check_place, path)
+        await self._wish(_Wish(End.PAUSE, lambda: saved.append(contents.save(place, self.rng, self.clock.ahead_ms))))
+        return saved[0]
+
+    async def restore(self, path: str) -> Snapshot:
+        """Have all data of a snapshot in place of what there is, and the clock as far ahead as it was; faults are gone.
+
+        It is read and copied while the broker serves on. Then that is stopped, its content is exchanged, and it is started.
+        Should the process die meanwhile, the next start finds all of the old, or all of the new.
+
+        Raises:
+            SnapshotError: It is none, not whole, or another broker's; nothing was done.
+            OSError: A disk refused; the broker serves, with what it had.
+        """
+        contents = self._contents
+        snapshot = await self._on_disk(contents.read, path)
+        with trio.CancelScope(shield=True):  # what is staged is to come to an end
+            exchange = await self._on_disk(contents.staged, snapshot, self.rng)
+            try:
+                await self._wish(
+                    _Wish(End.PAUSE, partial(contents.put_in_place, exchange), anew_ms=snapshot.clock_ahead_ms)
+                )
+            except LifeOverError:
+                await self._on_disk(exchange.drop)
+                raise
+        return snapshot
+
+    async def _on_disk(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        data_dir = self.broker.config.current.data_dirs[0]
+        return await in_thread(Work.HOUSEKEEPING, data_dir, work, *arguments)
 
     @property
-    def _data_dirs(self) -> tuple[str, ...]:
-        return self.broker.config.current.data_dirs
+    def _contents(self) -> Contents:
+        return Contents(self.files, self.broker.config.current.data_dirs, self.static.node_ids[0])
 
     def in_each_life(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
         """Run `companion(broker)` in the present life and in every one that follows; it is cancelled at the end of each."""
@@ -266,7 +296,7 @@ class Lives:
             if wish.anew_ms is not None:
                 self.clock.begin_anew(wish.anew_ms)
                 self.faults.clear()
-        self.broker = self._born()
+        self.broker = self._born(self.broker.next_producer_id)
         has_begun = False
 
         def begun() -> None:
@@ -293,8 +323,16 @@ class Lives:
             log.error("nobody waits to be told: %s", wish.error)
         wish.granted.set()
 
-    def _born(self) -> Broker:
-        return Broker(self.static, self.nodes, clock=self.clock, files=self.files, rng=self.rng, faults=self.faults)
+    def _born(self, next_producer_id: int = 0) -> Broker:
+        return Broker(
+            self.static,
+            self.nodes,
+            clock=self.clock,
+            files=self.files,
+            rng=self.rng,
+            faults=self.faults,
+            next_producer_id=next_producer_id,
+        )
 
     async def _live(self, begun: Callable[[], None], *, is_first: bool = False, begins_emptied: bool = False) -> _Wish:
         broker = self.broker

@@ -50,6 +50,8 @@ class Start(NamedTuple):
     files: Files
     clock: Clock
     rng: random.Random
+    next_producer_id: int = 0
+    """None below it is to be handed out: an earlier life of this process may have done so."""
 
 
 class OpenStore(NamedTuple):
@@ -103,6 +105,7 @@ def open_store(start: Start) -> OpenStore:
         if catalog.state.next_producer_id <= _highest_producer_id(logs):
             # A catalog from a backup; or a client invents ids, so that they are no bound for ours.
             catalog.skip_producer_ids(now_ms)
+        catalog.skip_producer_ids(start.next_producer_id)
         catalog.on_doubt = logs.take_offline
         for entry in state.topics.values():
             topics.add(_topic(start, logs, entry, log_configs[entry.name]))
@@ -228,7 +231,8 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
     topics = _topics_of_directories(start, topics_of(files, found, note))
     # Their producers' ids count from 0, and which was the last one nobody knows: one that is given again would be taken for
     # the producer that had it, and its first batch for one that lies there already.
-    return CatalogState(cluster_id, topics, next_producer_id=start.clock.now_ms() if topics else 0)
+    next_producer_id = max(start.clock.now_ms() if topics else 0, start.next_producer_id)
+    return CatalogState(cluster_id, topics, next_producer_id=next_producer_id)
 
 
 def _highest_producer_id(logs: LogManager) -> int:

@@ -18,7 +18,7 @@ def event_loop() -> str | None:
     return None
 
 
-async def beside(work: Callable[[], None]) -> None:
+async def beside(work: Callable[[], object]) -> None:
     """`work()` in a thread, to its end, while the loop goes on.
 
     A cancellation meanwhile is felt when it has ended: what was started is there then, and whoever cancelled finds it so.
@@ -37,7 +37,7 @@ async def beside(work: Callable[[], None]) -> None:
         raise RuntimeError("`async with ottla.Broker()` runs in Trio and asyncio; elsewhere use `with ottla.Broker()`")
 
 
-async def _beside_asyncio(work: Callable[[], None]) -> None:
+async def _beside_asyncio(work: Callable[[], object]) -> None:
     import asyncio
 
     done = asyncio.ensure_future(asyncio.to_thread(work))

@@ -14,6 +14,7 @@ import trio.from_thread
 
 from ..broker.broker import Broker as Inner
 from ..broker.lives import Lives
+from ..control.lives import SnapshotCopied
 from ..runtime.clock import Clock
 from .loops import beside
 from .options import KEYWORDS, LISTENER, OptionValue, SeedSource, checked, refuse_unknown
@@ -82,7 +83,7 @@ class Running:
     async def __aenter__(self) -> Self:
         """`start`, in Trio and asyncio, whose loop goes on meanwhile."""
         try:
-            await beside(self._start)
+            await beside(self.start)
         except Exception:
             raise
         except BaseException:  # cancelled: nobody will call `__aexit__`
@@ -103,10 +104,6 @@ class Running:
             Whatever kept it from starting, or interrupted the wait (KeyboardInterrupt, a test's time limit); nothing is
             left behind. Should that be interrupted once more, the next `start` or `stop` ends what is left first.
         """
-        self._start()
-        return self
-
-    def _start(self) -> None:
         run = Run(self._options)
         try:
             with self._changing:
@@ -116,6 +113,7 @@ class Running:
                 self._run = run
                 self._was_started = True
             run.start()
+            return self  # Whatever interrupts us before our caller has it ends the broker.
         except BaseException:
             run.is_stopping = True  # Even if this is interrupted, too.
             self._end(run)
@@ -170,6 +168,26 @@ class Running:
             OSError: The disk refused; the broker serves, with the data that it had.
         """
         self.run(self._lives.reset)
+
+    def snapshot(self, path: str | os.PathLike[str]) -> SnapshotCopied:
+        """Stop cleanly, copy everything to the new directory `path`, and start again, as `restart` does.
+
+        Raises:
+            RuntimeError: It does not run.
+            SnapshotError: `path` is taken, or in the data directory; nothing was done.
+            OSError: A disk refused; nothing is left in `path`, and the broker serves.
+        """
+        return SnapshotCopied.of(self.run(self._lives.snapshot, os.path.expanduser(os.fspath(path))))
+
+    def restore(self, path: str | os.PathLike[str]) -> SnapshotCopied:
+        """Have everything as it was when the snapshot in `path` was made, the broker's clock with it, and no faults.
+
+        Raises:
+            RuntimeError: It does not run.
+            SnapshotError: `path` holds no snapshot, or not all of it, or another broker's; nothing was done.
+            OSError: A disk refused; the broker serves, with what it had.
+        """
+        return SnapshotCopied.of(self.run(self._lives.restore, os.path.expanduser(os.fspath(path))))
 
     # What it is, from outside
 

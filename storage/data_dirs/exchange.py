@@ -53,6 +53,7 @@ class Exchange:
         self._files = files
         self._data_dirs = list(data_dirs)
         self._id = rng.randbytes(16).hex()
+        self._is_decided = False
         self.staged = [_staged(each, self._id) for each in self._data_dirs]
         """A directory for the new content of each data directory; who fills one makes and syncs what is in it."""
 
@@ -62,8 +63,8 @@ class Exchange:
             self._files.make_dir(each)
 
     def drop(self) -> None:
-        """Remove what was staged; what remains of it goes with the next start."""
-        for each in self.staged:
+        """Remove what was staged, unless the exchange is decided; what remains of it goes with the next start."""
+        for each in () if self._is_decided else self.staged:
             with suppress(OSError):
                 self._files.remove_dir(each)
 
@@ -78,6 +79,7 @@ class Exchange:
             files.sync_dir(each)
         write_atomically(files, paths.join(self.staged[0], paths.EXCHANGE_FILE), self._id)
         files.rename(self.staged[0], paths.join(first, paths.NEXT_CONTENT))
+        self._is_decided = True
         files.sync_dir(first)
         finish(files, self._data_dirs)
 

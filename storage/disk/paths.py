@@ -53,6 +53,8 @@ OWN_FILES: Final = (
     CATALOG_FILE,
 )
 """Of a data directory, beside its logs and the lock."""
+SNAPSHOT_FILE: Final = "ottla-snapshot.json"
+"""In a snapshot of data directories; see `data_dirs.snapshots`."""
 NEXT_CONTENT: Final = ".ottla-next"
 NEXT_CONTENT_IN: Final = ".ottla-next-in"
 EXCHANGE_FILE: Final = "exchange"

@@ -6,8 +6,9 @@ order in which they were made; the last of these writes may be there in part (cu
 length (the size reached the disk, the bytes did not). Of the directory operations (create, rename, remove, make and
 remove a directory) since the last `sync_dir`, under the *ordered* model (a journalling file system) the first few are there,
 in one order over all directories; under the *unordered* one (all that POSIX promises) any subset is. A rename is one
-step; a file that is renamed before its creation was synced may show up under the new name alone. Nothing else breaks:
-bytes once synced stay, a file that lost its name is gone, and reading never lies.
+step, from one directory to another, too, and the sync of either makes it durable; a file that is renamed before its
+creation was synced may show up under the new name alone. Nothing else breaks: bytes once synced stay, a file that lost its
+name is gone, and reading never lies.
 
 A sync that is refused loses what it was for: later syncs of that file say yes and do nothing, as on Linux, which marks
 pages clean that it could not write.
@@ -106,8 +107,9 @@ class Directory:
 
 
 Node = Inode | Directory
-Step = tuple[Directory, str | None, str | None, Node]
-"""One directory operation: the node loses the first name (if any) and gets the second (if any)."""
+Step = tuple[Directory, str | None, str | None, Node, Directory | None]
+"""One directory operation: the node loses the first name (if any) and gets the second (if any), in the second directory if
+there is one."""
 
 
 class CrashWriteAhead:
@@ -312,7 +314,7 @@ class CrashFiles:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self.step("create", path)
             node = Inode(mtime_ms=self.now_ms)
-            self._do((directory, None, name, node))
+            self._do((directory, None, name, node, None))
         elif not (truncate and node.data):
             self.look(path)
         else:
@@ -326,23 +328,21 @@ class CrashFiles:
     def rename(self, old: str, new: str) -> None:
         directory, old_name = self._parent(old)
         target, new_name = self._parent(new)
-        if directory is not target:
-            raise OSError(errno.EXDEV, "renaming from one directory to another is not modelled", new)
         if old_name not in directory.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
-        node, replaced = directory.names[old_name], directory.names.get(new_name)
+        node, replaced = directory.names[old_name], target.names.get(new_name)
         if isinstance(replaced, Directory) and replaced.names:
             raise OSError(errno.ENOTEMPTY, "directory not empty", new)
         if node is not replaced:  # two names of one file: POSIX leaves both
             self.step("rename", old)
-            self._do((directory, old_name, new_name, node))
+            self._do((directory, old_name, new_name, node, None if target is directory else target))
 
     def remove(self, path: str) -> None:
         if self._find(path) is not None:
             node = self._inode(path)
             directory, name = self._parent(path)
             self.step("remove", path)
-            self._do((directory, name, None, node))
+            self._do((directory, name, None, node, None))
 
     def link(self, old: str, new: str) -> None:
         node = self._inode(old)
@@ -350,7 +350,7 @@ class CrashFiles:
         if name in directory.names:
             raise FileExistsError(errno.EEXIST, "file exists", new)
         self.step("link", new)
-        self._do((directory, None, name, node))
+        self._do((directory, None, name, node, None))
 
     def list(self, directory: str) -> list[str]:
         self.look(directory)
@@ -375,7 +375,7 @@ class CrashFiles:
             if node is None:
                 self.step("make_dir", path)
                 node = Directory()
-                self._do((at, None, name, node))
+                self._do((at, None, name, node, None))
             elif isinstance(node, Inode):
                 raise FileExistsError(errno.EEXIST, "file exists", path)
             at = node
@@ -393,7 +393,7 @@ class CrashFiles:
                 self.remove(f"{path}/{name}")
         directory, name = self._parent(path)
         self.step("remove_dir", path)
-        self._do((directory, name, None, node))
+        self._do((directory, name, None, node, None))
 
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
@@ -404,9 +404,9 @@ class CrashFiles:
         if self.is_skipped("sync_dir"):
             return
         for step in self._steps:
-            if step[0] is directory:
-                _rename(directory.durable, *step[1:])
-        self._steps = [step for step in self._steps if step[0] is not directory]
+            if directory in (step[0], step[4]):
+                _take(step, lambda each: each.durable)
+        self._steps = [step for step in self._steps if directory not in (step[0], step[4])]
 
     def size(self, path: str) -> int:
         self.look(path)
@@ -510,7 +510,7 @@ class CrashFiles:
         """What tells this disk from others, with all that a power loss may make of it."""
         return (
             _digest((path, node.durable if isinstance(node, Inode) else None) for path, node in _tree(self._root, {})),
-            tuple((old, new) for _, old, new, _ in self._steps),
+            tuple((old, new) for _, old, new, _, _ in self._steps),
             self.digest(),
         )
 
@@ -554,8 +554,9 @@ class CrashFiles:
 
     def _names_after(self, kept: Sequence[Step]) -> dict[Directory, dict[str, Node]]:
         names: dict[Directory, dict[str, Node]] = {}
-        for directory, old, new, node in kept:
-            _rename(names.setdefault(directory, dict(directory.durable)), old, new, node)
+
+        for step in kept:
+            _take(step, lambda each: names.setdefault(each, dict(each.durable)))
         return names
 
     def _restarted(self, found: dict[str, Node], contents: dict[Inode, bytes]) -> CrashFiles:
@@ -581,7 +582,7 @@ class CrashFiles:
 
     def _do(self, step: Step) -> None:
         self._steps.append(step)
-        _rename(step[0].names, *step[1:])
+        _take(step, lambda each: each.names)
 
     def _find(self, path: str) -> Node | None:
         node: Node | None = self._root
@@ -647,6 +648,16 @@ def power_losses(
 
 def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _take(step: Step, names_of: Callable[[Directory], dict[str, Node]]) -> None:
+    """Do `step` to the names of its directories, as memory or the disk has them."""
+    directory, old, new, node, target = step
+    if target is None:
+        _rename(names_of(directory), old, new, node)
+    else:
+        _rename(names_of(directory), old, None, node)
+        _rename(names_of(target), None, new, node)
 
 
 def _rename(names: dict[str, Node], old: str | None, new: str | None, node: Node) -> None:

@@ -1,0 +1,87 @@
+"""Ending the life of a broker and beginning the next: see `broker.lives`. These take the `Lives`, not the present broker."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from ...storage.data_dirs.data_dir import DataDirectoryError
+from ...storage.data_dirs.snapshots import Snapshot, SnapshotError
+from ...storage.topics.catalog_file import CatalogError
+from ..broker.lives import LifeOverError, Lives
+from .errors import ControlError, Kind
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class LifeBegun:
+    """The broker serves again."""
+
+    bootstrap: str
+    """HOST:PORT of each node, the same as before."""
+    cluster_id: str
+    """Another one after a reset, or a restore of another broker's snapshot."""
+    now_ms: int
+    """The broker's clock, ms since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCopied:
+    """A snapshot was made, or put in place."""
+
+    path: str
+    """Absolute, on the broker's machine."""
+    files: int
+    size_bytes: int
+    clock_ahead_ms: int
+    """How far the broker's clock had been moved when it was made."""
+
+    @classmethod
+    def of(cls, found: Snapshot) -> Self:
+        return cls(found.path, found.file_count, found.size_bytes, found.clock_ahead_ms)
+
+
+async def restart(lives: Lives) -> LifeBegun:
+    """Stop cleanly and start again, on the same ports, with the same data."""
+    await _done(lives.restart())
+    return _begun(lives)
+
+
+async def crash(lives: Lives) -> LifeBegun:
+    """Die as by kill -9 and start again, with recovery."""
+    await _done(lives.crash())
+    return _begun(lives)
+
+
+async def reset(lives: Lives) -> LifeBegun:
+    """Lose all data and start as the first time: no faults, the clock not moved."""
+    await _done(lives.reset())
+    return _begun(lives)
+
+
+async def snapshot(lives: Lives, path: str) -> SnapshotCopied:
+    """Copy everything to the new directory `path`, with a clean stop and a start around it."""
+    return SnapshotCopied.of(await _done(lives.snapshot(path)))
+
+
+async def restore(lives: Lives, path: str) -> SnapshotCopied:
+    """Have everything as it was when the snapshot in `path` was made, the clock with it, and no faults."""
+    return SnapshotCopied.of(await _done(lives.restore(path)))
+
+
+async def _done(change: Awaitable[Result]) -> Result:
+    """ControlError where it raises: CONFLICT for a snapshot, UNAVAILABLE where no life follows, FAILED else."""
+    try:
+        return await change
+    except SnapshotError as error:
+        raise ControlError(Kind.CONFLICT, str(error)) from error
+    except LifeOverError as error:
+        raise ControlError(Kind.UNAVAILABLE, str(error)) from error
+    except (OSError, DataDirectoryError, CatalogError) as error:
+        raise ControlError(Kind.FAILED, str(error)) from error
+
+
+def _begun(lives: Lives) -> LifeBegun:
+    return LifeBegun(lives.bootstrap, lives.broker.services.cluster.cluster_id, lives.clock.now_ms())

@@ -1,0 +1,228 @@
+"""A copy of all data directories of a broker, made while none has them open.
+
+    DIR/ottla-snapshot.json     written last: the version, whose it is, and each file with its bytes and CRC-32C
+    DIR/0/…  DIR/1/…            what each data directory held that is a broker's, in the order of log.dirs
+
+It is made beside its place, as `DIR.<32 hex digits>.tmp`, and renamed: there is a whole one, or none. No file is shared with
+the broker, whose appends would reach it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from crc32c import crc32c
+
+from ..disk import paths
+from ..disk.checkpoints import CorruptCheckpointError, read_meta_properties, read_text, write_atomically
+from ..disk.files import Files
+from .exchange import own_entries
+
+VERSION = 1
+COPY_BYTES = 1 << 20
+
+
+class SnapshotError(Exception):
+    """What was named is no snapshot, is not whole, or is not this broker's. One line; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a snapshot says of itself."""
+
+    path: str
+    node_id: int
+    """Of the first node."""
+    clock_ahead_ms: int
+    """How far the broker's clock had been moved."""
+    directories: tuple[Mapping[str, tuple[int, int]], ...] = field(repr=False)
+    """Of each data directory its files, by their path in it: bytes and CRC-32C."""
+
+    @property
+    def file_count(self) -> int:
+        return sum(map(len, self.directories))
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(size_bytes for each in self.directories for size_bytes, _ in each.values())
+
+
+def check_place(files: Files, path: str, data_dirs: Sequence[str]) -> None:
+    """Refuse a place for a new snapshot that is taken, or in a data directory.
+
+    Raises:
+        SnapshotError, OSError
+    """
+    for each in data_dirs:
+        if f"{path}/".startswith(f"{each.rstrip('/')}/"):
+            raise SnapshotError(f"a snapshot cannot be in the data directory {each}: {path}")
+    if files.exists(path) and (not files.is_dir(path) or files.list(path)):
+        raise SnapshotError(f"{path} exists already, and is not an empty directory")
+
+
+def save(
+    files: Files, data_dirs: Sequence[str], target_files: Files, path: str, unique_id: str, clock_ahead_ms: int
+) -> Snapshot:
+    """Copy what is a broker's in closed data directories, whose locks the caller holds, to `path`. On disk on return.
+
+    Args:
+        target_files: To write with.
+        unique_id: 32 hex digits, for the directory in which it is made.
+
+    Raises:
+        SnapshotError: As `check_place`, or a directory is nobody's.
+        OSError: A disk refused; `path` is as it was.
+    """
+    check_place(target_files, path, data_dirs)
+    identity = read_meta_properties(files, data_dirs[0])
+    if identity is None:
+        raise SnapshotError(f"data directory {data_dirs[0]} has no {paths.META_PROPERTIES}: it was never served")
+    temporary = f"{path}.{unique_id}{paths.TEMPORARY}"
+    above = paths.parent(path)
+    target_files.make_dir(above)
+    try:
+        directories = tuple(
+            _copied(files, each, own_entries(files, each), target_files, paths.join(temporary, str(index)))
+            for index, each in enumerate(data_dirs)
+        )
+        snapshot = Snapshot(path, identity.node_id, clock_ahead_ms, directories)
+        write_atomically(target_files, paths.join(temporary, paths.SNAPSHOT_FILE), _text(snapshot))
+        target_files.sync_dir(above)
+        target_files.rename(temporary, path)
+        target_files.sync_dir(above)
+    except BaseException:
+        with suppress(OSError):
+            target_files.remove_dir(temporary)
+        raise
+    return snapshot
+
+
+def read(files: Files, path: str) -> Snapshot:
+    """What the snapshot in `path` says, if all of its files are there with their sizes.
+
+    Raises:
+        SnapshotError: It is none, of a newer version, or not whole.
+        OSError: The disk refused.
+    """
+    manifest = paths.join(path, paths.SNAPSHOT_FILE)
+    if not files.exists(manifest):
+        what = "is not there" if not files.exists(path) else f"has no {paths.SNAPSHOT_FILE}"
+        raise SnapshotError(f"{path} is no snapshot: it {what}")
+    try:
+        said = json.loads(read_text(files, manifest))
+        version = said["version"]
+        if version != VERSION:
+            raise SnapshotError(f"{path} is a snapshot of version {version}, expected {VERSION}: of a newer Ottla?")
+        found = Snapshot(
+            path,
+            int(said["node_id"]),
+            int(said["clock_ahead_ms"]),
+            tuple(
+                {name: (int(stamp[0]), int(stamp[1])) for name, stamp in each.items()} for each in said["directories"]
+            ),
+        )
+    except (
+        CorruptCheckpointError,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise SnapshotError(f"{path} is no snapshot: {paths.SNAPSHOT_FILE} is damaged: {error}") from None
+    for index, each in enumerate(found.directories):
+        for name, (size_bytes, _) in each.items():
+            _check_name(path, name)
+            file_path = paths.join(paths.join(path, str(index)), name)
+            if not files.exists(file_path):
+                raise SnapshotError(f"the snapshot {path} is not whole: {index}/{name} is missing")
+            if files.size(file_path) != size_bytes:
+                raise SnapshotError(
+                    f"the snapshot {path} is not whole: {index}/{name} has {files.size(file_path)} bytes, expected"
+                    f" {size_bytes}"
+                )
+    return found
+
+
+def copy_out(files: Files, snapshot: Snapshot, target_files: Files, targets: Sequence[str]) -> None:
+    """Copy what `snapshot` holds into directories that are empty, one for each of its own. On disk on return.
+
+    Raises:
+        SnapshotError: A file is not what it was when the snapshot was made.
+        OSError: A disk refused. What was copied stays.
+    """
+    for index, (wanted, target) in enumerate(zip(snapshot.directories, targets, strict=True)):
+        source = paths.join(snapshot.path, str(index))
+        directories = {target}
+        for name, stamp in wanted.items():
+            to_path = paths.join(target, name)
+            directories.add(paths.parent(to_path))
+            target_files.make_dir(paths.parent(to_path))
+            if _copy(files, paths.join(source, name), target_files, to_path) != stamp:
+                raise SnapshotError(f"the snapshot {snapshot.path} is damaged: {index}/{name} is not what it was")
+        for each in sorted(directories, reverse=True):
+            target_files.sync_dir(each)
+
+
+def _copied(
+    files: Files, data_dir: str, names: Sequence[str], target_files: Files, target: str
+) -> dict[str, tuple[int, int]]:
+    """Copy these entries, a directory with the files in it, to `target`; the stamps of all files."""
+    target_files.make_dir(target)
+    found = {}
+    for name in names:
+        path = paths.join(data_dir, name)
+        if files.is_dir(path):
+            target_files.make_dir(paths.join(target, name))
+            for each in files.list(path):
+                if not each.endswith((paths.DELETED, paths.TEMPORARY)) and not files.is_dir(paths.join(path, each)):
+                    inner = paths.join(name, each)
+                    found[inner] = _copy(files, paths.join(data_dir, inner), target_files, paths.join(target, inner))
+            target_files.sync_dir(paths.join(target, name))
+        else:
+            found[name] = _copy(files, path, target_files, paths.join(target, name))
+    target_files.sync_dir(target)
+    return found
+
+
+def _copy(files: Files, path: str, target_files: Files, target: str) -> tuple[int, int]:
+    """Copy a file; its bytes and CRC-32C."""
+    source = files.open(path)
+    try:
+        copy = target_files.open(target, create=True, truncate=True)
+        try:
+            crc, position = 0, 0
+            while data := source.read_at(position, COPY_BYTES):
+                copy.append(data)
+                crc = crc32c(data, crc)
+                position += len(data)
+            copy.sync()
+        finally:
+            copy.close()
+    finally:
+        source.close()
+    # Retention goes by it where records have no timestamps.
+    target_files.set_mtime_ms(target, files.mtime_ms(path))
+    return position, crc
+
+
+def _check_name(path: str, name: str) -> None:
+    """A name leads to a file of a data directory, and nowhere else."""
+    parts = name.split("/")
+    if len(parts) > 2 or not all(part and part not in (".", "..") and "\0" not in part for part in parts):
+        raise SnapshotError(f"{path} is no snapshot: it names a file {name!r}")
+
+
+def _text(snapshot: Snapshot) -> str:
+    said: dict[str, Any] = {
+        "version": VERSION,
+        "node_id": snapshot.node_id,
+        "clock_ahead_ms": snapshot.clock_ahead_ms,
+        "directories": [dict(each) for each in snapshot.directories],
+    }
+    return json.dumps(said, indent=1) + "\n"
