@@ -11,7 +11,7 @@ was moved, no faults, another cluster id.
 
 One task lives all lives, and takes the wishes for the next one in the order in which they came. If a life cannot begin, who
 wished for it is told; until somebody wishes for another one that can, or for the stop, nobody listens at the ports, which
-stay reserved.
+are kept from being given to clients.
 """
 
 from __future__ import annotations

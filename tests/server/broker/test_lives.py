@@ -1,0 +1,550 @@
+"""One life after another: what each way of ending one leaves, and what becomes of those who wait, of errors and of ports."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.server.broker.broker import Broker
+from ottla.server.broker.lives import LifeOverError, Lives, run_lives
+from ottla.server.config.broker_config import static_config
+from ottla.server.runtime.clock import Clock
+from ottla.storage.data_dirs.data_dir import DataDirectoryError
+from ottla.storage.data_dirs.snapshots import SnapshotError
+from ottla.storage.disk.files import Files
+from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, NEXT_CONTENT
+from support.broker.admin import metadata, topic_names
+from support.broker.conversation import create_topic, fetch, produce, records_of
+from support.broker.raw_client import RawClient
+from support.disk.troubled_files import TroubledFiles, nothing, trouble
+
+HOUR_MS = 3_600_000
+PATIENCE_S = 30
+
+
+@asynccontextmanager
+async def lives_in(
+    data_dir: Path | str, files: Files | None = None, nodes: int = 1, clock: Clock | None = None, **overrides: str
+) -> AsyncIterator[Lives]:
+    static = static_config(
+        profile="dev",
+        flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir), "offsets.topic.num.partitions": "1"},
+        overrides={name.replace("_", "."): value for name, value in overrides.items()},
+        nodes=nodes,
+    )
+    with trio.fail_after(PATIENCE_S):
+        async with run_lives(static, files=files, clock=clock) as lives:
+            yield lives
+
+
+async def ask(lives: Lives, *requests: Callable[[RawClient], Any]) -> list[Any]:
+    """What these answer, over one connection."""
+
+    def talk() -> list[Any]:
+        listener = lives.nodes[0].listeners[0]
+        with RawClient(listener.host, listener.port) as client:
+            return [request(client) for request in requests]
+
+    return await trio.to_thread.run_sync(talk)
+
+
+def commit(client: RawClient, offset: int) -> None:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    row = OffsetCommitRequestTopic(name="t", partitions=(partition,))
+    request = OffsetCommitRequest(
+        group_id="g", generation_id_or_member_epoch=-1, member_id="", retention_time_ms=-1, topics=(row,)
+    )
+    assert client.ask(request, version=8).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def committed(client: RawClient) -> list[int]:
+    (found,) = client.ask(
+        OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=None),)), version=8
+    ).groups
+    return [partition.committed_offset for topic in found.topics for partition in topic.partitions]
+
+
+def producer_id(client: RawClient) -> int:
+    found: int = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), 4).producer_id
+    return found
+
+
+class There(NamedTuple):
+    """What is there."""
+
+    topics: set[str]
+    records: list[Any]
+    committed: list[int]
+
+
+async def there(lives: Lives) -> There:
+    topics, records, offsets = await ask(
+        lives, topic_names, lambda client: records_of(fetch(client, "t", 0)), committed
+    )
+    return There(topics - {"__consumer_offsets"}, records, offsets)
+
+
+async def fill(lives: Lives) -> None:
+    await ask(
+        lives,
+        lambda client: create_topic(client, "t", 2),
+        lambda client: produce(client, "t", ("k", "v0")),
+        lambda client: commit(client, 1),
+    )
+
+
+async def add(lives: Lives) -> None:
+    """What comes after `fill`."""
+    await ask(
+        lives,
+        lambda client: create_topic(client, "later"),
+        lambda client: produce(client, "t", ("k", "v1")),
+        lambda client: commit(client, 2),
+    )
+
+
+FILLED = There({"t"}, [(0, b"k", b"v0")], [1])
+ADDED = There({"t", "later"}, [(0, b"k", b"v0"), (1, b"k", b"v1")], [2])
+EMPTY = There(set(), [], [])
+
+
+class Way(NamedTuple):
+    """A way of ending a life."""
+
+    end: Callable[[Lives, str], Awaitable[object]]
+    """Given the path of a snapshot that was made after `fill` and one hour."""
+    leaves: There
+    ahead_ms: int
+    """Of the clock, afterwards, which was moved by three hours."""
+
+
+WAYS = {
+    "restart": Way(lambda lives, _: lives.restart(), ADDED, 3 * HOUR_MS),
+    "crash": Way(lambda lives, _: lives.crash(), ADDED, 3 * HOUR_MS),
+    "reset": Way(lambda lives, _: lives.reset(), EMPTY, 0),
+    "snapshot": Way(lambda lives, path: lives.snapshot(path + "2"), ADDED, 3 * HOUR_MS),
+    "restore": Way(lambda lives, path: lives.restore(path), FILLED, HOUR_MS),
+}
+
+
+@pytest.mark.parametrize("dirs", [1, 2], ids=["one directory", "two directories"])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+async def test_what_each_way_of_ending_a_life_leaves(way: Way, dirs: int, tmp_path: Path) -> None:
+    data = ",".join(str(tmp_path / f"data{number}") for number in range(dirs))
+    async with lives_in(data) as lives:
+        await fill(lives)
+        lives.clock.advance(HOUR_MS)
+        await lives.snapshot(str(tmp_path / "snapshot"))
+        await add(lives)
+        lives.clock.advance(2 * HOUR_MS)
+        before, old = lives.bootstrap, lives.broker
+        await way.end(lives, str(tmp_path / "snapshot"))
+        assert lives.broker is not old
+        assert (lives.state, lives.bootstrap) == ("serving", before)
+        assert lives.clock.ahead_ms == way.ahead_ms
+        if way.leaves is EMPTY:
+            (names,) = await ask(lives, topic_names)
+            assert names == set()
+            await fill(lives)
+            assert await there(lives) == FILLED
+        else:
+            assert await there(lives) == way.leaves
+    async with lives_in(data) as lives:
+        assert await there(lives) == (FILLED if way.leaves is EMPTY else way.leaves)
+
+
+@pytest.mark.parametrize("end", [Lives.restart, Lives.crash, Lives.reset])
+async def test_all_nodes_live_again_on_their_ports(end: Callable[[Lives], Awaitable[None]], tmp_path: Path) -> None:
+    async with lives_in(tmp_path, nodes=3) as lives:
+        before = lives.bootstrap
+        await lives.broker.stop_node(1)
+        await end(lives)
+        assert lives.bootstrap == before
+        for node in lives.nodes:
+            assert node.is_alive
+            listener = node.listeners[0]
+            with await trio.to_thread.run_sync(RawClient, listener.host, listener.port) as client:
+                assert (await trio.to_thread.run_sync(metadata, client)).controller_id == 0
+
+
+async def test_a_reset_begins_another_cluster_and_goes_on_with_producer_ids(tmp_path: Path) -> None:
+    async with lives_in(tmp_path) as lives:
+        first, given = await ask(lives, metadata, producer_id)
+        await lives.reset()
+        second, later = await ask(lives, metadata, producer_id)
+    assert first.cluster_id != second.cluster_id
+    assert later > given
+
+
+async def test_after_a_reset_only_what_is_not_ours_is_left_beside_the_new(tmp_path: Path) -> None:
+    (tmp_path / "photos-2023").mkdir()
+    (tmp_path / "photos-2023" / "1.jpg").write_bytes(b"mine")
+    async with lives_in(tmp_path) as lives:
+        await fill(lives)
+        await lives.reset()
+        while [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]:
+            await trio.sleep(0.001)
+        assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"photos-2023"}
+        assert (tmp_path / "photos-2023" / "1.jpg").read_bytes() == b"mine"
+
+
+async def test_a_crash_flushes_nothing_and_marks_no_clean_stop(tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    class Looks(TroubledFiles):
+        def lock(self, path: str) -> Any:
+            seen.append((tmp_path / CLEAN_SHUTDOWN_FILE).exists())
+            return super().lock(path)
+
+    files = Looks()
+    async with lives_in(tmp_path, files) as lives:
+        await fill(lives)
+        logs = lives.broker.services.logs.logs
+        assert any(each.log_end_offset > each.recovery_point for each in logs.values())
+        await lives.crash()
+        assert not lives.broker.services.logs.was_clean
+        await lives.restart()
+        assert lives.broker.services.logs.was_clean
+    assert seen == [False, False, True]
+
+
+async def test_clients_are_cut_off_and_those_who_connect_meanwhile_are_served(tmp_path: Path) -> None:
+    files, held = TroubledFiles(), trio.Event()
+    async with lives_in(tmp_path, files) as lives, trio.open_nursery() as nursery:
+        await fill(lives)
+        listener = lives.nodes[0].listeners[0]
+        old = await trio.open_tcp_stream(listener.host, listener.port)
+        release = hold_the_next_start(files)
+        nursery.start_soon(lives.crash)
+        while lives.is_serving or not release.reached:
+            await trio.sleep(0.001)
+        assert await old.receive_some(1) == b"", "as when a process dies"
+        nursery.start_soon(asks_and_tells, lives, held)
+        await trio.sleep(0.01)
+        assert not held.is_set()
+        release.let_on()
+        await held.wait()
+        await old.aclose()
+
+
+class Held:
+    """A start that waits at the lock of its directory."""
+
+    def __init__(self) -> None:
+        self.reached = False
+        self._gate = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+
+    def let_on(self) -> None:
+        self._gate.set()
+
+    def wait(self) -> None:
+        self.reached = True
+        trio.from_thread.run(self._gate.wait, trio_token=self._token)
+
+
+def hold_the_next_start(files: TroubledFiles) -> Held:
+    held = Held()
+
+    def wait(operation: str, path: str) -> None:
+        if operation == "create" and "checkpoint" in path:
+            files.trouble = nothing
+            held.wait()
+
+    files.trouble = wait
+    return held
+
+
+async def asks_and_tells(lives: Lives, done: trio.Event) -> None:
+    await ask(lives, topic_names)
+    done.set()
+
+
+# Who asks
+
+
+async def test_wishes_are_granted_one_after_the_other(tmp_path: Path) -> None:
+    lives_seen: list[Broker] = []
+    async with lives_in(tmp_path / "data") as lives:
+        await fill(lives)
+
+        async def companion(broker: Broker) -> None:
+            lives_seen.append(broker)
+            await trio.sleep_forever()
+
+        lives.in_each_life(companion)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lives.restart)
+            nursery.start_soon(lives.crash)
+            nursery.start_soon(lives.snapshot, str(tmp_path / "snapshot"))
+            nursery.start_soon(lives.restart)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(set(lives_seen)) == len(lives_seen) == 5
+        assert await there(lives) == FILLED
+
+
+async def test_a_call_ends_with_its_life_and_the_next_one_goes_to_the_next_life(tmp_path: Path) -> None:
+    async with lives_in(tmp_path) as lives:
+        begun: list[Broker] = []
+
+        async def call(broker: Broker) -> Broker:
+            begun.append(broker)
+            await trio.sleep_forever()
+            return broker
+
+        async def given_up() -> None:
+            with pytest.raises(LifeOverError, match="stopped or was restarted before this was done"):
+                await lives.call(call)
+
+        async def present(broker: Broker) -> Broker:
+            return broker
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(given_up)
+            await trio.testing.wait_all_tasks_blocked()
+            await lives.restart()
+        assert begun[0] is not lives.broker
+        assert await lives.call(present) is lives.broker
+
+
+async def test_no_log_is_closed_before_a_call_has_let_go_of_it(tmp_path: Path) -> None:
+    async with lives_in(tmp_path) as lives:
+        await fill(lives)
+        ends: list[int] = []
+
+        async def slow(broker: Broker) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(0.02)
+                log = next(iter(broker.services.logs.logs.values()))
+                ends.append(len(log.segments.active.log_file.read_at(0, 1)))
+
+        async def ask_it() -> None:
+            with pytest.raises(LifeOverError):
+                await lives.call(slow)
+
+        for end in (lives.restart, lives.crash):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask_it)
+                await trio.testing.wait_all_tasks_blocked()
+                await end()
+        assert len(ends) == 2
+
+
+async def test_who_is_gone_does_not_keep_a_wish_from_being_granted(tmp_path: Path) -> None:
+    async with lives_in(tmp_path) as lives:
+        first = lives.broker
+        with trio.move_on_after(0):
+            await lives.restart()
+        await lives.restart()
+        assert lives.broker is not first
+
+
+async def test_a_stop_comes_before_all_wishes(tmp_path: Path) -> None:
+    async with lives_in(tmp_path) as lives:
+        told: list[str] = []
+
+        async def wish() -> None:
+            try:
+                await lives.restart()
+            except LifeOverError as error:
+                told.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(wish)
+            await trio.lowlevel.checkpoint()
+            await lives.stop()
+        assert len(told) >= 2 and set(told) <= {"the broker was stopped", "the broker is being stopped"}
+        assert lives.state == "stopped"
+        for refused in (lives.restart, lives.reset):
+            with pytest.raises(LifeOverError):
+                await refused()
+        await lives.stop()
+
+
+# What goes wrong
+
+
+async def test_a_life_that_cannot_begin_is_told_and_another_one_may(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with lives_in(tmp_path, files) as lives:
+        await fill(lives)
+        listener = lives.nodes[0].listeners[0]
+        files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "create", at="checkpoint")
+        with pytest.raises((DataDirectoryError, OSError), match="Input/output error"):
+            await lives.crash()
+        assert lives.state == "down" and not lives.is_serving
+        with pytest.raises(OSError, match="refused"):
+            await trio.to_thread.run_sync(socket.create_connection, (listener.host, listener.port))
+        with pytest.raises(LifeOverError, match=r"the broker is down: .*Input/output error"):
+            await lives.call(Broker.stop_node, 0)
+        with pytest.raises((DataDirectoryError, OSError)):
+            await lives.restart()
+        files.trouble = nothing
+        await lives.restart()
+        assert lives.state == "serving"
+        assert await there(lives) == FILLED
+
+
+async def test_a_broker_that_is_down_can_be_stopped(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with lives_in(tmp_path, files) as lives:
+        files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "create", at="checkpoint")
+        with pytest.raises((DataDirectoryError, OSError)):
+            await lives.crash()
+        files.trouble = nothing
+    assert lives.state == "stopped"
+
+
+async def test_another_broker_takes_the_directory_between_two_lives(tmp_path: Path) -> None:
+    class Taken(OsFiles):
+        taken = False
+
+        def lock(self, path: str) -> Any:
+            if self.taken:
+                raise OSError(errno.EAGAIN, "taken", path)
+            return super().lock(path)
+
+    files = Taken()
+    async with lives_in(tmp_path, files) as lives:
+        await fill(lives)
+        files.taken = True
+        with pytest.raises(DataDirectoryError, match="taken"):
+            await lives.reset()
+        assert lives.state == "down"
+        files.taken = False
+        await lives.restart()
+        assert await there(lives) == FILLED
+
+
+async def test_a_reset_that_the_disk_refuses_leaves_everything(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with lives_in(tmp_path, files) as lives:
+        await fill(lives)
+        lives.clock.advance(HOUR_MS)
+        files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "rename", at="-delete")
+        with pytest.raises(OSError, match="Input/output error"):
+            await lives.reset()
+        files.trouble = nothing
+        assert (lives.state, lives.clock.ahead_ms) == ("serving", HOUR_MS)
+        assert await there(lives) == FILLED
+
+
+async def test_an_exchange_that_was_decided_is_ended_by_the_next_start(tmp_path: Path) -> None:
+    files = TroubledFiles()
+    async with lives_in(tmp_path, files) as lives:
+        await fill(lives)
+        files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "rename", at="/t-0")
+        with pytest.raises((OSError, DataDirectoryError), match="Input/output error"):
+            await lives.reset()
+        assert (lives.state, (tmp_path / NEXT_CONTENT).exists()) == ("down", True)
+        files.trouble = nothing
+        await lives.restart()
+        (names,) = await ask(lives, topic_names)
+        assert names == set()
+
+
+async def test_snapshots_that_are_refused_leave_the_broker_serving_as_it_was(tmp_path: Path) -> None:
+    async with lives_in(tmp_path / "data") as lives:
+        await fill(lives)
+        good = str(tmp_path / "good")
+        await lives.snapshot(good)
+        await add(lives)
+        broker = lives.broker
+        for path in (good, str(tmp_path / "data" / "inside")):
+            with pytest.raises(SnapshotError):
+                await lives.snapshot(path)
+        with pytest.raises(SnapshotError, match="it is not there"):
+            await lives.restore(str(tmp_path / "none"))
+        log = tmp_path / "good" / "0" / "t-0" / ("0" * 20 + ".log")
+        data = log.read_bytes()
+        log.write_bytes(data[:-1] + b"!")
+        with pytest.raises(SnapshotError, match="is not what it was"):
+            await lives.restore(good)
+        assert lives.broker is broker, "it was not even restarted"
+        assert not [path for path in (tmp_path / "data").iterdir() if path.name.endswith("-delete")]
+        assert await there(lives) == ADDED
+        log.write_bytes(data)
+        await lives.restore(good)
+        assert await there(lives) == FILLED
+
+
+async def test_a_snapshot_of_another_node_or_of_more_directories_is_refused(tmp_path: Path) -> None:
+    async with lives_in(tmp_path / "one") as lives:
+        await lives.snapshot(str(tmp_path / "snapshot"))
+    async with lives_in(tmp_path / "seven", node_id="7") as lives:
+        with pytest.raises(SnapshotError, match=r"belongs to node 0, node\.id is 7"):
+            await lives.restore(str(tmp_path / "snapshot"))
+    async with lives_in(f"{tmp_path / 'a'},{tmp_path / 'b'}") as lives:
+        with pytest.raises(SnapshotError, match=r"is of 1 data directories, log\.dirs names 2"):
+            await lives.restore(str(tmp_path / "snapshot"))
+
+
+async def test_a_snapshot_may_be_taken_to_another_broker(tmp_path: Path) -> None:
+    async with lives_in(tmp_path / "one") as lives:
+        await fill(lives)
+        await lives.snapshot(str(tmp_path / "snapshot"))
+    async with lives_in(tmp_path / "other") as lives:
+        await lives.restore(str(tmp_path / "snapshot"))
+        assert await there(lives) == FILLED
+
+
+async def test_a_restore_whose_asker_is_cancelled_comes_to_its_end(tmp_path: Path) -> None:
+    async with lives_in(tmp_path / "data") as lives:
+        await fill(lives)
+        await lives.snapshot(str(tmp_path / "snapshot"))
+        await add(lives)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lives.restore, str(tmp_path / "snapshot"))
+            await trio.sleep(0.001)
+            nursery.cancel_scope.cancel()
+        assert await there(lives) in (FILLED, ADDED)
+        await lives.restart()
+        assert lives.state == "serving"
+
+
+async def test_an_error_of_a_later_life_ends_the_body_and_comes_out(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        async with lives_in(tmp_path) as lives:
+            await lives.restart()
+            lives.broker.tasks.start_soon(fail)
+            await trio.sleep_forever()
+    assert lives.state == "stopped"
+
+
+async def test_many_lives_leave_nothing_behind(tmp_path: Path) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async with lives_in(tmp_path) as lives:
+        await fill(lives)
+        await lives.reset()
+        before = descriptors()
+        for _ in range(5):
+            await fill(lives)
+            await lives.reset()
+        assert descriptors() <= before + 1
