@@ -17,7 +17,6 @@ THREAD_NAME = "ottla-broker"
 
 _left: set[Run] = set()
 """Those that have begun and not ended."""
-_process_id = os.getpid()
 
 
 class Run:
@@ -35,6 +34,7 @@ class Run:
         self.token: trio.lowlevel.TrioToken | None = None
         self.lives: Lives
         self._options = options
+        self._process_id = os.getpid()
         self._beginning = threading.Lock()
         self._has_begun = False
         self.is_serving = False
@@ -45,6 +45,11 @@ class Run:
         self._over = Latch()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this process is a fork, which has neither its thread nor a right to its directory."""
+        return os.getpid() != self._process_id
 
     def start(self) -> None:
         """Return once it serves; raises what kept it from that."""
@@ -59,6 +64,8 @@ class Run:
 
     def stop(self) -> None:
         """Return when nothing of it is left."""
+        if self.is_elsewhere:
+            return
         self.is_stopping = True
         if self.before is not None:
             self.before.stop()
@@ -126,7 +133,5 @@ class Latch:
 @atexit.register
 def _stop_all() -> None:
     """A program may forget to stop its brokers, and ends all the same: cleanly, and without their temporary directories."""
-    if os.getpid() != _process_id:
-        return  # a fork has no threads, and the directories are its parent's
     for run in list(_left):
         run.stop()

@@ -271,6 +271,8 @@ class Running:
         run = self._run
         if run is None or not run.is_serving or run.has_ended:
             raise RuntimeError(self._why_not())
+        if run.is_elsewhere:
+            raise RuntimeError("the broker runs in the process that this one was forked from")
         return run
 
     def _why_not(self) -> str:

@@ -1,0 +1,465 @@
+"""`ottla.Broker`: what it takes and refuses, what it says of itself, and that it is the same in every event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import ottla
+from ottla.server.broker.lives import LifeOverError
+from ottla.storage.data_dirs.data_dir import DataDirectoryError
+from ottla.storage.data_dirs.snapshots import SnapshotError
+from ottla.storage.topics.config import ConfigError
+from support.broker.admin import topic_names
+from support.broker.conversation import address, create_topic, fetch, produce, records_of
+from support.broker.raw_client import RawClient
+
+# What it takes
+
+
+def test_a_path_is_a_data_directory(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path / "data") as broker:
+        assert broker.data_dir == str(tmp_path / "data")
+    assert (tmp_path / "data" / "ottla.json").exists()
+
+
+def test_a_tilde_is_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for given in ("~/data", Path("~/data")):
+        with ottla.Broker(given) as broker:
+            assert broker.data_dir == str(tmp_path / "data")
+    assert not (tmp_path / "~").exists()
+
+
+def test_a_relative_directory_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    broker = ottla.Broker("data")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with broker:
+        assert broker.data_dir == str(tmp_path / "data")
+
+
+def test_overrides_are_numbers_and_truths_as_well_as_texts() -> None:
+    overrides = {"num.partitions": 3, "auto.create.topics.enable": False, "log.cleaner.min.cleanable.ratio": 0.25}
+    with ottla.Broker(overrides={**overrides, "log.retention.ms": "5000"}) as broker:
+        config = broker.inner.config.current
+        assert (config.num_partitions, config.auto_create_topics_enable) == (3, False)
+        assert (config.log_defaults.min_cleanable_dirty_ratio, config.log_defaults.retention_ms) == (0.25, 5000)
+
+
+def test_a_number_is_an_address_of_the_admin_listener() -> None:
+    with ottla.Broker(admin=0) as broker:
+        assert broker.admin is not None and broker.admin.startswith("127.0.0.1:")
+    with ottla.Broker() as broker:
+        assert broker.admin is None
+
+
+REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "a mistyped argument": (
+        lambda: ottla.Broker(profil="dev"),  # type: ignore[arg-type]
+        TypeError,
+        "ottla.Broker() has no argument 'profil'; did you mean profile?",
+    ),
+    "an argument that nothing is like": (
+        lambda: ottla.Broker(zzz=1),  # type: ignore[arg-type]
+        TypeError,
+        "ottla.Broker() has no argument 'zzz'",
+    ),
+    "a broker option as an argument": (
+        lambda: ottla.Broker(num_partitions=3),  # type: ignore[arg-type]
+        TypeError,
+        "ottla.Broker() has no argument 'num_partitions'; broker options go into overrides={'num.partitions': ...}",
+    ),
+    "a topic option as an argument": (
+        lambda: ottla.Broker(cleanup_policy="compact"),  # type: ignore[arg-type]
+        TypeError,
+        "ottla.Broker() has no argument 'cleanup_policy'; broker options go into overrides={'log.cleanup.policy': ...}",
+    ),
+    "a text for a number": (
+        lambda: ottla.Broker(nodes="3"),  # type: ignore[arg-type]
+        TypeError,
+        "nodes: expected int, found '3'",
+    ),
+    "a truth for a number": (lambda: ottla.Broker(nodes=True), TypeError, "nodes: expected int, found True"),
+    "a number for a text": (
+        lambda: ottla.Broker(listener=9092),  # type: ignore[arg-type]
+        TypeError,
+        "listener: expected str, found 9092",
+    ),
+    "a number for a directory": (
+        lambda: ottla.Broker(7),  # type: ignore[arg-type]
+        TypeError,
+        "data_dir: expected str, found 7",
+    ),
+    "a list of overrides": (
+        lambda: ottla.Broker(overrides=["a=b"]),  # type: ignore[arg-type]
+        TypeError,
+        "overrides: expected Mapping or None, found ['a=b']",
+    ),
+    "a list for an override": (
+        lambda: ottla.Broker(overrides={"log.dirs": ["/a"]}),  # type: ignore[dict-item]
+        TypeError,
+        "overrides: log.dirs: expected str or int or float, found ['/a']",
+    ),
+    "a text for a feature": (
+        lambda: ottla.Broker(features={"group.version": "1"}),  # type: ignore[dict-item]
+        TypeError,
+        "features: group.version: expected int, found '1'",
+    ),
+    "a mistyped option": (
+        lambda: ottla.Broker(overrides={"log.cleaner.enabel": True}),
+        ConfigError,
+        "overrides: there is no broker option log.cleaner.enabel; did you mean log.cleaner.enable?",
+    ),
+    "an option in Python's spelling": (
+        lambda: ottla.Broker(overrides={"num_partitions": 3}),
+        ConfigError,
+        "overrides: there is no broker option num_partitions; did you mean num.partitions?",
+    ),
+    "a topic option among the broker's": (
+        lambda: ottla.Broker(overrides={"cleanup.policy": "compact"}),
+        ConfigError,
+        "overrides: there is no broker option cleanup.policy; did you mean log.cleanup.policy?",
+    ),
+    "the home of nobody": (
+        lambda: ottla.Broker("~nobody-of-that-name/data"),
+        ConfigError,
+        "Invalid value ~nobody-of-that-name/data for data_dir: there is no such home directory",
+    ),
+    "no directory": (
+        lambda: ottla.Broker(""),
+        ConfigError,
+        "Invalid value '' for data_dir: must name a directory; None takes a temporary one",
+    ),
+    "a path with a comma": (
+        lambda: ottla.Broker(Path("/a,b")),
+        ConfigError,
+        "Invalid value /a,b for data_dir: a comma separates directories in log.dirs",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "kind", "says"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_meant_is_refused_in_one_line(
+    call: Callable[[], object], kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value) == says
+
+
+async def test_open_broker_refuses_the_same() -> None:
+    with pytest.raises(TypeError, match=r"ottla\.open_broker\(\) has no argument 'profil'; did you mean profile\?"):
+        async with ottla.open_broker(profil="dev"):  # type: ignore[arg-type]
+            pass
+
+
+# What it says of itself
+
+
+def test_before_the_start_and_after_the_stop_it_says_what_to_do() -> None:
+    broker = ottla.Broker(admin=0)
+    uses: tuple[Callable[[], Any], ...] = (
+        lambda: broker.bootstrap,
+        lambda: broker.admin,
+        lambda: broker.data_dir,
+        lambda: broker.inner,
+        broker.restart,
+        broker.crash,
+        broker.reset,
+        lambda: broker.snapshot("/x"),
+        lambda: broker.advance_clock(1),
+        broker.metrics,
+    )
+    for use in uses:
+        with pytest.raises(RuntimeError, match=r"^the broker was not started: use `with ottla\.Broker\(\) as broker:`"):
+            use()
+    with broker:
+        assert broker.bootstrap
+    for use in uses:
+        with pytest.raises(RuntimeError, match=r"^the broker was stopped: use .*, or call start\(\)$"):
+            use()
+
+
+def test_its_state_and_address_are_in_its_repr(tmp_path: Path) -> None:
+    broker = ottla.Broker(tmp_path)
+    assert (repr(broker), broker.state) == ("<ottla.Broker new>", "new")
+    assert broker.start() is broker
+    assert (repr(broker), broker.state) == (f"<ottla.Broker {broker.bootstrap} serving>", "serving")
+    broker.stop()
+    assert (repr(broker), broker.state) == ("<ottla.Broker stopped>", "stopped")
+
+
+def test_what_it_has_is_what_dir_says() -> None:
+    names = set(dir(ottla.Broker())) - set(dir(object()))
+    assert names >= {"bootstrap", "start", "stop", "restart", "crash", "reset", "snapshot", "restore", "run"}
+    assert not [name for name in names if name.startswith("_") and not name.startswith("__")]
+    assert {"Broker", "open_broker"} <= set(ottla.__all__) <= set(dir(ottla))
+
+
+def test_time_does_not_go_back() -> None:
+    with ottla.Broker() as broker:
+        with pytest.raises(
+            ValueError, match=r"^Invalid value -1 for by_ms: must be at least 0, as time does not go back$"
+        ):
+            broker.advance_clock(-1)
+        with RawClient(*address(broker)) as client:
+            create_topic(client, "t")
+            assert produce(client, "t", ("k", "v")).error_code == 0
+
+
+# Its lives
+
+
+def test_a_restart_keeps_address_and_data_and_a_reset_the_address() -> None:
+    with ottla.Broker() as broker:
+        before = broker.bootstrap
+        with RawClient(*address(broker)) as client:
+            create_topic(client, "t")
+            produce(client, "t", ("k", "v"))
+        for end in (broker.restart, broker.crash):
+            end()
+            assert broker.bootstrap == before
+            with RawClient(*address(broker)) as client:
+                assert records_of(fetch(client, "t", 0)) == [(0, b"k", b"v")]
+        broker.reset()
+        assert broker.bootstrap == before
+        with RawClient(*address(broker)) as client:
+            assert topic_names(client) == set()
+
+
+def test_a_snapshot_goes_to_a_path_and_comes_back(tmp_path: Path) -> None:
+    with ottla.Broker() as broker:
+        with RawClient(*address(broker)) as client:
+            create_topic(client, "t")
+        made = broker.snapshot(tmp_path / "snapshot")
+        assert (made.path, made.files > 5) == (str(tmp_path / "snapshot"), True)
+        broker.reset()
+        assert broker.restore(str(tmp_path / "snapshot")) == made
+        with RawClient(*address(broker)) as client:
+            assert topic_names(client) == {"t"}
+        with pytest.raises(SnapshotError, match="is no snapshot"):
+            broker.restore(tmp_path)
+
+
+def test_many_threads_may_end_its_lives_at_once() -> None:
+    failed: list[BaseException] = []
+    with ottla.Broker() as broker:
+
+        def end(how: Callable[[], None]) -> None:
+            try:
+                for _ in range(5):
+                    how()
+            except BaseException as error:  # noqa: BLE001 - looked at below
+                failed.append(error)
+
+        threads = [threading.Thread(target=end, args=(how,)) for how in (broker.restart, broker.crash, broker.reset)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not failed
+        with RawClient(*address(broker)) as client:
+            assert topic_names(client) == set()
+
+
+def test_a_stop_in_the_middle_of_a_restart_is_told_to_who_asked_for_it() -> None:
+    for _ in range(10):
+        broker = ottla.Broker().start()
+        told: list[BaseException] = []
+
+        def restart(broker: ottla.Broker = broker, told: list[BaseException] = told) -> None:
+            try:
+                while True:
+                    broker.restart()
+            except (LifeOverError, RuntimeError) as error:
+                told.append(error)
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        broker.stop()
+        thread.join(30)
+        assert not thread.is_alive() and len(told) == 1
+
+
+# Event loops
+
+
+def test_in_asyncio_it_starts_and_stops_beside_the_loop() -> None:
+    async def main() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        await asyncio.sleep(0)
+        before = ticks
+        async with ottla.Broker() as broker:
+            assert broker.state == "serving"
+            assert ticks > before
+            before = ticks
+        assert broker.state == "stopped"
+        assert ticks > before
+        ticking.cancel()
+
+    asyncio.run(main())
+
+
+async def test_in_trio_it_starts_and_stops_beside_the_loop() -> None:
+    async with trio.open_nursery() as nursery:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await trio.lowlevel.checkpoint()
+                ticks += 1
+
+        nursery.start_soon(tick)
+        async with ottla.Broker() as broker:
+            assert broker.state == "serving"
+            assert ticks > 0
+        assert broker.state == "stopped"
+        nursery.cancel_scope.cancel()
+
+
+def test_a_start_that_asyncio_cancels_leaves_nothing() -> None:
+    async def main(after_s: float) -> str:
+        broker = ottla.Broker()
+
+        async def use() -> None:
+            async with broker:
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(use())
+        await asyncio.sleep(after_s)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return broker.state
+
+    for after_ms in range(0, 12, 2):
+        assert asyncio.run(main(after_ms / 1000)) in ("new", "stopped")
+
+
+async def test_a_start_that_trio_cancels_leaves_nothing() -> None:
+    for after_ms in range(0, 12, 2):
+        broker = ottla.Broker()
+        with trio.move_on_after(after_ms / 1000):
+            async with broker:
+                await trio.sleep_forever()
+        assert broker.state in ("new", "stopped")
+
+
+def test_a_start_that_fails_is_told_in_every_loop(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(DataDirectoryError, match="held by another broker"):
+            async with ottla.Broker(tmp_path):
+                pass
+
+    with ottla.Broker(tmp_path):
+        asyncio.run(main())
+        trio.run(main)
+
+
+def test_a_broker_that_runs_is_not_stopped_by_who_starts_it_again() -> None:
+    async def main() -> None:
+        async with ottla.Broker() as broker:
+            with pytest.raises(RuntimeError, match="runs already"):
+                async with broker:
+                    pass
+            assert broker.state == "serving"
+
+    asyncio.run(main())
+
+
+def test_open_broker_under_asyncio_says_what_to_use() -> None:
+    async def main() -> None:
+        async with ottla.open_broker():
+            pass
+
+    with pytest.raises(
+        RuntimeError, match=r"for Trio, and this is asyncio: use `async with ottla\.Broker\(\) as broker:`"
+    ):
+        asyncio.run(main())
+
+
+# Nothing is left
+
+
+def python(program: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *options, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+FORGOTTEN = {
+    "not stopped": "broker = ottla.Broker().start()",
+    "not even kept": "ottla.Broker().start()",
+    "two of them": "brokers = [ottla.Broker().start() for _ in range(2)]",
+    "at an error": "broker = ottla.Broker().start(); 1 / 0",
+    "at an exit": "broker = ottla.Broker().start(); sys.exit(3)",
+    "with a client": "broker = ottla.Broker().start(); host, port = broker.bootstrap.split(':'); s = socket.create_connection((host, int(port)))",
+}
+
+
+@pytest.mark.parametrize("program", FORGOTTEN.values(), ids=FORGOTTEN.keys())
+def test_a_broker_that_is_never_stopped_leaves_no_directory(program: str, tmp_path: Path) -> None:
+    done = python(f"import ottla, socket, sys\n{program}", TMPDIR=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    assert "ottla" not in done.stderr.replace("ottla.Broker().start(); 1 / 0", "")
+
+
+def test_a_broker_that_is_never_stopped_is_stopped_cleanly_at_the_end(tmp_path: Path) -> None:
+    done = python(f"import ottla\nbroker = ottla.Broker({str(tmp_path)!r}).start()")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_fork_does_not_take_its_parents_directory(tmp_path: Path) -> None:
+    program = """
+        import os, sys, ottla
+        with ottla.Broker() as broker:
+            child = os.fork()
+            if child == 0:
+                try:
+                    broker.restart()
+                except RuntimeError as error:
+                    print(error, flush=True)
+                sys.exit(0)  # runs what is to be run at the end
+            os.waitpid(child, 0)
+            print(os.path.exists(broker.data_dir))
+    """
+    found = python(program, TMPDIR=str(tmp_path)).stdout.splitlines()
+    assert found == ["the broker runs in the process that this one was forked from", "True"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_that_fails_leaves_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for options in ({"profile": "fast"}, {"listener": "nowhere"}, {"admin": "0.0.0.0:0"}):
+        with pytest.raises(ConfigError):
+            ottla.Broker(**options).start()
+    assert list(tmp_path.iterdir()) == []
