@@ -1,4 +1,4 @@
-"""Ending the life of a broker and beginning the next: see `broker.lives`. These take the `Lives`, not the present broker."""
+"""Snapshots of the whole broker, and back: see `broker.lives`. These take the `Lives`, not the present broker."""
 
 from __future__ import annotations
 
@@ -16,18 +16,6 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class LifeBegun:
-    """The broker serves again."""
-
-    bootstrap: str
-    """HOST:PORT of each node, the same as before."""
-    cluster_id: str
-    """Another one after a reset, or a restore of another broker's snapshot."""
-    now_ms: int
-    """The broker's clock, ms since 1970."""
-
-
-@dataclass(frozen=True, slots=True)
 class SnapshotCopied:
     """A snapshot was made, or put in place."""
 
@@ -41,24 +29,6 @@ class SnapshotCopied:
     @classmethod
     def of(cls, found: Snapshot) -> Self:
         return cls(found.path, found.file_count, found.size_bytes, found.clock_ahead_ms)
-
-
-async def restart(lives: Lives) -> LifeBegun:
-    """Stop cleanly and start again, on the same ports, with the same data."""
-    await _done(lives.restart())
-    return _begun(lives)
-
-
-async def crash(lives: Lives) -> LifeBegun:
-    """Die as by kill -9 and start again, with recovery."""
-    await _done(lives.crash())
-    return _begun(lives)
-
-
-async def reset(lives: Lives) -> LifeBegun:
-    """Lose all data and start as the first time: no faults, the clock not moved."""
-    await _done(lives.reset())
-    return _begun(lives)
 
 
 async def snapshot(lives: Lives, path: str) -> SnapshotCopied:
@@ -81,7 +51,3 @@ async def _done(change: Awaitable[Result]) -> Result:
         raise ControlError(Kind.UNAVAILABLE, str(error)) from error
     except (OSError, DataDirectoryError, CatalogError) as error:
         raise ControlError(Kind.FAILED, str(error)) from error
-
-
-def _begun(lives: Lives) -> LifeBegun:
-    return LifeBegun(lives.bootstrap, lives.broker.services.cluster.cluster_id, lives.clock.now_ms())

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from ..broker.lives import Lives as Lives  # noqa: PLC0414 - rows take it from here
+from ..broker.lives import Lives
 
 __all__ = ["JSON_TYPE", "Call", "Lives", "Nothing", "Text"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ....storage.data_dirs.data_dir import DataDirectoryError
@@ -10,9 +11,12 @@ from ....storage.disk.files import DirectoryLockedError
 from ....storage.topics.catalog_file import CatalogError
 from ....storage.topics.config import ConfigError
 from ...broker.lives import LifeOverError
+from ...control import lives as control
 from ...control.broker_state import BrokerState, broker_state
 from ...control.errors import ControlError, Kind
+from ...control.lives import SnapshotCopied
 from ..call import Call, Lives, Nothing
+from ..fields import Name
 
 
 async def restart(lives: Lives, request: Nothing) -> BrokerState:
@@ -25,6 +29,20 @@ async def crash(lives: Lives, request: Nothing) -> BrokerState:
 
 async def reset(lives: Lives, request: Nothing) -> BrokerState:
     return await _next_life(lives, lives.reset)
+
+
+@dataclass(frozen=True, slots=True)
+class PathRequest:
+    path: Name
+    """On the broker's machine; best absolute, else from where the broker was started."""
+
+
+async def snapshot(lives: Lives, request: PathRequest) -> SnapshotCopied:
+    return await control.snapshot(lives, request.path)
+
+
+async def restore(lives: Lives, request: PathRequest) -> SnapshotCopied:
+    return await control.restore(lives, request.path)
 
 
 async def _next_life(lives: Lives, begin: Callable[[], Awaitable[None]]) -> BrokerState:
@@ -53,4 +71,25 @@ CALLS: tuple[Call[Any, Any], ...] = tuple(
             reset,
         ),
     )
+) + (
+    Call(
+        "POST",
+        "/v1/snapshot",
+        "Stop cleanly, copy all data to a new directory of the broker's machine, and start again.",
+        PathRequest,
+        SnapshotCopied,
+        snapshot,
+        statuses=(409, 500, 503),
+        any_time=True,
+    ),
+    Call(
+        "POST",
+        "/v1/restore",
+        "Put a snapshot in place of all data, have the clock as it was then, and no faults.",
+        PathRequest,
+        SnapshotCopied,
+        restore,
+        statuses=(409, 500, 503),
+        any_time=True,
+    ),
 )
