@@ -47,8 +47,11 @@ class Contents:
 
     def check_place(self, path: str) -> str:
         """The whole path of a new snapshot in `path`. SnapshotError: It is taken, or in a data directory."""
-        found = os.path.realpath(path)
-        snapshots.check_place(_OUTSIDE, found, [os.path.realpath(each) for each in self._data_dirs])
+        try:
+            found = os.path.realpath(path)
+            snapshots.check_place(_OUTSIDE, found, [os.path.realpath(each) for each in self._data_dirs])
+        except OSError as error:
+            raise SnapshotError(f"{path[:200]} cannot be a snapshot: {error.strerror}") from error
         return found
 
     def save(self, path: str, rng: random.Random, clock_ahead_ms: int) -> Snapshot:
@@ -59,7 +62,10 @@ class Contents:
 
     def read(self, path: str) -> Snapshot:
         """The snapshot in `path`. SnapshotError: It is none, not whole, or another broker's."""
-        found = snapshots.read(_OUTSIDE, os.path.abspath(path))
+        try:
+            found = snapshots.read(_OUTSIDE, os.path.abspath(path))
+        except OSError as error:
+            raise SnapshotError(f"{path[:200]} cannot be read: {error.strerror}") from error
         if found.node_id != self._node_id:
             raise SnapshotError(f"{found.path} belongs to node {found.node_id}, node.id is {self._node_id}")
         if len(found.directories) != len(self._data_dirs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Self, TypeVar
@@ -33,12 +34,21 @@ class SnapshotCopied:
 
 async def snapshot(lives: Lives, path: str) -> SnapshotCopied:
     """Copy everything to the new directory `path`, with a clean stop and a start around it."""
-    return SnapshotCopied.of(await _done(lives.snapshot(path)))
+    return SnapshotCopied.of(await _done(lives.snapshot(_absolute(path))))
 
 
 async def restore(lives: Lives, path: str) -> SnapshotCopied:
     """Have everything as it was when the snapshot in `path` was made, the clock with it, and no faults."""
-    return SnapshotCopied.of(await _done(lives.restore(path)))
+    return SnapshotCopied.of(await _done(lives.restore(_absolute(path))))
+
+
+def _absolute(path: str) -> str:
+    """Who asks from outside does not know where the broker was started."""
+    if not os.path.isabs(path):
+        raise ControlError(
+            Kind.INVALID, f"path: expected an absolute path on the broker's machine, found {path[:200]!r}"
+        )
+    return path
 
 
 async def _done(change: Awaitable[Result]) -> Result:

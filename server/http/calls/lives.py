@@ -34,7 +34,7 @@ async def reset(lives: Lives, request: Nothing) -> BrokerState:
 @dataclass(frozen=True, slots=True)
 class PathRequest:
     path: Name
-    """On the broker's machine; best absolute, else from where the broker was started."""
+    """Absolute, on the broker's machine."""
 
 
 async def snapshot(lives: Lives, request: PathRequest) -> SnapshotCopied:
@@ -60,36 +60,32 @@ async def _state(broker: Any) -> BrokerState:
     return broker_state(broker)
 
 
-CALLS: tuple[Call[Any, Any], ...] = tuple(
-    Call("POST", path, doc, Nothing, BrokerState, function, statuses=(500, 503), any_time=True)
-    for path, doc, function in (
-        ("/v1/restart", "Stop cleanly and start again, on the same ports, with the same data.", restart),
-        ("/v1/crash", "Die as by `kill -9`, without a goodbye to clients, and start again, with recovery.", crash),
-        (
-            "/v1/reset",
-            "Lose all topics, groups and configs, and start as the first time: no faults, the clock not moved.",
-            reset,
-        ),
-    )
-) + (
-    Call(
-        "POST",
-        "/v1/snapshot",
-        "Stop cleanly, copy all data to a new directory of the broker's machine, and start again.",
-        PathRequest,
-        SnapshotCopied,
-        snapshot,
-        statuses=(409, 500, 503),
-        any_time=True,
+CALLS: tuple[Call[Any, Any], ...] = (
+    *(
+        Call("POST", path, doc, Nothing, BrokerState, function, statuses=(500, 503), any_time=True)
+        for path, doc, function in (
+            ("/v1/restart", "Stop cleanly and start again, on the same ports, with the same data.", restart),
+            ("/v1/crash", "Die as by `kill -9`, without a goodbye to clients, and start again, with recovery.", crash),
+            (
+                "/v1/reset",
+                "Lose all topics, groups and configs, and start as the first time: no faults, the clock not moved.",
+                reset,
+            ),
+        )
     ),
-    Call(
-        "POST",
-        "/v1/restore",
-        "Put a snapshot in place of all data, have the clock as it was then, and no faults.",
-        PathRequest,
-        SnapshotCopied,
-        restore,
-        statuses=(409, 500, 503),
-        any_time=True,
+    *(
+        Call("POST", path, doc, PathRequest, SnapshotCopied, function, statuses=(409, 500, 503), any_time=True)
+        for path, doc, function in (
+            (
+                "/v1/snapshot",
+                "Stop cleanly, copy all data to a new directory of the broker's machine, and start again.",
+                snapshot,
+            ),
+            (
+                "/v1/restore",
+                "Put a snapshot in place of all data, have the clock as it was then, and no faults.",
+                restore,
+            ),
+        )
     ),
 )

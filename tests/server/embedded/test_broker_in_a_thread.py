@@ -459,7 +459,8 @@ def test_a_fork_does_not_take_its_parents_directory(tmp_path: Path) -> None:
 
 def test_a_start_that_fails_leaves_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for options in ({"profile": "fast"}, {"listener": "nowhere"}, {"admin": "0.0.0.0:0"}):
+    refused: tuple[dict[str, Any], ...] = ({"profile": "fast"}, {"listener": "nowhere"}, {"admin": "0.0.0.0:0"})
+    for options in refused:
         with pytest.raises(ConfigError):
             ottla.Broker(**options).start()
     assert list(tmp_path.iterdir()) == []
