@@ -56,6 +56,7 @@ SUITES = (
     "docker_image",
     "spark_connector",
     "bench.start",
+    "bench.embedded",
     "bench.wire",
     "bench.cleaner",
     "bench.latency",
