@@ -17,6 +17,7 @@ are kept from being given to clients.
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -281,7 +282,8 @@ class Lives:
     async def _first_life(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Wish:
         def begun() -> None:
             task_status.started()
-            scope.shield = True
+            # Whose start is being cancelled has not started: Trio waits for its end.
+            scope.shield = trio.current_effective_deadline() > -math.inf
 
         return await self._live(begun, is_first=True)
 
