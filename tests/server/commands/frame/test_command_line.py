@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,7 +66,7 @@ def some_value(action: argparse.Action) -> str:
     raise AssertionError(f"no value for {action.option_strings}")
 
 
-def needed_at(place: Place, but: argparse.Action) -> list[str]:
+def needed_at(place: Place, but: argparse.Action | None = None) -> list[str]:
     """Words without which the command is refused: what has no name, and options, `but` one."""
     operands = [some_value(action) for action in place.operands if action.nargs not in ("*", "?")]
     required = [action for action in place.options if action.required and action is not but]
@@ -163,6 +164,39 @@ def test_a_mistake_is_one_line_and_exit_code_2(line: str, says: str, capsys: pyt
     (told,) = printed.err.splitlines()
     assert told.startswith("ottla") and says in told
     assert (printed.out, code) == ("", 1 if line.startswith("describe-config") else 2)
+
+
+NOBODY = {"--bootstrap": "127.0.0.1:1", "--admin": "127.0.0.1:1"}
+ASKING = [place for place in LEAVES if place.at not in ("/serve", "/dev") and NOBODY.keys() & place.parser.options]
+
+
+@pytest.mark.parametrize("place", ASKING, ids=[place.at for place in ASKING])
+def test_every_command_that_asks_says_in_one_line_that_nobody_answers(
+    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (option,) = NOBODY.keys() & place.parser.options
+    (tmp_path / "seed.json").write_text("{}")
+    more = {"/seed": [str(tmp_path / "seed.json")], "/produce": ["value"], "/retention": ["t"]}
+    words = [*place.at[1:].split("/"), *needed_at(place), *more.get(place.at, []), option, NOBODY[option]]
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    (told,) = printed.err.splitlines()
+    assert told.startswith("ottla: ") and "answers at 127.0.0.1:1" in told and printed.out == ""
+
+
+@pytest.mark.parametrize("place", LEAVES, ids=[place.at for place in LEAVES])
+def test_every_command_refuses_an_option_that_it_has_not_and_one_word_too_many(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names, needed = place.at[1:].split("/"), needed_at(place)
+    takes_many = any(action.nargs in ("*", "+") for action in place.operands)
+    optional = ["x" for action in place.operands if action.nargs == "?"]
+    for words in ([*names, *needed, "--zork"], [] if takes_many else [*names, *needed, *optional, "surplus"]):
+        if words:
+            with pytest.raises(SystemExit) as end:
+                main(words)
+            (told,) = capsys.readouterr().err.splitlines()
+            assert end.value.code == 2 and told.startswith(f"ottla {' '.join(names)}: ")
 
 
 # Help
