@@ -20,7 +20,7 @@ def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:
         admin = Admin(options)
         with Progress() as progress:
             progress.say(f"{what} …")
-            answer = admin.post(path("broker", what))
+            answer = admin.post(path(what))
         if options.json:
             show_json(answer)
         else:
@@ -35,7 +35,7 @@ def _copied(what: str, say: Callable[[dict[str, Any]], str]) -> Callable[[argpar
         with Progress() as progress:
             progress.say(f"{what} …")
             # Its working directory is not ours.
-            answer = admin.post(path("broker", what), path=os.path.abspath(options.directory))
+            answer = admin.post(path(what), path=os.path.abspath(options.directory))
         if options.json:
             show_json(answer)
         else:
