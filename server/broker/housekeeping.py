@@ -78,7 +78,8 @@ class Housekeeping:
         while True:
             await clock.sleep_until(due_ms)
             due_ms = clock.elapsed_ms() + interval_ms
-            await _attempt(_name(job), job)
+            with clock.at_work():
+                await _attempt(_name(job), job)
             if interval_ms == 0:
                 return  # once, as Apache Kafka's scheduler has it
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio.from_thread
 
+from ...storage.cleaning.delete_horizons import is_any_reached
 from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.segment.segment import LogSegment
 from ..runtime.clock import Clock
@@ -91,6 +92,17 @@ def clean(
     stats.map_seconds = map_built_s - begun_s
     stats.throttled_seconds = throttled_s
     return end_offset, stats
+
+
+def is_worth_it(chosen: LogToClean, now_ms: int, must_stop: Callable[[], bool]) -> bool:
+    """Whether a pass over a log that has nothing dirty would let anything go. In a worker thread; errors as of `clean`."""
+    from ...storage.cleaning.cleaner import CleaningAbortedError
+
+    def checkpoint() -> None:
+        if must_stop():
+            raise CleaningAbortedError
+
+    return is_any_reached(chosen.segments, now_ms, checkpoint)
 
 
 def report(chosen: LogToClean, end_offset: int, stats: CleanStats) -> None:

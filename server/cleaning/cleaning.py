@@ -1,7 +1,7 @@
 """Runs clean passes: picks the filthiest log, cleans it in a worker thread, swaps on the Trio thread.
 
-One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, then runs retention on all
-compacted logs that are free (they get theirs from here, not from the retention job), and waits
+One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, what somebody asks for first (`demands`), then
+runs retention on all compacted logs that are free (they get theirs from here, not from the retention job), and waits
 `log.cleaner.backoff.ms` if there was nothing to clean.
 Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is left alone).
 """
@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.cleaner_manager import CleanerManager
+from ...storage.cleaning.cleaning_states import HeldError
 from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.cleaning.eligibility import Eligibility
 from ...storage.disk.files import Files, WouldWaitError
@@ -31,7 +33,8 @@ from ..runtime.clock import Clock
 from ..runtime.cold_reads import bring
 from ..runtime.disk import Work, in_thread
 from ..runtime.turns import Turn, in_turns
-from .clean_pass import clean, report
+from .clean_pass import clean, is_worth_it, report
+from .demands import Demand, Demands, Served
 from .status import CleanerStatus, LastPass
 from .threads import CleanerSettings, CleanerThread
 from .throttler import Throttler
@@ -48,12 +51,16 @@ class Cleaning:
     def __init__(
         self, files: Files, logs: Mapping[TopicPartition, Log], live_config: LiveConfig, clock: Clock, waits: Waits
     ) -> None:
-        self._logs = logs
+        self.logs = logs
         self._live_config = live_config
-        self._clock = clock
+        self.clock = clock
         self._waits = waits
         self._is_stopping = False
         self.manager = CleanerManager(files, logs, log.warning)
+        self.demands = Demands()
+        self.manager.on_freed = lambda _: self.demands.note_change()
+        self.leased_until_ms: dict[TopicPartition, int] = {}
+        """Partitions that somebody else compacts (`leases`), and until when, in elapsed time."""
         self.throttler = Throttler(live_config.current.log_cleaner_io_max_bytes_per_second)
         self.threads: list[CleanerThread] = []
         self._settings = CleanerSettings.of(live_config.current)
@@ -63,6 +70,8 @@ class Cleaning:
         """How many passes came to their end since the start, and the last of them."""
         self._waiting: dict[TopicPartition, list[Callable[[], None]]] = {}
         """Who waits for a pass that is being given up."""
+        self._calls = 0
+        """How often a round was wanted at once."""
         self._restart = trio.CancelScope()
         self._restarting = False
         self._now_s: Callable[[], float]
@@ -74,6 +83,7 @@ class Cleaning:
             self._settings = settings = CleanerSettings.of(self._live_config.current)
             self.threads = [CleanerThread() for _ in range(settings.threads)] if self._is_enabled else []
             self._restarting = False
+            self._give_back_if_off()
             with trio.CancelScope() as self._restart:
                 async with trio.open_nursery() as nursery:
                     for thread in self.threads:
@@ -102,28 +112,27 @@ class Cleaning:
         """The broker is stopping: let passes find out at once that they must end."""
         self._is_stopping = True
         self.throttler.wake()
+        self.demands.give_back_all()
+        self.demands.note_change()
+
+    def look_again(self) -> None:
+        """Begin a round at once, whatever is left of the back-off."""
+        self._calls += 1
+        for thread in self.threads:
+            thread.rest.cancel()
 
     async def _work(self, thread: CleanerThread, settings: CleanerSettings) -> None:
         """One cleaner thread."""
         while not (thread.is_dead or self._is_stopping):
-            is_busy = False
-            try:
-                chosen = await self._choose()
-                if chosen is not None:
-                    is_busy = await self._clean_one(thread, settings, chosen)
-            except Exception:
-                log.exception("a round of the cleaner failed; the next one goes on")
-            # Whatever became of that: where a disk is full, this is what makes room.
-            try:
-                await self._write_corrections()
-                await self.delete_from_compacted_logs()
-            except Exception:
-                log.exception("retention of compacted logs failed; the next round goes on")
-            if not is_busy:
-                if thread.cleaner is not None and thread.cleaner.keeps_memory:
+            calls = self._calls
+            with self.clock.at_work():
+                is_busy = await self._round(thread, settings)
+                if not is_busy and thread.cleaner is not None and thread.cleaner.keeps_memory:
                     await trio.to_thread.run_sync(thread.cleaner.release_memory)
-                thread.rests_until_ms = self._clock.elapsed_ms() + settings.backoff_ms
-                await self._clock.sleep(settings.backoff_ms)
+            if not is_busy and calls == self._calls:
+                thread.rests_until_ms = self.clock.elapsed_ms() + settings.backoff_ms
+                with trio.CancelScope() as thread.rest:
+                    await self.clock.sleep(settings.backoff_ms)
                 thread.rests_until_ms = None
             await trio.lowlevel.checkpoint()
 
@@ -133,92 +142,144 @@ class Cleaning:
         rests = [thread.rests_until_ms for thread in self.threads if not thread.is_dead]
         return min((each for each in rests if each is not None), default=None) if None not in rests else None
 
+    async def _round(self, thread: CleanerThread, settings: CleanerSettings) -> bool:
+        """Clean one log, and delete from all. Returns whether to look for the next one at once."""
+        is_busy = False
+        try:
+            if (demand := self.demands.take()) is not None:
+                is_busy = await self._serve(thread, settings, demand)
+            elif (chosen := await self._choose()) is not None:
+                is_busy = (await self._clean_one(thread, settings, chosen)).is_busy
+        except Exception:
+            log.exception("a round of the cleaner failed; the next one goes on")
+        # Whatever became of that: where a disk is full, this is what makes room.
+        try:
+            await self._write_corrections()
+            await self.delete_from_compacted_logs()
+        except Exception:
+            log.exception("retention of compacted logs failed; the next round goes on")
+        return is_busy
+
+    async def _serve(self, thread: CleanerThread, settings: CleanerSettings, demand: Demand) -> bool:
+        """One pass that somebody asked for. Returns as above."""
+        served, failure = Served.GIVEN_UP, None
+        try:
+            if not demand.log.is_surveyed:
+                await in_thread(Work.READ, data_dir_of(demand.log), demand.log.survey)
+            chosen = await in_turns(
+                self.manager.take(demand.log, self.clock.now_ms(), is_forced=demand.is_forced), Turn()
+            )
+            if chosen is None:
+                served = Served.NOT_DUE
+            else:
+                demand.up_to = chosen.upper_offset
+                ended = await self._clean_one(thread, settings, chosen, is_forced=demand.is_forced)
+                served, failure = ended.served, ended.failure
+        except HeldError:
+            pass  # who asked waits for its end
+        finally:
+            demand.end(served, failure)
+            self._give_back_if_off()
+        return True
+
     async def _choose(self) -> LogToClean | None:
         """The log for this round."""
         for each in self.manager.unsurveyed():
             await in_thread(Work.READ, data_dir_of(each), each.survey)
-        self.looked_at_ms = self._clock.elapsed_ms()
-        return await in_turns(self.manager.filthiest(self._clock.now_ms()))
+        self.looked_at_ms = self.clock.elapsed_ms()
+        return await in_turns(self.manager.filthiest(self.clock.now_ms()))
 
     async def _write_corrections(self) -> None:
         for data_dir in self.manager.dirs_to_correct:
             await in_thread(Work.CLEAN, data_dir, self.manager.write_corrections, data_dir)
 
-    async def _clean_one(self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean) -> bool:
-        """One pass over the log that was chosen. Returns whether to look for the next one at once."""
+    async def _clean_one(
+        self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean, *, is_forced: bool = False
+    ) -> _Ended:
+        """One pass over the log that was chosen."""
         try:
             cleaner = thread.cleaner or await in_thread(
                 Work.CLEAN, data_dir_of(chosen.log), thread.make_ready, settings
             )
             if cleaner is None:
-                return False
-            is_busy = False
+                return _Ended(Served.GIVEN_UP, is_busy=False)
+            ended = _Ended(Served.GIVEN_UP)
             # A pass ends by its own checkpoints, never in the middle of a swap.
             with trio.CancelScope(shield=True):
-                is_busy = await self._pass(thread, cleaner, chosen)
-            return is_busy
+                ended = await self._pass(thread, cleaner, chosen, is_forced=is_forced)
+            return ended
         finally:
             self.manager.done_cleaning(chosen)
             self._waits.replaced(chosen.log)
 
-    async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean) -> bool:
-        """The pass, and what is known after it. Returns as above."""
+    async def _pass(self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, *, is_forced: bool) -> _Ended:
+        """The pass, and what is known after it."""
         from ...storage.cleaning.cleaner import CleaningAbortedError
 
         manager, partition = self.manager, chosen.log.topic_partition
+        must_stop = partial(self._must_stop, partition)
         work = partial(
             clean,
             cleaner,
             chosen,
-            clock=self._clock,
+            clock=self.clock,
             now_s=self._now_s,
             throttler=self.throttler,
-            must_stop=partial(self._must_stop, partition),
+            must_stop=must_stop,
         )
         try:
+            if is_forced and not chosen.cleanable_bytes:
+                look = partial(is_worth_it, chosen, self.clock.now_ms(), must_stop)
+                if not await in_thread(Work.CLEAN, data_dir_of(chosen.log), look):
+                    return _Ended(Served.NOT_DUE)
             end_offset, stats = await in_thread(Work.CLEAN, data_dir_of(chosen.log), work)
         except CleaningAbortedError:
             await self._save(chosen, chosen.first_dirty_offset)
-            return True
+            return _Ended(Served.GIVEN_UP)
         except OSError as error:
-            log.error("a pass over a log failed: %s", chosen.log.fail(error).message)
+            message = chosen.log.fail(error).message
+            log.error("a pass over a log failed: %s", message)
             manager.put_off(partition)
-            return True
+            return _Ended(Served.GIVEN_UP, message)
         except MemoryError:
-            log.error("%s cannot be cleaned now: there is no memory", partition)
+            message = f"{partition} cannot be cleaned now: there is no memory"
+            log.error("%s", message)
             manager.put_off(partition)
-            return True
+            return _Ended(Served.GIVEN_UP, message)
         except Exception as error:
             # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
             log.exception("%s cannot be cleaned and is left alone from now on", partition)
             manager.mark_uncleanable(partition, str(error) or type(error).__name__)
-            return False
-        if not await self._save(chosen, end_offset):
-            return True
+            return _Ended(Served.GIVEN_UP, is_busy=False)
+        if (refused := await self._save(chosen, end_offset)) is not None:
+            return _Ended(Served.GIVEN_UP, refused)
         thread.last_stats = stats
         passes, _ = self._passes.get(partition, (0, None))
-        self._passes[partition] = passes + 1, LastPass(end_offset, self._clock.now_ms(), stats)
+        last_pass = LastPass(end_offset, self.clock.now_ms(), stats)
+        self._passes[partition] = passes + 1, last_pass
+        self.demands.passed(partition, last_pass)
         report(chosen, end_offset, stats)
-        return True
+        return _Ended(Served.PASSED)
 
     def _must_stop(self, partition: TopicPartition) -> bool:
         return self._is_stopping or self._restarting or self.manager.is_aborting(partition)
 
-    async def _save(self, cleaned: LogToClean, end_offset: int) -> bool:
-        """Write the checkpoint, unless somebody asked for the partition meanwhile. Returns whether the disk let us."""
+    async def _save(self, cleaned: LogToClean, end_offset: int) -> str | None:
+        """Write the checkpoint, unless somebody asked for the partition meanwhile. Returns what the disk said against it."""
         try:
             await in_thread(Work.CLEAN, data_dir_of(cleaned.log), self.manager.save_end_offset, cleaned, end_offset)
         except OSError as error:
             # The pass counts for nothing. It would be the same again, at once, and so on.
-            log.error("%s", cleaned.log.fail(error).message)
+            message = cleaned.log.fail(error).message
+            log.error("%s", message)
             self.manager.put_off(cleaned.log.topic_partition)
-            return False
-        return True
+            return message
+        return None
 
     async def delete_from_compacted_logs(self) -> None:
         """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
         self.manager.review_marks()
-        await self.retain(self._logs.values(), compacted=True)
+        await self.retain(self.logs.values(), compacted=True)
 
     async def retain(self, logs: Iterable[Log], *, compacted: bool) -> None:
         """Retention of those of `logs` that are free, one after the other, and compacted or not."""
@@ -226,28 +287,39 @@ class Cleaning:
         for each in logs:
             if turn.is_over():
                 await turn.next()
-            if self.manager.begin_retention(each, compacted=compacted):
-                try:
-                    await self._delete_old_segments(each)
-                finally:
-                    self.manager.done_deleting([each.topic_partition])
+            if each.config.is_compact == compacted:
+                await self.retain_one(each)
 
-    async def _delete_old_segments(self, candidate: Log) -> None:
+    async def retain_one(self, candidate: Log) -> Deleted | None:
+        """Retention of one log, if it is free; None if not. What goes wrong is told to the operator, too."""
+        if not self.manager.begin_retention(candidate, compacted=candidate.config.is_compact):
+            return None
+        done = Deleted()
+        try:
+            await self._delete_old_segments(candidate, done)
+        finally:
+            self.manager.done_deleting([candidate.topic_partition])
+        return done
+
+    async def _delete_old_segments(self, candidate: Log, done: Deleted) -> None:
         """Retention of one log that is held for it. What goes wrong there is told, and is that log's affair alone."""
         try:
             # Thousands of segments go in several steps, unless somebody wants the log.
-            while await self._delete_some(candidate) and not self.manager.is_aborting(candidate.topic_partition):
+            while await self._delete_some(candidate, done) and not self.manager.is_aborting(candidate.topic_partition):
                 pass
         except OSError as error:
-            log.error("%s", candidate.fail(error).message)
+            done.failure = candidate.fail(error).message
+            log.error("%s", done.failure)
         except KafkaError as error:
+            done.failure = error.message
             log.error("%s", error.message)
-        except Exception:
+        except Exception as error:
+            done.failure = f"retention of {candidate.topic_partition} failed: {error}"
             log.exception("retention of %s failed", candidate.topic_partition)
 
-    async def _delete_some(self, candidate: Log) -> bool:
+    async def _delete_some(self, candidate: Log, done: Deleted) -> bool:
         """Whether there are more to go."""
-        clock = self._clock
+        clock = self.clock
         try:
             deletion = candidate.begin_deletion(clock.now_ms(), at_once=True)
         except WouldWaitError as cold:
@@ -258,6 +330,8 @@ class Cleaning:
         try:
             await in_thread(Work.HOUSEKEEPING, data_dir_of(candidate), deletion.carry_out)
         finally:
+            done.segments += len(deletion.renamed)
+            done.size_bytes += sum(segment.size_bytes for segment in deletion.renamed)
             candidate.end_deletion(deletion, clock.elapsed_ms())
             self._waits.changed(candidate.topic_partition)
         return deletion.has_more
@@ -271,6 +345,7 @@ class Cleaning:
         if config != changed.config:
             self.manager.retry(partition)
         changed.config = config
+        self.demands.note_change()
         if was_compact and not config.is_compact and self.manager.is_busy(partition):
             self._pause_then(partition, partial(self.resume, partition))
 
@@ -335,7 +410,7 @@ class Cleaning:
             aborted_at_ms: Producer id -> when its open transaction is put an end to, in ms since 1970, if that is known.
         """
         found = self.manager.assessments(
-            logs, self._clock.now_ms(), cleaner_off=self._why_off(), aborted_at_ms=aborted_at_ms
+            logs, self.clock.now_ms(), cleaner_off=self.why_off(), aborted_at_ms=aborted_at_ms
         )
         return map(self._status, logs, found)
 
@@ -343,9 +418,37 @@ class Cleaning:
         eligibility = yield from assessment
         return CleanerStatus(eligibility, *self._passes.get(log.topic_partition, ()))
 
-    def _why_off(self) -> str | None:
+    def why_off(self) -> str | None:
+        """Why no cleaner works at all, None if one does."""
+        if self._is_stopping:
+            return "the broker is stopping"
         if not self._is_enabled:
             return "log.cleaner.enable is false"
         if self.threads and all(thread.is_dead for thread in self.threads):
             return "every cleaner thread is dead: log.cleaner.dedupe.buffer.size and load factor leave no room for keys"
         return None
+
+    def _give_back_if_off(self) -> None:
+        if self.why_off() is not None:
+            self.demands.give_back_all()
+            self.demands.note_change()
+
+
+@dataclass(slots=True)
+class Deleted:
+    """What retention did to one log."""
+
+    segments: int = 0
+    size_bytes: int = 0
+    failure: str | None = None
+    """What went wrong, and ended it."""
+
+
+class _Ended(NamedTuple):
+    """How a pass ended."""
+
+    served: Served
+    failure: str | None = None
+    """What the system said against it."""
+    is_busy: bool = True
+    """Whether to look for the next log at once."""

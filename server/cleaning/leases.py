@@ -99,18 +99,19 @@ class CleaningLeases:
         due_ms = clock.elapsed_ms() + lease_ms
         if lease_id is not None:
             lease = self._held(tp, lease_id)
-            lease.due_ms = due_ms
+            lease.due_ms = self._cleaning.leased_until_ms[tp] = due_ms
             return lease
         if (other := self._leases.get(tp)) is not None:
             until_ms = clock.wall_at(other.due_ms)
             raise LeaseError(409, f"{tp} is paused already, until {until_ms} ms since 1970 by the broker's clock")
         lease = Lease(f"{self._rng.getrandbits(64):016x}", log, due_ms)
         self._leases[tp] = lease
+        self._cleaning.leased_until_ms[tp] = due_ms
         try:
             async with lease.lock:
                 await self._cleaning.pause(tp)
         except BaseException:
-            del self._leases[tp]
+            del self._leases[tp], self._cleaning.leased_until_ms[tp]
             raise
         self._tasks.start_soon(self._expire, tp, lease)
         return lease
@@ -202,7 +203,7 @@ class CleaningLeases:
                     self._end(tp)
 
     def _end(self, tp: TopicPartition) -> None:
-        del self._leases[tp]
+        del self._leases[tp], self._cleaning.leased_until_ms[tp]
         self._cleaning.resume(tp)
 
     async def _write_checkpoint(self, log: Log, clean_up_to: int) -> None:

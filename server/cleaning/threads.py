@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+import trio
 
 # The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class CleanerThread:
     """Of its last finished pass."""
     rests_until_ms: int | None = None
     """When it looks again, in elapsed time; None while it is at work."""
+    rest: trio.CancelScope = field(default_factory=trio.CancelScope)
+    """Around its back-off."""
     is_dead: bool = False
     """Whether it could not work with its settings, and has ended. Nothing else kills one: what goes wrong in a pass is
     its log's affair, and in a round that round's. Changed settings bring a new one."""

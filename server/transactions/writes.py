@@ -72,7 +72,8 @@ class TransactionalWrites:
                 return await self._verification.check(topic_partition)
             except UnverifiedError as error:
                 is_waiting = self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-                if not is_waiting or self._clock.elapsed_ms() >= self._until_ms:
+                # A clock that stands still would leave the client without an answer.
+                if not is_waiting or self._clock.is_frozen or self._clock.elapsed_ms() >= self._until_ms:
                     raise self._translated(error) from error
             await self._clock.sleep(self._retry_ms)
 

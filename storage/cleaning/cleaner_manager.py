@@ -16,8 +16,8 @@ from ..logs.log import Log
 from ..produce.producer_state import LastRecord
 from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
-from .cleaning_states import CleaningStates, StateError
-from .dirtiness import LogToClean, first_dirty_offset, measure_in_pieces
+from .cleaning_states import CleaningStates, HeldError, StateError
+from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces, measure_in_pieces
 from .eligibility import Eligibility, assess_in_pieces
 
 __all__ = ["CleanerManager", "Mark", "StateError"]
@@ -129,6 +129,37 @@ class CleanerManager(CleaningStates):
             yield
         return None
 
+    def take(self, log: Log, now_ms: int, *, is_forced: bool) -> Generator[None, None, LogToClean | None]:
+        """One log that somebody names, now in progress, with what there is to clean; None if it is not due.
+
+        Args:
+            is_forced: Take it whether or not it is due, with the young segments that `min.compaction.lag.ms` protects. What is
+                taken may have nothing dirty: then a pass lets go what has reached its delete horizon.
+
+        Otherwise as `filthiest`, were it the only log.
+
+        Raises:
+            HeldError: Somebody has it, or it is marked, offline or gone.
+        """
+        while True:
+            measured = yield from self._measured([log], [0], now_ms, is_forced=is_forced)
+            if not self._is_available(log):
+                raise HeldError(f"{log.topic_partition} is {self.state_name(log.topic_partition)}")
+            if not measured:
+                return None
+            ((_, found),) = measured
+            if not (is_forced or found.is_due):
+                return None
+            if self._is_as_measured(found):
+                self._put_off.discard(log.topic_partition)
+                return (yield from self._taken(found))
+            yield
+
+    def first_dirty_offset(self, log: Log) -> int:
+        """Below which a log is clean, by the passes that came to their end."""
+        checkpoints, _ = self._checkpoints.of([log])
+        return first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
+
     def _taken(self, chosen: LogToClean) -> Generator[None, None, LogToClean]:
         tp = chosen.log.topic_partition
         self.begin(tp)
@@ -143,14 +174,18 @@ class CleanerManager(CleaningStates):
             raise
         return chosen.for_worker(last_records)
 
-    def _measured(self, logs: Sequence[Log], asked: Iterable[int], now_ms: int) -> Steps[list[tuple[int, LogToClean]]]:
+    def _measured(
+        self, logs: Sequence[Log], asked: Iterable[int], now_ms: int, *, is_forced: bool = False
+    ) -> Steps[list[tuple[int, LogToClean]]]:
         """Of those of `logs` that are still there, free, compacted and not empty. In one piece, but for long logs."""
         free = {at: log for at in asked if (log := logs[at]).config.is_compact and self._is_available(log)}
         checkpoints, unread = self._checkpoints.of(free.values())
         found = []
         for at, log in free.items():
             if log.failure is None and data_dir_of(log) not in unread:
-                measured = yield from self._measure(log, checkpoints.get(log.topic_partition), now_ms)
+                measured = yield from self._measure(
+                    log, checkpoints.get(log.topic_partition), now_ms, is_forced=is_forced
+                )
                 if measured is not None and measured.total_bytes > 0:
                     found.append((at, measured))
         return found
@@ -177,12 +212,12 @@ class CleanerManager(CleaningStates):
             and list(log.segments.between(-1, found.upper_offset)) == found.segments
         )
 
-    def _measure(self, log: Log, checkpoint: int | None, now_ms: int) -> Steps[LogToClean | None]:
+    def _measure(self, log: Log, checkpoint: int | None, now_ms: int, *, is_forced: bool) -> Steps[LogToClean | None]:
         """None if the system refuses what this takes: the log is out of this round, or for good."""
         tp = log.topic_partition
         try:
             dirty_from, is_wrong = first_dirty_offset(log, checkpoint)
-            found = yield from measure_in_pieces(log, dirty_from, now_ms)
+            found = yield from (measure_forced_in_pieces if is_forced else measure_in_pieces)(log, dirty_from, now_ms)
         except OSError as error:
             self._note(log.fail(error).message)
             return None

@@ -27,6 +27,10 @@ class StateError(Exception):
     """A step that the partition's state does not allow: a mistake in the broker."""
 
 
+class HeldError(Exception):
+    """Somebody else has the partition."""
+
+
 @dataclass(slots=True)
 class _InProgress:
     pass
@@ -50,6 +54,8 @@ class CleaningStates:
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, _State] = {}
+        self.on_freed: Callable[[TopicPartition], None] = lambda _: None
+        """Called for a partition that nobody has any more."""
 
     def is_held(self, tp: TopicPartition) -> bool:
         """Whether somebody has this partition."""
@@ -64,6 +70,7 @@ class CleaningStates:
         state = self._states.get(tp)
         if isinstance(state, _InProgress):
             del self._states[tp]
+            self.on_freed(tp)
         elif isinstance(state, _Aborting):
             self._states[tp] = _Paused()
             state.on_paused()
@@ -115,6 +122,7 @@ class CleaningStates:
             state.times -= 1
             if state.times == 0:
                 del self._states[tp]
+                self.on_freed(tp)
 
 
 def _name(state: _State | None) -> str:

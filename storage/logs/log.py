@@ -178,6 +178,8 @@ class Log(DurableLog):
             )
         except OSError as error:
             raise self.fail(error) from error
+        if base_offset == segment.base_offset:
+            segment.first_append_ms = now_ms
         self.log_end_offset = end = last_offset + 1
         if end - self.recovery_point < config.flush_messages:
             self.high_watermark = end
@@ -201,22 +203,56 @@ class Log(DurableLog):
 
     def _is_full_for(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> bool:
         """Whether `batch` has to go to a new segment. Asked for non-empty segments only."""
-        config = self.config
-        if segment.size_bytes > config.segment_bytes - batch.size_bytes:
+        if segment.size_bytes > self.config.segment_bytes - batch.size_bytes:
             return True
-        limit_ms = config.segment_ms
-        if config.max_compaction_lag_ms < limit_ms and config.is_compact:
-            limit_ms = config.max_compaction_lag_ms
         # Record time against record time where there is one, as Kafka does: old records that arrive today do not make
         # a segment roll at once, and records of one and the same time never do.
         first_ms = segment.first_batch_timestamp_ms
         waited_ms = batch.max_timestamp - first_ms if first_ms >= 0 else now_ms - segment.created_ms
         return (
-            waited_ms > limit_ms - segment.rolling_jitter_ms
+            waited_ms > self._grows_for_ms(segment)
             or segment.offset_index.is_full
             or segment.time_index.is_full
             or batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         )
+
+    def _grows_for_ms(self, segment: LogSegment) -> int:
+        """How long the segment may grow; more than that is too long."""
+        config = self.config
+        limit_ms = config.segment_ms
+        if config.max_compaction_lag_ms < limit_ms and config.is_compact:
+            limit_ms = config.max_compaction_lag_ms
+        return limit_ms - segment.rolling_jitter_ms
+
+    def roll_if_old(self, now_ms: int, *, at_once: bool = False) -> bool:
+        """`roll`, if the active segment has been open for longer than an append lets it grow. Returns whether it was.
+
+        An append goes by the timestamps of records, which clients give; here counts when the segment got its first batch. Where
+        an earlier run of the broker wrote that, its timestamp stands for it, or without one the start of this run.
+
+        Args:
+            now_ms: The wall time at which it may be too old.
+            at_once: Others wait for this thread.
+
+        Raises:
+            KafkaError: As `roll`.
+            CorruptRecordError: The first batch cannot be read.
+            WouldWaitError: Only if `at_once`: it has to be.
+        """
+        with self._working():
+            segment = self._active
+            if not segment.size_bytes:
+                return False
+            since_ms = segment.first_append_ms
+            if since_ms is None:
+                if at_once and not segment.is_ready:
+                    raise WouldWaitError(segment.get_ready)
+                first_ms = segment.first_batch_timestamp_ms
+                since_ms = first_ms if first_ms >= 0 else segment.created_ms
+            if now_ms - since_ms <= self._grows_for_ms(segment):
+                return False
+            self._roll(now_ms)
+            return True
 
     def roll(self, now_ms: int) -> LogSegment:
         """Seal the active segment and begin a new one at the LEO; an empty active segment stays.

@@ -52,6 +52,8 @@ class LogSegment(SegmentReader):
         super().__init__(files, directory, base_offset, config, now_ms, suffix)
         self.rolling_jitter_ms = 0
         """By how much rolling by time comes early; the owner draws it."""
+        self.first_append_ms: int | None = None
+        """When this run of the broker wrote its first batch, wall time; None if none has, or an earlier run did. The owner's."""
         self.is_ready = False
         """Whether an append reads nothing from the disk; see `get_ready`."""
         self._is_new = False

@@ -1,0 +1,165 @@
+"""The broker's clock, moved by hand: what is due by then is done, as if the time had passed.
+
+    advance   both times move ahead; segments that have been open for too long roll; jobs that are due run
+    set_to    ahead: `advance`; back: the wall time alone, as an operator may set it
+    freeze    both stand still, and every wait with them, until they are moved or go on
+
+**Rolls.** An append rolls a segment by the timestamps of records, as Apache Kafka has it, and clients' clocks do not move with
+this one. So a move ahead rolls, beside that, each active segment that has records and got the first of them more than
+`segment.ms` ago by this clock (less `segment.jitter.ms`' share; of a compacted topic `max.compaction.lag.ms`, if that is less).
+Of a segment that an earlier run of the broker began, the timestamp of its first batch counts, or without one the start of this run.
+
+**What is done on return.** Segments have rolled before the clock moves. Then everybody who waits for a moment that has come goes
+on: time-outs of members and transactions, expiry of offsets and producers, retention, and a round of every cleaner thread,
+which cleans all logs that are due. `advance` returns when these have come to rest, or after `SETTLED_WITHIN_S` if something takes
+longer, a pass over a large log, say: the answer says which.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import trio
+
+from ...protocol.errors import CorruptRecordError, KafkaError
+from ...storage.disk.files import WouldWaitError
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.log import Log
+from ..broker.broker import Broker
+from ..runtime.clock import NOW_MS_MAX, Clock
+from ..runtime.cold_reads import bring
+from ..runtime.idle import idle
+from ..runtime.turns import Turn
+from .errors import ControlError, Kind
+
+log = logging.getLogger("ottla.control")
+
+SETTLED_WITHIN_S = 5.0
+"""So long a move of the clock waits for what has become due."""
+_IDLE_WITHIN_S = 0.1
+"""So long it waits for a moment in which no task has anything to do; a broker under load has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockReading:
+    """What the clock says."""
+
+    now_ms: int
+    """The broker's wall time, milliseconds since 1970."""
+    is_frozen: bool
+    """Whether it stands still."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockMoved(ClockReading):
+    """What a move of the clock has brought about, and what it says now."""
+
+    rolled: tuple[TopicPartition, ...]
+    """Partitions whose active segment had been open for too long, and was rolled."""
+    is_settled: bool
+    """Whether all that became due has been done; False: some of it was still under way after five seconds."""
+
+
+def read(broker: Broker) -> ClockReading:
+    """What the clock says."""
+    return ClockReading(now_ms=broker.clock.now_ms(), is_frozen=broker.clock.is_frozen)
+
+
+def freeze(broker: Broker) -> ClockReading:
+    """Let the clock stand still; moves move it all the same."""
+    broker.clock.freeze()
+    return read(broker)
+
+
+def unfreeze(broker: Broker) -> ClockReading:
+    """Let the clock go on from where it stands."""
+    broker.clock.unfreeze()
+    return read(broker)
+
+
+async def advance(broker: Broker, by_ms: int) -> ClockMoved:
+    """Let `by_ms` milliseconds pass.
+
+    Raises:
+        ControlError: INVALID: not a number, below 0, or beyond the year 9999. The clock is where it was.
+    """
+    if not _is_number(by_ms) or by_ms < 0:
+        raise ControlError(
+            Kind.INVALID, f"advance: expected 0 ms or more, found {by_ms!r:.40}; set() takes the wall time back"
+        )
+    async with broker.clock.moving:
+        now_ms = broker.clock.now_after(by_ms)
+        _check(now_ms, "advance")
+        rolled = await _roll_old(broker, now_ms)
+        broker.clock.advance(by_ms)
+        return await _done(broker, rolled)
+
+
+async def set_to(broker: Broker, now_ms: int) -> ClockMoved:
+    """Set the wall time, in milliseconds since 1970.
+
+    Ahead, that is `advance`; back, it moves the wall time alone: what is waited for comes when it would have come.
+
+    Raises:
+        ControlError: INVALID: not a number, before 1970 or beyond the year 9999. The clock is where it was.
+    """
+    _check(now_ms, "set")
+    clock = broker.clock
+    async with clock.moving:
+        rolled = await _roll_old(broker, now_ms) if now_ms > clock.now_ms() else ()
+        clock.advance(now_ms - clock.now_ms())
+        return await _done(broker, rolled)
+
+
+def _is_number(found: object) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool)
+
+
+def _check(now_ms: int, what: str) -> None:
+    if not _is_number(now_ms) or not 0 <= now_ms <= NOW_MS_MAX:
+        raise ControlError(
+            Kind.INVALID,
+            f"{what}: expected a time from 0 to {NOW_MS_MAX} ms since 1970 (the end of the year 9999), found {now_ms!r:.40}",
+        )
+
+
+async def _roll_old(broker: Broker, now_ms: int) -> tuple[TopicPartition, ...]:
+    rolled, turn = [], Turn()
+    for each in list(broker.services.logs.logs.values()):
+        if turn.is_over():
+            await turn.next()
+        if each.failure is None:
+            try:
+                if await _roll_if_old(each, now_ms):
+                    rolled.append(each.topic_partition)
+            except (KafkaError, CorruptRecordError) as error:
+                log.error("%s is not rolled: %s", each.topic_partition, error)
+    return tuple(rolled)
+
+
+async def _roll_if_old(each: Log, now_ms: int) -> bool:
+    try:
+        return each.roll_if_old(now_ms, at_once=True)
+    except WouldWaitError as cold:
+        await bring(cold, each)
+        return each.roll_if_old(now_ms)
+
+
+async def _done(broker: Broker, rolled: tuple[TopicPartition, ...]) -> ClockMoved:
+    broker.services.cleaning.look_again()  # a round that began before the move has not seen what it brought
+    is_settled = await _settled(broker.clock)
+    return ClockMoved(
+        now_ms=broker.clock.now_ms(), is_frozen=broker.clock.is_frozen, rolled=rolled, is_settled=is_settled
+    )
+
+
+async def _settled(clock: Clock) -> bool:
+    with trio.move_on_after(SETTLED_WITHIN_S):
+        while True:
+            with trio.move_on_after(_IDLE_WITHIN_S):
+                await idle()
+            if not clock.has_jobs:
+                return True
+            await clock.at_rest()
+    return False

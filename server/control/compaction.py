@@ -1,0 +1,242 @@
+"""Compaction on demand: a pass now, and a wait for the cleaner's own.
+
+`compact` comes in two kinds, and neither does what a cleaner may not do:
+
+    as Kafka would   the next round of the cleaner, were this log chosen in it: the active segment stays, so do young ones
+                     (`min.compaction.lag.ms`) and what open transactions have not decided; `min.cleanable.dirty.ratio` and
+                     `max.compaction.lag.ms` say whether it is worth it. With `roll=True` the active segment is rolled first.
+    force=True       rolls, and cleans whatever the ratio and the lags; what open transactions have not decided stays. With nothing
+                     dirty it lets go tombstones and markers that have reached their delete horizon.
+
+All goes through the cleaner's own threads, states and checkpoints: a pass that is under way is waited for and counts, a second
+caller finds nothing left to do, and a deletion of the topic ends both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+import trio
+
+from ...storage.logs.log import Log
+from ..broker.broker import Broker
+from ..cleaning.on_demand import RefusedError, check, clean_now
+from ..cleaning.status import CleanerStatus, LastPass
+from ..runtime.turns import in_turns
+from .errors import ControlError, Kind
+from .partitions import logs_of
+from .segments import roll_one
+
+_TIMEOUT_S_MAX = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCompaction:
+    """What was done to one partition, and what is left."""
+
+    partition: int
+    passes: int
+    """Clean passes that ended during the call; 0: nothing was cleaned, and `explanation` says why."""
+    has_rolled: bool
+    """Whether the call rolled the active segment."""
+    log_start_offset: int
+    first_dirty_offset_before: int
+    first_dirty_offset: int
+    """All below is clean."""
+    log_end_offset: int
+    segments_before: int
+    segments_after: int
+    """The active one counts."""
+    records_read: int
+    """By all passes; `records_written` and bytes likewise."""
+    records_written: int
+    records_removed: Mapping[str, int]
+    """By reason: `superseded`, `tombstones`, `aborted`, `markers`, `keyless`; reasons that removed none are there, too."""
+    bytes_read: int
+    bytes_written: int
+    waits_for: str | None
+    """What the cleaner waits for now; None: the next round may take the partition again."""
+    explanation: str
+    """The same in a sentence, as `explain` has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """What `compact` did."""
+
+    topic: str
+    is_forced: bool
+    partitions: tuple[PartitionCompaction, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCompacted:
+    """How far one partition is clean."""
+
+    partition: int
+    waited_for_offset: int
+    """All below this was to be covered by passes that came to their end."""
+    first_dirty_offset: int
+    """All below is clean."""
+    log_end_offset: int
+    waits_for: str | None
+    """What the cleaner waits for now, with the rest."""
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What `wait_until_compacted` waited for."""
+
+    topic: str
+    partitions: tuple[PartitionCompacted, ...]
+
+
+async def compact(
+    broker: Broker, topic: str, partitions: Iterable[int] | None = None, *, force: bool = False, roll: bool = False
+) -> Compaction:
+    """Clean partitions of a compacted topic now, one after the other; see the module.
+
+    Args:
+        partitions: Numbers; all of the topic if not given.
+        force: Whether or not it is worth it, and young records too. Rolls.
+        roll: Roll the active segment first, if it has records.
+
+    Raises:
+        ControlError: As `partitions.logs_of`; CONFLICT: the topic is not compacted, a pass failed over it before, or somebody else
+            compacts it under a lease; UNAVAILABLE: no cleaner works, or the broker stops; FAILED: the disk refused. All partitions
+            are looked at before the first is rolled; what was done to those before one that fails stays.
+    """
+    logs = logs_of(broker, topic, partitions)
+    for log in logs:
+        _check(broker, log)
+    rows = [await _compact(broker, log, is_forced=force, rolls=roll or force) for log in logs]
+    return Compaction(topic=topic, is_forced=force, partitions=tuple(rows))
+
+
+async def wait_until_compacted(
+    broker: Broker, topic: str, timeout_s: float = 10.0, partitions: Iterable[int] | None = None
+) -> Compacted:
+    """Return when passes have come to their end that cover all that lay in closed segments at the call.
+
+    What is still in an active segment no cleaner touches: `roll` before, to wait for that too. Where all there is lies in it, the
+    wait is for the whole, as somebody may roll it. Starts nothing: that is the cleaner's own affair, or `compact`'s.
+
+    Args:
+        timeout_s: Of real time, whatever the broker's clock does.
+
+    Raises:
+        ControlError: As `compact`; TIMED_OUT: with what the cleaner waits for.
+    """
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 <= timeout_s <= _TIMEOUT_S_MAX:
+        raise ControlError(
+            Kind.INVALID, f"timeout_s: expected seconds from 0 to {_TIMEOUT_S_MAX:.0f}, found {timeout_s!r:.40}"
+        )
+    wanted = {log: _closed_up_to(log) for log in logs_of(broker, topic, partitions)}
+    with trio.move_on_after(timeout_s) as waiting:
+        for log, up_to in wanted.items():
+            await _covered(broker, log, up_to)
+    if waiting.cancelled_caught:
+        for log, up_to in wanted.items():
+            _check(broker, log)
+            if _first_dirty(broker, log) < up_to:
+                raise await _timed_out(broker, log, up_to, timeout_s)
+    return Compacted(topic=topic, partitions=tuple([await _compacted(broker, *each) for each in wanted.items()]))
+
+
+def _check(broker: Broker, log: Log) -> None:
+    try:
+        check(broker.services.cleaning, log)
+    except RefusedError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: RefusedError) -> ControlError:
+    return ControlError(Kind.CONFLICT if error.is_about_the_log else Kind.UNAVAILABLE, str(error))
+
+
+def _first_dirty(broker: Broker, log: Log) -> int:
+    return broker.services.cleaning.manager.first_dirty_offset(log)
+
+
+async def _status(broker: Broker, log: Log) -> CleanerStatus:
+    (steps,) = broker.services.cleaning.statuses([log])
+    return await in_turns(steps)
+
+
+async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) -> PartitionCompaction:
+    cleaning, tp = broker.services.cleaning, log.topic_partition
+    with cleaning.demands.listening(tp) as passes:
+        dirty_from, segments = _first_dirty(broker, log), len(log.segments)
+        try:
+            check(cleaning, log)
+            has_rolled = rolls and roll_one(log, broker.clock.now_ms()).has_rolled
+            await clean_now(cleaning, log, is_forced=is_forced)
+        except RefusedError as error:
+            raise _refused(error) from error
+    eligibility = (await _status(broker, log)).eligibility
+    return PartitionCompaction(
+        partition=tp.partition,
+        passes=len(passes),
+        has_rolled=has_rolled,
+        log_start_offset=log.log_start_offset,
+        first_dirty_offset_before=dirty_from,
+        first_dirty_offset=_first_dirty(broker, log),
+        log_end_offset=log.log_end_offset,
+        segments_before=segments,
+        segments_after=len(log.segments),
+        records_read=sum(each.stats.records_read for each in passes),
+        records_written=sum(each.stats.records_written for each in passes),
+        records_removed=_removed(passes),
+        bytes_read=sum(each.stats.bytes_read for each in passes),
+        bytes_written=sum(each.stats.bytes_written for each in passes),
+        waits_for=None if eligibility.waits_for is None else eligibility.waits_for.value,
+        explanation=eligibility.explanation,
+    )
+
+
+def _removed(passes: Iterable[LastPass]) -> Mapping[str, int]:
+    removed = Counter({"superseded": 0, "tombstones": 0, "aborted": 0, "markers": 0, "keyless": 0})
+    for each in passes:
+        removed.update(asdict(each.stats.removed))
+    return dict(removed)
+
+
+def _closed_up_to(log: Log) -> int:
+    """Where the closed segments end; of a log that has none, the log."""
+    active = log.segments.active.base_offset
+    return active if active > log.log_start_offset else log.log_end_offset
+
+
+async def _covered(broker: Broker, log: Log, up_to: int) -> None:
+    demands = broker.services.cleaning.demands
+    while True:
+        changes = demands.changes
+        _check(broker, log)
+        if _first_dirty(broker, log) >= up_to:
+            return
+        await demands.change(changes)
+
+
+async def _timed_out(broker: Broker, log: Log, up_to: int, timeout_s: float) -> ControlError:
+    explanation = (await _status(broker, log)).eligibility.explanation
+    stands_still = "; the clock is frozen, so no round of the cleaner comes" if broker.clock.is_frozen else ""
+    return ControlError(
+        Kind.TIMED_OUT,
+        f"{log.topic_partition} is clean up to offset {_first_dirty(broker, log)}, not {up_to}, after {timeout_s:g} s:"
+        f" {explanation}{stands_still}",
+    )
+
+
+async def _compacted(broker: Broker, log: Log, up_to: int) -> PartitionCompacted:
+    eligibility = (await _status(broker, log)).eligibility
+    return PartitionCompacted(
+        partition=log.topic_partition.partition,
+        waited_for_offset=up_to,
+        first_dirty_offset=_first_dirty(broker, log),
+        log_end_offset=log.log_end_offset,
+        waits_for=None if eligibility.waits_for is None else eligibility.waits_for.value,
+        explanation=eligibility.explanation,
+    )

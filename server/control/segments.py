@@ -1,0 +1,149 @@
+"""Segments on demand: an active one that is rolled now, and retention that is applied now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...protocol.errors import KafkaError
+from ...storage.logs.log import Log
+from ..broker.broker import Broker
+from ..cleaning.cleaning import Deleted
+from ..runtime.turns import Turn
+from .errors import ControlError, Kind
+from .partitions import logs_of, refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRolled:
+    """What became of one partition's active segment."""
+
+    partition: int
+    has_rolled: bool
+    """False: it is empty, and stays."""
+    active_segment_before: int
+    """Base offset of the active segment before the call."""
+    active_segment: int
+    """Base offset of the active segment now."""
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rolled:
+    """What a roll did."""
+
+    topic: str
+    partitions: tuple[PartitionRolled, ...]
+
+
+async def roll(broker: Broker, topic: str, partitions: Iterable[int] | None = None) -> Rolled:
+    """Seal the active segment of each partition and begin a new one at the log's end; an empty one stays.
+
+    Sealed segments are what the cleaner and retention may touch. Nothing is synced: that is done in the background, as ever.
+
+    Args:
+        partitions: Numbers; all of the topic if not given.
+
+    Raises:
+        ControlError: As `partitions.logs_of`; FAILED: the disk refused. Partitions before that one have rolled.
+    """
+    logs, turn = logs_of(broker, topic, partitions), Turn()
+    return Rolled(
+        topic=topic, partitions=tuple(await turn.map(lambda each: roll_one(each, broker.clock.now_ms()), logs))
+    )
+
+
+def roll_one(log: Log, now_ms: int) -> PartitionRolled:
+    """`roll`, of one log."""
+    before = log.segments.active.base_offset
+    try:
+        active = log.roll(now_ms)
+    except KafkaError as error:
+        raise refused(error) from error
+    return PartitionRolled(
+        partition=log.topic_partition.partition,
+        has_rolled=active.base_offset != before,
+        active_segment_before=before,
+        active_segment=active.base_offset,
+        log_end_offset=log.log_end_offset,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRetained:
+    """What retention did to one partition."""
+
+    topic: str
+    partition: int
+    log_start_offset_before: int
+    log_start_offset: int
+    log_end_offset: int
+    segments_deleted: int
+    bytes_deleted: int
+    explanation: str | None
+    """Why retention could not be applied, or only in part; None if it was, whether or not anything was to go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """What retention did."""
+
+    partitions: tuple[PartitionRetained, ...]
+
+
+async def apply_retention(broker: Broker, topic: str | None = None) -> Retained:
+    """Delete now what retention lets go, as the next round of its job would: by log start, and with policy `delete` by size and age.
+
+    Compacted logs have theirs from the cleaner, and have it here too. A partition that a clean pass works on is waited for. Of all topics,
+    one that somebody else compacts, or that is offline, is told of, and keeps no other from its turn.
+
+    Args:
+        topic: All topics, the broker's own too, if not given.
+
+    Raises:
+        ControlError: Of a topic that was named: as `partitions.logs_of`; CONFLICT: somebody else has a partition; FAILED: the disk
+            refused. Partitions before that one have been seen to.
+    """
+    logs = list(broker.services.logs.logs.values()) if topic is None else logs_of(broker, topic)
+    rows, turn = [], Turn()
+    for each in logs:
+        if turn.is_over():
+            await turn.next()
+        row = await _retain(broker, each)
+        if topic is not None and row.explanation is not None:
+            raise ControlError(Kind.CONFLICT if each.failure is None else Kind.FAILED, row.explanation)
+        rows.append(row)
+    return Retained(partitions=tuple(rows))
+
+
+async def _retain(broker: Broker, log: Log) -> PartitionRetained:
+    before = log.log_start_offset
+    deleted, explanation = await _when_free(broker, log)
+    return PartitionRetained(
+        topic=log.topic_partition.topic,
+        partition=log.topic_partition.partition,
+        log_start_offset_before=before,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        segments_deleted=deleted.segments,
+        bytes_deleted=deleted.size_bytes,
+        explanation=explanation,
+    )
+
+
+async def _when_free(broker: Broker, log: Log) -> tuple[Deleted, str | None]:
+    """What was deleted, and why no more."""
+    cleaning, tp = broker.services.cleaning, log.topic_partition
+    while True:
+        if cleaning.logs.get(tp) is not log:
+            return Deleted(), f"{tp} was deleted"
+        if log.failure is not None:
+            return Deleted(), f"{tp} is offline: {log.failure}"
+        changes, state = cleaning.demands.changes, cleaning.manager.state_name(tp)
+        if (done := await cleaning.retain_one(log)) is not None:
+            return done, done.failure
+        if tp in cleaning.leased_until_ms:
+            return Deleted(), f"{tp} is {state}: somebody else compacts it"
+        if (mark := cleaning.manager.uncleanable.get(tp)) is not None:
+            return Deleted(), f"{tp} is left alone, as a clean pass failed ({mark.reason})"
+        await cleaning.demands.change(changes)
