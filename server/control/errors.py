@@ -24,6 +24,8 @@ class Kind(Enum):
     """The disk refused."""
     UNAVAILABLE = 503
     """The broker is starting, stopping or between two lives: ask again."""
+    TIMED_OUT = 504
+    """What was waited for did not come in time."""
 
 
 class ControlError(Exception):

@@ -115,6 +115,11 @@ class Clock:
             self._reading = _Reading(frozen[0] - self._wall(), frozen[1] - self._monotonic())
             self._wake()
 
+    def begin_anew(self) -> None:
+        """Take every move back, as if nobody had ever moved it. Only while nothing waits for a moment of elapsed time."""
+        self._reading = _Reading()
+        self._wake()
+
     def _wake(self) -> None:
         self._moved.set()
         self._moved = trio.Event()

@@ -6,24 +6,28 @@ takes dirty records to come about. Who forces a pass is not to have a log copied
 
 from collections.abc import Callable, Sequence
 
+from ...protocol.records import RecordBatch
 from ..segment.segment import LogSegment
 
 
 def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Callable[[], None] = lambda: None) -> bool:
-    """Whether a batch of these segments has a delete horizon that is not ahead. Reads headers; for any thread.
+    """Whether one of these segments has a tombstone, or a marker, whose delete horizon is not ahead. For any thread.
 
     Args:
         segments: Sealed, and held while this runs.
         checkpoint: Called before every segment; may raise to stop.
 
     Raises:
-        CorruptRecordError: No batch begins where the last one ended.
+        CorruptRecordError: No batch begins where the last one ended, or its records cannot be read.
         OSError: The disk refused.
     """
     for segment in segments:
         checkpoint()
-        for _, batch in segment.headers():
-            horizon_ms = batch.delete_horizon_ms
+        for position, header in segment.headers():
+            horizon_ms = header.delete_horizon_ms
             if horizon_ms is not None and horizon_ms <= now_ms:
-                return True
+                batch = RecordBatch(memoryview(segment.log_file.read_at(position, header.size_bytes)))
+                # What else there was in a batch keeps the horizon after its tombstones.
+                if batch.is_control or any(record.value is None for record in batch.records()):
+                    return True
     return False

@@ -82,3 +82,115 @@ async def test_a_steppable_wall_goes_by_trios_clock_between_its_steps(autojump_c
     assert wall() - before_ms == 5_000 + HOUR_MS
     wall.step(-3 * HOUR_MS)
     assert wall() - before_ms == 5_000 - 2 * HOUR_MS
+
+
+# Standing still
+
+
+async def test_a_frozen_clock_stands_still_and_goes_on_from_where_it_stood(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    clock = virtual_clock()
+    clock.freeze()
+    stood = clock.now_ms(), clock.elapsed_ms()
+    await trio.sleep(5)
+    clock.freeze()
+    assert (clock.now_ms(), clock.elapsed_ms()) == stood
+    clock.unfreeze()
+    assert (clock.now_ms(), clock.elapsed_ms()) == stood
+    await trio.sleep(2)
+    clock.unfreeze()
+    assert (clock.now_ms(), clock.elapsed_ms()) == (stood[0] + 2_000, stood[1] + 2_000)
+
+
+@pytest.mark.parametrize("by_ms", [-HOUR_MS, HOUR_MS])
+async def test_a_frozen_clock_is_moved_by_hand_alone(by_ms: int, autojump_clock: trio.testing.MockClock) -> None:
+    clock = virtual_clock()
+    clock.freeze()
+    now_ms, elapsed_ms = clock.now_ms(), clock.elapsed_ms()
+    await trio.sleep(5)
+    clock.advance(by_ms)
+    assert (clock.now_ms(), clock.elapsed_ms()) == (now_ms + by_ms, elapsed_ms + max(0, by_ms))
+
+
+async def test_a_wait_on_a_frozen_clock_ends_when_it_is_moved_or_goes_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    clock, woken = virtual_clock(), []
+
+    async def wait(for_ms: int) -> None:
+        await clock.sleep(for_ms)
+        woken.append((for_ms, trio.current_time() - begun_s))
+
+    begun_s = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for for_ms in (10_000, 60_000):
+            nursery.start_soon(wait, for_ms)
+        await trio.sleep(4)
+        clock.freeze()
+        await trio.sleep(100)
+        assert not woken
+        clock.advance(6_000)
+        await trio.sleep(100)
+        clock.unfreeze()
+    assert woken == [(10_000, 104), (60_000, 254)]
+
+
+async def test_a_wait_on_a_frozen_clock_does_not_run_busy() -> None:
+    clock = Clock()
+    steps = 0
+
+    class Counting(trio.abc.Instrument):
+        def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+            nonlocal steps
+            steps += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(clock.sleep, 1)
+        clock.freeze()
+        trio.lowlevel.add_instrument(counting := Counting())
+        await trio.sleep(0.02)
+        trio.lowlevel.remove_instrument(counting)
+        clock.unfreeze()
+    assert steps < 10
+
+
+async def test_a_clock_that_begins_anew_forgets_every_move(autojump_clock: trio.testing.MockClock) -> None:
+    clock = virtual_clock()
+    before = clock.now_ms(), clock.elapsed_ms()
+    clock.advance(HOUR_MS)
+    clock.freeze()
+    clock.begin_anew()
+    assert (clock.now_ms(), clock.elapsed_ms(), clock.is_frozen) == (*before, False)
+
+
+# Who is at work
+
+
+async def test_whoever_moves_it_can_wait_for_those_whose_time_has_come() -> None:
+    clock, events = virtual_clock(), []
+    working = trio.Event()
+
+    async def job() -> None:
+        with clock.at_work():
+            working.set()
+            for _ in range(3):
+                await trio.lowlevel.checkpoint()
+            events.append("done")
+
+    await clock.at_rest()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(job)
+        nursery.start_soon(job)
+        await working.wait()
+        assert clock.has_jobs
+        await clock.at_rest()
+        assert events == ["done", "done"]
+        assert not clock.has_jobs
+
+
+async def test_a_job_that_fails_is_at_work_no_longer() -> None:
+    clock = virtual_clock()
+    with pytest.raises(ValueError), clock.at_work():
+        raise ValueError
+    await clock.at_rest()
