@@ -22,10 +22,11 @@ from dataclasses import dataclass
 
 import trio
 
-from ...protocol.errors import CorruptRecordError, KafkaError
+from ...protocol.errors import KafkaError
 from ...storage.disk.files import WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
+from ...storage.logs.rolling import is_open_too_long
 from ..broker.broker import Broker
 from ..runtime.clock import NOW_MS_MAX, Clock
 from ..runtime.cold_reads import bring
@@ -133,17 +134,22 @@ async def _roll_old(broker: Broker, now_ms: int) -> tuple[TopicPartition, ...]:
             try:
                 if await _roll_if_old(each, now_ms):
                     rolled.append(each.topic_partition)
-            except (KafkaError, CorruptRecordError) as error:
-                log.error("%s is not rolled: %s", each.topic_partition, error)
+            except OSError as error:
+                log.error("%s is not rolled: %s", each.topic_partition, each.fail(error).message)
+            except KafkaError as error:
+                log.error("%s is not rolled: %s", each.topic_partition, error.message)
     return tuple(rolled)
 
 
 async def _roll_if_old(each: Log, now_ms: int) -> bool:
     try:
-        return each.roll_if_old(now_ms, at_once=True)
+        is_old = is_open_too_long(each, now_ms, at_once=True)
     except WouldWaitError as cold:
         await bring(cold, each)
-        return each.roll_if_old(now_ms)
+        is_old = is_open_too_long(each, now_ms)
+    if is_old:
+        each.roll(now_ms)
+    return is_old
 
 
 async def _done(broker: Broker, rolled: tuple[TopicPartition, ...]) -> ClockMoved:

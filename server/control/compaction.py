@@ -15,11 +15,12 @@ caller finds nothing left to do, and a deletion of the topic ends both.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import trio
 
+from ...storage.filter.removed import RemovedRecords
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning.on_demand import RefusedError, check, clean_now
@@ -29,7 +30,7 @@ from .errors import ControlError, Kind
 from .partitions import logs_of
 from .segments import roll_one
 
-_TIMEOUT_S_MAX = 86_400.0
+TIMEOUT_S_MAX = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +53,8 @@ class PartitionCompaction:
     records_read: int
     """By all passes; `records_written` and bytes likewise."""
     records_written: int
-    records_removed: Mapping[str, int]
-    """By reason: `superseded`, `tombstones`, `aborted`, `markers`, `keyless`; reasons that removed none are there, too."""
+    records_removed: RemovedRecords
+    """By reason."""
     bytes_read: int
     bytes_written: int
     waits_for: str | None
@@ -130,9 +131,9 @@ async def wait_until_compacted(
     Raises:
         ControlError: As `compact`; TIMED_OUT: with what the cleaner waits for.
     """
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 <= timeout_s <= _TIMEOUT_S_MAX:
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 <= timeout_s <= TIMEOUT_S_MAX:
         raise ControlError(
-            Kind.INVALID, f"timeout_s: expected seconds from 0 to {_TIMEOUT_S_MAX:.0f}, found {timeout_s!r:.40}"
+            Kind.INVALID, f"timeout_s: expected seconds from 0 to {TIMEOUT_S_MAX:.0f}, found {timeout_s!r:.40}"
         )
     wanted = {log: _closed_up_to(log) for log in logs_of(broker, topic, partitions)}
     with trio.move_on_after(timeout_s) as waiting:
@@ -197,11 +198,11 @@ async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) ->
     )
 
 
-def _removed(passes: Iterable[LastPass]) -> Mapping[str, int]:
-    removed = Counter({"superseded": 0, "tombstones": 0, "aborted": 0, "markers": 0, "keyless": 0})
+def _removed(passes: Iterable[LastPass]) -> RemovedRecords:
+    by_reason: Counter[str] = Counter()
     for each in passes:
-        removed.update(asdict(each.stats.removed))
-    return dict(removed)
+        by_reason.update(asdict(each.stats.removed))
+    return RemovedRecords(**by_reason)
 
 
 def _closed_up_to(log: Log) -> int:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage.disk.paths import TopicPartition
 from ..cleaning.status import CleanerStatus
+from .clock import Timed
+from .compaction import Compacting
 from .explaining import Explaining
 from .faults import Faulting
 from .kafka_calls import KafkaCalls
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from ..control.seed.planting import Planted
 
 
-class Broker(KafkaCalls, Faulting, Explaining):
+class Broker(KafkaCalls, Timed, Compacting, Faulting, Explaining):
     """A broker in a thread of this process, for programs and tests.
 
     with ottla.Broker() as broker: ...                    # or `start` and `stop`, from any thread
@@ -24,18 +26,6 @@ class Broker(KafkaCalls, Faulting, Explaining):
 
     All methods block until it is done what they ask for; in an event loop call them in a thread.
     """
-
-    # Time
-
-    def advance_clock(self, by_ms: int) -> None:
-        """Let `by_ms` more have passed by the broker's clock: what becomes due by it is due at once.
-
-        Raises:
-            ValueError: A negative number: time that has passed cannot be taken back.
-        """
-        if by_ms < 0:
-            raise ValueError(f"Invalid value {by_ms} for by_ms: must be at least 0, as time does not go back")
-        self._call(self.inner.clock.advance, by_ms)
 
     # Nodes
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from .call import Call, Lives, Nothing, Text
-from .calls import broker, cases, cleaning, explain, faults, lives, probes, seeds, topics
+from .calls import broker, cases, cleaning, clock, compaction, explain, faults, lives, probes, seeds, topics
 from .openapi import document
 from .worker import in_worker
 
@@ -35,6 +35,8 @@ CALLS: tuple[AnyCall, ...] = (
     *lives.CALLS,
     *cases.CALLS,
     *cleaning.CALLS,
+    *clock.CALLS,
+    *compaction.CALLS,
     *faults.CALLS,
     *seeds.CALLS,
     *topics.CALLS,

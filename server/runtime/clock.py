@@ -16,10 +16,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from datetime import UTC
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 import trio.lowlevel
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
 
 NOW_MS_MAX = 253_402_300_799_999
 """The end of the year 9999, as far as people's calendars are printed."""
@@ -33,6 +37,47 @@ def wall_time_ms() -> int:
 def monotonic_time_ms() -> int:
     """Milliseconds since some moment in the past, which nobody can set."""
     return time.monotonic_ns() // 1_000_000
+
+
+def duration_ms(
+    by: timedelta | None, *, days: float, hours: float, minutes: float, seconds: float, milliseconds: float
+) -> int:
+    """All of these together, to the millisecond below.
+
+    Raises:
+        TypeError: They are no durations.
+        OverflowError: More than `timedelta` can tell, three million years.
+    """
+    from datetime import timedelta  # most brokers never print a time
+
+    if by is not None and not isinstance(by, timedelta):
+        raise TypeError(
+            f"advance: expected a timedelta, or days=, hours=, minutes=, seconds=, milliseconds=, found {by!r}"
+        )
+    whole = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+    return (whole + (by or timedelta())) // timedelta(milliseconds=1)
+
+
+def moment_ms(moment: datetime | int) -> int:
+    """Milliseconds since 1970, to the one below.
+
+    Raises:
+        TypeError: Neither that, nor a datetime with a time zone.
+    """
+    from datetime import datetime, timedelta
+
+    if isinstance(moment, int):
+        return moment
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise TypeError(f"set: expected a datetime with a time zone, or milliseconds since 1970, found {moment!r}")
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def datetime_of(now_ms: int) -> datetime:
+    """A moment in UTC."""
+    from datetime import datetime, timedelta
+
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=now_ms)
 
 
 class _Reading(NamedTuple):
@@ -114,11 +159,6 @@ class Clock:
         if frozen is not None:
             self._reading = _Reading(frozen[0] - self._wall(), frozen[1] - self._monotonic())
             self._wake()
-
-    def begin_anew(self) -> None:
-        """Take every move back, as if nobody had ever moved it. Only while nothing waits for a moment of elapsed time."""
-        self._reading = _Reading()
-        self._wake()
 
     def _wake(self) -> None:
         self._moved.set()

@@ -155,11 +155,6 @@ class CleanerManager(CleaningStates):
                 return (yield from self._taken(found))
             yield
 
-    def first_dirty_offset(self, log: Log) -> int:
-        """Below which a log is clean, by the passes that came to their end."""
-        checkpoints, _ = self._checkpoints.of([log])
-        return first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
-
     def _taken(self, chosen: LogToClean) -> Generator[None, None, LogToClean]:
         tp = chosen.log.topic_partition
         self.begin(tp)

@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RemovedRecords:
     """Records that a pass took out, by reason."""
 
     superseded: int = 0
+    """A newer record has their key."""
     keyless: int = 0
     tombstones: int = 0
+    """At their delete horizon."""
     aborted: int = 0
+    """Of aborted transactions."""
     markers: int = 0
+    """At their delete horizon, too."""
 
     @property
     def total(self) -> int:

@@ -40,6 +40,7 @@ from .log_parts import LogContents, LogPlace
 from .log_reader import FoundOffset
 from .replay import load_producers, update_producers
 from .retention import SEGMENTS_AT_ONCE, deletable_segments
+from .rolling import roll_after_ms
 from .swap import is_begun, swap_files
 
 __all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "LargeWriteError", "Log"]
@@ -210,49 +211,11 @@ class Log(DurableLog):
         first_ms = segment.first_batch_timestamp_ms
         waited_ms = batch.max_timestamp - first_ms if first_ms >= 0 else now_ms - segment.created_ms
         return (
-            waited_ms > self._grows_for_ms(segment)
+            waited_ms > roll_after_ms(self.config) - segment.rolling_jitter_ms
             or segment.offset_index.is_full
             or segment.time_index.is_full
             or batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         )
-
-    def _grows_for_ms(self, segment: LogSegment) -> int:
-        """How long the segment may grow; more than that is too long."""
-        config = self.config
-        limit_ms = config.segment_ms
-        if config.max_compaction_lag_ms < limit_ms and config.is_compact:
-            limit_ms = config.max_compaction_lag_ms
-        return limit_ms - segment.rolling_jitter_ms
-
-    def roll_if_old(self, now_ms: int, *, at_once: bool = False) -> bool:
-        """`roll`, if the active segment has been open for longer than an append lets it grow. Returns whether it was.
-
-        An append goes by the timestamps of records, which clients give; here counts when the segment got its first batch. Where
-        an earlier run of the broker wrote that, its timestamp stands for it, or without one the start of this run.
-
-        Args:
-            now_ms: The wall time at which it may be too old.
-            at_once: Others wait for this thread.
-
-        Raises:
-            KafkaError: As `roll`.
-            CorruptRecordError: The first batch cannot be read.
-            WouldWaitError: Only if `at_once`: it has to be.
-        """
-        with self._working():
-            segment = self._active
-            if not segment.size_bytes:
-                return False
-            since_ms = segment.first_append_ms
-            if since_ms is None:
-                if at_once and not segment.is_ready:
-                    raise WouldWaitError(segment.get_ready)
-                first_ms = segment.first_batch_timestamp_ms
-                since_ms = first_ms if first_ms >= 0 else segment.created_ms
-            if now_ms - since_ms <= self._grows_for_ms(segment):
-                return False
-            self._roll(now_ms)
-            return True
 
     def roll(self, now_ms: int) -> LogSegment:
         """Seal the active segment and begin a new one at the LEO; an empty active segment stays.

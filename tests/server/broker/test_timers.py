@@ -212,7 +212,7 @@ WITH_STORED_TIMES = {
     "storage/cleaning/outlook.py _tried": "timestamps of records",
     "storage/cleaning/outlook.py due_at_in_pieces": "timestamps of records",
     "storage/logs/log.py _is_full_for": "segment.ms where records have no timestamps, as in Apache Kafka; an append asks, no timer",
-    "storage/logs/log.py roll_if_old": "segment.ms, for whoever moves the clock: no timer asks",
+    "storage/logs/rolling.py is_open_too_long": "segment.ms, for whoever moves the clock: no timer asks",
     "storage/produce/producers.py _is_expired": "timestamps of records",
     "storage/produce/producers.py reset": "no comparison of times",
     "storage/produce/record_checks.py _errors_of_stamped": "timestamps of records",

@@ -112,7 +112,7 @@ async def test_a_log_that_cannot_roll_keeps_neither_the_clock_nor_others_from_mo
 
 
 async def test_a_round_of_the_cleaner_is_over_when_advance_returns(tmp_path: Path) -> None:
-    async with resting(tmp_path, **QUICK) as (served, log):
+    async with resting(tmp_path, options=QUICK) as (served, log):
         write(log, "aab")
         moved = await advance(served.broker, 8 * DAY_MS)
         assert (moved.rolled, moved.is_settled) == ((T_0,), True)
@@ -121,7 +121,7 @@ async def test_a_round_of_the_cleaner_is_over_when_advance_returns(tmp_path: Pat
 
 async def test_a_round_that_began_before_the_move_is_followed_by_one_that_saw_it(tmp_path: Path) -> None:
     files = GatedFiles()
-    async with resting(tmp_path, files, **QUICK) as (served, log):
+    async with resting(tmp_path, files, options=QUICK) as (served, log):
         await served.ask(create_topic, "other", cleanup_policy="compact")
         write(log_of(served.broker, "other"), "aa", roll=True)
         write(log, "aa")
@@ -136,7 +136,7 @@ async def test_a_round_that_began_before_the_move_is_followed_by_one_that_saw_it
 
 async def test_retention_is_over_when_advance_returns(tmp_path: Path) -> None:
     topic = {"cleanup_policy": "delete", "retention_ms": DAY_MS}
-    async with resting(tmp_path, topic=topic, **QUICK) as (served, log):
+    async with resting(tmp_path, topic=topic, options=QUICK) as (served, log):
         write(log, "aab")
         await advance(served.broker, DAY_MS)
         assert offsets(served.broker) == [0, 1, 2]
@@ -148,7 +148,7 @@ async def test_retention_is_over_when_advance_returns(tmp_path: Path) -> None:
 async def test_what_takes_longer_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.control.clock.SETTLED_WITHIN_S", 0.05)
     files = GatedFiles()
-    async with resting(tmp_path, files, **QUICK) as (served, log):
+    async with resting(tmp_path, files, options=QUICK) as (served, log):
         write(log, "aab")
         assert not (await advance(served.broker, 8 * DAY_MS)).is_settled
         files.let_on()

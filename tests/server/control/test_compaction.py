@@ -108,18 +108,18 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_what_a_call_does_to_a_log(case: Case, tmp_path: Path) -> None:
-    async with resting(tmp_path, topic=dict(case.configs)) as (served, log):
+    async with resting(tmp_path, topic=case.configs) as (served, log):
         case.state(log)
         before = log.log_end_offset
-        done = one(await compact(served.broker, "t", **case.call))
+        done = one(await compact(served.broker, "t", None, **case.call))
         assert offsets(log) == case.left
         assert (done.passes, done.waits_for, done.has_rolled) == (case.passes, case.waits_for, case.has_rolled)
         assert done.explanation
-        assert done.records_read - done.records_written == sum(done.records_removed.values()) == before - len(case.left)
+        assert done.records_read - done.records_written == done.records_removed.total == before - len(case.left)
         assert (done.log_start_offset, done.log_end_offset) == (0, before)
         assert done.first_dirty_offset_before == 0 <= done.first_dirty_offset <= before
 
-        again = one(await compact(served.broker, "t", **case.call))
+        again = one(await compact(served.broker, "t", None, **case.call))
         assert (again.passes, again.has_rolled) == (0, False)
         assert offsets(log) == case.left
         assert again.waits_for == case.waits_for
@@ -141,7 +141,7 @@ async def test_the_ratio_counts_what_is_clean_by_now(tmp_path: Path) -> None:
         below = one(await compact(served.broker, "t"))
         assert (below.passes, below.waits_for) == (0, "below_min_ratio")
         forced = one(await compact(served.broker, "t", force=True))
-        assert forced.records_removed["superseded"] == 3
+        assert forced.records_removed.superseded == 3
         assert (forced.first_dirty_offset_before, forced.first_dirty_offset) == (7, 10)
 
 
@@ -163,7 +163,7 @@ async def test_a_forced_pass_lets_tombstones_go_at_their_horizon_and_copies_noth
     async with resting(tmp_path, topic={"delete_retention_ms": DAY_MS}) as (served, log):
         write(log, "a")
         append(log, ("a", None), ("b", "1"), timestamp=START_MS)
-        assert one(await compact(served.broker, "t", force=True)).records_removed["superseded"] == 1
+        assert one(await compact(served.broker, "t", force=True)).records_removed.superseded == 1
         assert offsets(log) == [1, 2]
         await advance(served.broker, DAY_MS - 1)
         early = one(await compact(served.broker, "t", force=True))
@@ -171,7 +171,7 @@ async def test_a_forced_pass_lets_tombstones_go_at_their_horizon_and_copies_noth
         await advance(served.broker, 1)
         assert one(await compact(served.broker, "t")).passes == 0, "no round of Kafka's would clean a clean log"
         at_last = one(await compact(served.broker, "t", force=True))
-        assert (at_last.passes, at_last.records_removed["tombstones"]) == (1, 1)
+        assert (at_last.passes, at_last.records_removed.tombstones) == (1, 1)
         assert offsets(log) == [2]
         assert one(await compact(served.broker, "t", force=True)).passes == 0
 
@@ -249,7 +249,7 @@ async def test_a_log_that_cannot_be_cleaned_is_told_of_in_one_line_and_left_as_i
         active(log)
         await spoil(served, log)
         with pytest.raises(ControlError) as refused:
-            await compact(served.broker, "t", **call)
+            await compact(served.broker, "t", None, **call)
         assert refused.value.kind is kind
         assert says in str(refused.value)
         assert "\n" not in str(refused.value)
@@ -278,7 +278,7 @@ async def test_wrong_arguments(arguments: dict[str, Any], kind: Kind, says: str,
 
 
 async def test_a_cleaner_that_is_switched_off_says_so(tmp_path: Path) -> None:
-    async with resting(tmp_path, log_cleaner_enable="false") as (served, log):
+    async with resting(tmp_path, options={"log_cleaner_enable": "false"}) as (served, log):
         active(log)
         with pytest.raises(ControlError, match=r"log\.cleaner\.enable is false"):
             await compact(served.broker, "t", force=True)

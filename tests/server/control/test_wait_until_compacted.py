@@ -102,7 +102,7 @@ REASONS: dict[str, tuple[Callable[[Log], None], dict[str, Any], str]] = {
 async def test_a_wait_that_is_too_long_ends_with_what_the_cleaner_waits_for(
     state: Callable[[Log], None], configs: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
-    async with resting(tmp_path, topic=configs, log_cleaner_backoff_ms="1") as (served, log):
+    async with resting(tmp_path, topic=configs, options={"log_cleaner_backoff_ms": "1"}) as (served, log):
         state(log)
         with pytest.raises(ControlError) as refused:
             await wait_until_compacted(served.broker, "t", 0.01)
@@ -119,7 +119,7 @@ async def test_a_frozen_clock_is_named(tmp_path: Path) -> None:
 
 
 async def test_who_rolls_waits_for_all_there_is(tmp_path: Path) -> None:
-    async with resting(tmp_path, log_cleaner_backoff_ms="15000") as (served, log):
+    async with resting(tmp_path, options={"log_cleaner_backoff_ms": "15000"}) as (served, log):
         write(log, "aab")
         await roll(served.broker, "t")
         await advance(served.broker, 15_000)
@@ -194,7 +194,9 @@ async def test_wrong_timeouts(timeout_s: Any, tmp_path: Path) -> None:
 async def test_on_a_random_history_it_never_returns_early(seed: int, tmp_path: Path) -> None:
     """The keys below the offset that it waited for are each there once: that is what compacted means."""
     rng = random.Random(seed)
-    async with resting(tmp_path, log_cleaner_backoff_ms="1", topic={"min_cleanable_dirty_ratio": 0.01}) as (
+    async with resting(
+        tmp_path, options={"log_cleaner_backoff_ms": "1"}, topic={"min_cleanable_dirty_ratio": 0.01}
+    ) as (
         served,
         log,
     ):

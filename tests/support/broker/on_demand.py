@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,15 @@ def standing_clock() -> Clock:
 
 @asynccontextmanager
 async def resting(
-    data: Path, files: Files | None = None, *, topic: dict[str, Any] | None = None, **overrides: str
+    data: Path,
+    files: Files | None = None,
+    *,
+    topic: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[Served, Log]]:
     """The broker, and the log of t-0: compacted, unless `topic` says otherwise. Gives up after a minute."""
-    async with serving(data, files or OsFiles(), standing_clock(), **AT_REST | overrides) as served:
-        await served.ask(create_topic, "t", **{"cleanup_policy": "compact"} | (topic or {}))
+    async with serving(data, files or OsFiles(), standing_clock(), **AT_REST | dict(options or {})) as served:
+        await served.ask(create_topic, "t", **{"cleanup_policy": "compact"} | dict(topic or {}))
         with trio.fail_after(PATIENCE_S):
             await first_round(served.broker)
             yield served, log_of(served.broker)
