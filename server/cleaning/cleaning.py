@@ -117,9 +117,13 @@ class Cleaning:
 
     def look_again(self) -> None:
         """Begin a round at once, whatever is left of the back-off."""
-        self._calls += 1
+        self.repeat_rounds()
         for thread in self.threads:
             thread.rest.cancel()
+
+    def repeat_rounds(self) -> None:
+        """Let rounds that are under way be followed by others at once: what they looked at is another way by now."""
+        self._calls += 1
 
     async def _work(self, thread: CleanerThread, settings: CleanerSettings) -> None:
         """One cleaner thread."""

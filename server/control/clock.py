@@ -153,7 +153,7 @@ async def _roll_if_old(each: Log, now_ms: int) -> bool:
 
 
 async def _done(broker: Broker, rolled: tuple[TopicPartition, ...]) -> ClockMoved:
-    broker.services.cleaning.look_again()  # a round that began before the move has not seen what it brought
+    broker.services.cleaning.repeat_rounds()
     is_settled = await _settled(broker.clock)
     return ClockMoved(
         now_ms=broker.clock.now_ms(), is_frozen=broker.clock.is_frozen, rolled=rolled, is_settled=is_settled
