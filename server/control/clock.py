@@ -26,7 +26,7 @@ from ...protocol.errors import KafkaError
 from ...storage.disk.files import WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ...storage.logs.rolling import is_open_too_long
+from ...storage.logs.rolling import open_until_ms
 from ..broker.broker import Broker
 from ..runtime.clock import NOW_MS_MAX, Clock
 from ..runtime.cold_reads import bring
@@ -143,13 +143,14 @@ async def _roll_old(broker: Broker, now_ms: int) -> tuple[TopicPartition, ...]:
 
 async def _roll_if_old(each: Log, now_ms: int) -> bool:
     try:
-        is_old = is_open_too_long(each, now_ms, at_once=True)
+        until_ms = open_until_ms(each, at_once=True)
     except WouldWaitError as cold:
         await bring(cold, each)
-        is_old = is_open_too_long(each, now_ms)
-    if is_old:
-        each.roll(now_ms)
-    return is_old
+        until_ms = open_until_ms(each)
+    if until_ms is None or until_ms >= now_ms:
+        return False
+    each.roll(now_ms)
+    return True
 
 
 async def _done(broker: Broker, rolled: tuple[TopicPartition, ...]) -> ClockMoved:

@@ -20,12 +20,14 @@ from dataclasses import asdict, dataclass
 
 import trio
 
+from ...storage.cleaning.eligibility import Waits
 from ...storage.filter.removed import RemovedRecords
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning.on_demand import RefusedError, check, clean_now
-from ..cleaning.status import CleanerStatus, LastPass
-from ..runtime.turns import in_turns
+from ..cleaning.status import LastPass
+from ..runtime.turns import Turn
+from ..services.explaining import Explaining, PartitionExplanation
 from .errors import ControlError, Kind
 from .partitions import logs_of
 from .segments import roll_one
@@ -57,7 +59,7 @@ class PartitionCompaction:
     """By reason."""
     bytes_read: int
     bytes_written: int
-    waits_for: str | None
+    waits_for: Waits | None
     """What the cleaner waits for now; None: the next round may take the partition again."""
     explanation: str
     """The same in a sentence, as `explain` has it."""
@@ -82,7 +84,7 @@ class PartitionCompacted:
     first_dirty_offset: int
     """All below is clean."""
     log_end_offset: int
-    waits_for: str | None
+    waits_for: Waits | None
     """What the cleaner waits for now, with the rest."""
     explanation: str
 
@@ -162,9 +164,8 @@ def _first_dirty(broker: Broker, log: Log) -> int:
     return broker.services.cleaning.manager.first_dirty_offset(log)
 
 
-async def _status(broker: Broker, log: Log) -> CleanerStatus:
-    (steps,) = broker.services.cleaning.statuses([log])
-    return await in_turns(steps)
+async def _explained(broker: Broker, log: Log) -> PartitionExplanation:
+    return await (await Explaining.of(broker.services, [log], Turn())).next()
 
 
 async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) -> PartitionCompaction:
@@ -177,7 +178,7 @@ async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) ->
             await clean_now(cleaning, log, is_forced=is_forced)
         except RefusedError as error:
             raise _refused(error) from error
-    eligibility = (await _status(broker, log)).eligibility
+    explained = await _explained(broker, log)
     return PartitionCompaction(
         partition=tp.partition,
         passes=len(passes),
@@ -193,8 +194,8 @@ async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) ->
         records_removed=_removed(passes),
         bytes_read=sum(each.stats.bytes_read for each in passes),
         bytes_written=sum(each.stats.bytes_written for each in passes),
-        waits_for=None if eligibility.waits_for is None else eligibility.waits_for.value,
-        explanation=eligibility.explanation,
+        waits_for=explained.waits_for,
+        explanation=explained.sentence,
     )
 
 
@@ -222,22 +223,22 @@ async def _covered(broker: Broker, log: Log, up_to: int) -> None:
 
 
 async def _timed_out(broker: Broker, log: Log, up_to: int, timeout_s: float) -> ControlError:
-    explanation = (await _status(broker, log)).eligibility.explanation
+    explained = await _explained(broker, log)
     stands_still = "; the clock is frozen, so no round of the cleaner comes" if broker.clock.is_frozen else ""
     return ControlError(
         Kind.TIMED_OUT,
         f"{log.topic_partition} is clean up to offset {_first_dirty(broker, log)}, not {up_to}, after {timeout_s:g} s:"
-        f" {explanation}{stands_still}",
+        f" {explained.sentence}{stands_still}",
     )
 
 
 async def _compacted(broker: Broker, log: Log, up_to: int) -> PartitionCompacted:
-    eligibility = (await _status(broker, log)).eligibility
+    explained = await _explained(broker, log)
     return PartitionCompacted(
         partition=log.topic_partition.partition,
         waited_for_offset=up_to,
         first_dirty_offset=_first_dirty(broker, log),
         log_end_offset=log.log_end_offset,
-        waits_for=None if eligibility.waits_for is None else eligibility.waits_for.value,
-        explanation=eligibility.explanation,
+        waits_for=explained.waits_for,
+        explanation=explained.sentence,
     )

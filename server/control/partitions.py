@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...protocol.errors import KafkaError
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from .errors import ControlError, Kind, did_you_mean
@@ -38,11 +37,6 @@ def logs_of(broker: Broker, topic: str, partitions: Iterable[int] | None = None)
             has = "only partition 0" if last == 0 else f"partitions 0 to {last}"
             raise ControlError(Kind.NOT_FOUND, f"topic {topic} has {has}, no {number}")
     return [logs[number] for number in wanted]
-
-
-def refused(error: KafkaError) -> ControlError:
-    """What the disk, or a log, said against an operation."""
-    return ControlError(Kind.FAILED, error.message)
 
 
 def _numbers(partitions: Iterable[int]) -> list[int]:

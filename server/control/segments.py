@@ -11,7 +11,8 @@ from ..broker.broker import Broker
 from ..cleaning.cleaning import Deleted
 from ..runtime.turns import Turn
 from .errors import ControlError, Kind
-from .partitions import logs_of, refused
+from .partitions import logs_of
+from .refusals import refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ def roll_one(log: Log, now_ms: int) -> PartitionRolled:
     try:
         active = log.roll(now_ms)
     except KafkaError as error:
-        raise refused(error) from error
+        raise refusal(error) from error
     return PartitionRolled(
         partition=log.topic_partition.partition,
         has_rolled=active.base_offset != before,

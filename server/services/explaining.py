@@ -11,11 +11,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.eligibility import Waits
 from ...storage.logs.log import Log
+from ...storage.logs.rolling import open_until_ms
 from ..cleaning.advice import OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
 from ..cleaning.status import CleanerStatus
+from ..runtime.clock import NOW_MS_MAX
 from ..runtime.disk import Work, in_thread
 from ..runtime.turns import Turn, in_turns
 from ..transactions.listing import OpenTransaction
@@ -121,6 +124,7 @@ def _explained(
     )
     looks_ms = services.cleaning.looks_again_ms
     looks_at_ms = None if looks_ms is None else services.clock.wall_at(looks_ms)
+    rolls_when_advanced_ms = _rolls_when_advanced_ms(log)
     return PartitionExplanation(
         topic=tp.topic,
         partition=tp.partition,
@@ -130,7 +134,7 @@ def _explained(
         eligible_at_ms=found.eligible_at_ms,
         cleaner_looks_at_ms=looks_at_ms,
         rolls_from_ms=found.rolls_from_ms,
-        rolls_when_advanced_ms=None,
+        rolls_when_advanced_ms=rolls_when_advanced_ms,
         transactions=transactions,
         remedies=remedies(
             tp,
@@ -138,10 +142,19 @@ def _explained(
             transactions,
             now_ms,
             bootstrap=services.cluster.nodes[0].listeners[0].address,
-            rolls_when_advanced_ms=None,
+            rolls_when_advanced_ms=rolls_when_advanced_ms,
         ),
         cleaner=status,
     )
+
+
+def _rolls_when_advanced_ms(log: Log) -> int | None:
+    """See `PartitionExplanation`; None too where the log cannot be read, which is told elsewhere."""
+    try:
+        until_ms = None if log.failure is not None else open_until_ms(log)
+    except (OSError, KafkaError):
+        return None
+    return None if until_ms is None or until_ms >= NOW_MS_MAX else until_ms + 1
 
 
 def _sentence(

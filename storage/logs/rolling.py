@@ -3,7 +3,7 @@
 The rule itself is the append's (`log.Log`). A segment rolls with a batch that does not fit it any more, or whose largest
 timestamp is more than `segment.ms` (of a compacted log also `max.compaction.lag.ms`) after that of the segment's first
 append. Nothing rolls while nobody writes: it is the clients' timestamps that move, not a clock. But who moves the broker's
-clock by hand does not wait for them: then segments roll that have been open for as long by that clock (`is_open_too_long`).
+clock by hand does not wait for them: then segments roll that have been open for as long by that clock (`open_until_ms`).
 """
 
 from __future__ import annotations
@@ -52,14 +52,13 @@ def next_roll(log: LogReader) -> NextRoll | None:
     )
 
 
-def is_open_too_long(log: LogReader, now_ms: int, *, at_once: bool = False) -> bool:
-    """Whether the active segment has records, and got the first of them longer ago than it may grow.
+def open_until_ms(log: LogReader, *, at_once: bool = False) -> int | None:
+    """The wall time after which the active segment has been open for too long; None while it is empty.
 
-    Where an earlier run of the broker wrote that, the timestamp of the first batch stands for it, or without one the start of
-    this run.
+    It is open since it got its first record. Where an earlier run of the broker wrote that, the timestamp of the first batch
+    stands for it, or without one the start of this run.
 
     Args:
-        now_ms: The wall time, or one to come.
         at_once: Others wait for this thread.
 
     Raises:
@@ -68,11 +67,11 @@ def is_open_too_long(log: LogReader, now_ms: int, *, at_once: bool = False) -> b
     """
     active = log.segments.active
     if active.size_bytes == 0:
-        return False
+        return None
     since_ms = active.first_append_ms
     if since_ms is None:
         if at_once and not active.is_ready:
             raise WouldWaitError(active.get_ready)
         first_ms = active.first_batch_timestamp_ms
         since_ms = first_ms if first_ms >= 0 else active.created_ms
-    return now_ms - since_ms > roll_after_ms(log.config) - active.rolling_jitter_ms
+    return since_ms + roll_after_ms(log.config) - active.rolling_jitter_ms
