@@ -15,7 +15,7 @@ from ottla.server.runtime.clock import NOW_MS_MAX, Clock
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic
-from support.broker.on_demand import T_0, log_of, resting, standing_clock, write
+from support.control.on_demand import T_0, log_of, resting, standing_clock, write
 from support.broker.served import serving
 from support.broker.steppable_wall import HOUR_MS, START_MS
 from support.disk.gated_files import GatedFiles

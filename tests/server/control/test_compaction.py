@@ -19,7 +19,7 @@ from ottla.storage.logs.log import Log
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT
 from support.broker.admin import set_topic_configs
 from support.broker.conversation import create_topic
-from support.broker.on_demand import T_0, a_round, first_round, log_of, resting, write
+from support.control.on_demand import T_0, a_round, first_round, log_of, resting, write
 from support.broker.served import Served
 from support.broker.steppable_wall import START_MS
 from support.disk.gated_files import GatedFiles
