@@ -27,11 +27,7 @@ OF_ROWS = {
     409: "It is in no state for that.",
     500: "The disk refused.",
     503: OF_A_LIFE[503],
-<<<<<<< HEAD
     504: "It did not come about in time.",
-=======
-    504: "What it waits for did not come in time.",
->>>>>>> b3b747c (A wait that is too long has a status in the document)
 }
 
 ERROR: Schema = {

@@ -15,9 +15,9 @@ from ottla.server.runtime.clock import NOW_MS_MAX, Clock
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic
-from support.control.on_demand import T_0, log_of, resting, standing_clock, write
 from support.broker.served import serving
 from support.broker.steppable_wall import HOUR_MS, START_MS
+from support.control.on_demand import T_0, log_of, resting, standing_clock, write
 from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, full
 from support.logs.batches import batch

@@ -19,9 +19,9 @@ from ottla.storage.logs.log import Log
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT
 from support.broker.admin import set_topic_configs
 from support.broker.conversation import create_topic
-from support.control.on_demand import T_0, a_round, first_round, log_of, resting, write
 from support.broker.served import Served
 from support.broker.steppable_wall import START_MS
+from support.control.on_demand import T_0, a_round, first_round, log_of, resting, write
 from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, full
 from support.logs.make_log import Producer, all_batches, append, contents

@@ -13,8 +13,8 @@ from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.segments import Retained, apply_retention, roll
 from ottla.storage.logs.log import Log
 from support.broker.conversation import create_topic, fetch, records_of
-from support.control.on_demand import T_0, log_of, resting, write
 from support.broker.steppable_wall import HOUR_MS
+from support.control.on_demand import T_0, log_of, resting, write
 from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, full
 
