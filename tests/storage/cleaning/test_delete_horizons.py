@@ -1,0 +1,70 @@
+"""Whether a pass over a clean log would let anything go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.storage.cleaning.delete_horizons import is_any_reached
+from ottla.storage.logs.log import Log
+from support.logs.make_log import Producer, append, clean, contents, make_log
+
+HORIZON_MS = 2_000 + 86_400_000
+
+
+def cleaned(log: Log) -> Log:
+    log.roll(1_000)
+    clean(log)
+    return log
+
+
+def with_a_tombstone() -> Log:
+    log = make_log()
+    append(log, ("a", None), ("b", "1"))
+    return cleaned(log)
+
+
+def with_a_marker() -> Log:
+    """Of an aborted transaction, whose data is gone."""
+    log = make_log()
+    producer = Producer(log, 7, transactional=True)
+    producer.write("a")
+    producer.abort()
+    producer.write("b")
+    producer.commit()
+    return cleaned(log)
+
+
+def without_either() -> Log:
+    log = make_log()
+    append(log, ("a", "1"), ("a", "2"))
+    return cleaned(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "reached"),
+    [(with_a_tombstone, True), (with_a_marker, True), (without_either, False), (make_log, False)],
+    ids=["a tombstone", "a marker", "neither", "empty"],
+)
+def test_it_is_reached_at_the_horizon_and_never_before_it_nor_after_the_pass(
+    log: Callable[[], Log], reached: bool
+) -> None:
+    made = log()
+    closed = made.segments.non_active()
+    assert not is_any_reached(closed, HORIZON_MS - 1)
+    assert is_any_reached(closed, HORIZON_MS) is reached
+    before = contents(made)
+    clean(made, made.segments.active.base_offset, now_ms=HORIZON_MS)
+    if log is with_a_tombstone:
+        assert len(contents(made)) == len(before) - 1
+    assert not is_any_reached(made.segments.non_active(), HORIZON_MS)
+
+
+def test_it_can_be_given_up_before_each_segment() -> None:
+    log = make_log()
+    for number in range(3):
+        append(log, ("a", str(number)), roll=True)
+    asked = []
+    assert not is_any_reached(log.segments.non_active(), 0, lambda: asked.append(1))
+    assert len(asked) == 3
