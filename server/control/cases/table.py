@@ -182,7 +182,10 @@ _ALL = (
             "Records 0 to 2, and an empty consumer group of the new protocol (KIP-848), TOPIC-group, whose epoch is 99 below"
             " the largest of 32 bits: that many changes of its members are left."
         ),
-        reveals="Member epochs that are kept in fewer bits, added to, or taken for a classic generation.",
+        reveals=(
+            "Member epochs that are kept in fewer bits, added to, or taken for a classic generation; a member id that is read on into"
+            " the epoch behind it, as by librdkafka 2.16."
+        ),
         threads=_threads("apache/kafka/pull/14046", "redpanda-data/redpanda/pull/31216"),
         records=_rows((0, "k1", "a"), (1, "k2", "b"), (2, "k3", "c")),
         end_offset=3,

@@ -1,0 +1,42 @@
+"""aiokafka: at the end when `position` is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from .frame import Read, answer_reads
+
+
+def read(bootstrap: str, wanted: Read) -> None:
+    asyncio.run(_read(bootstrap, wanted))
+
+
+async def _read(bootstrap: str, wanted: Read) -> None:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        isolation_level=wanted.level,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=100,
+    )
+    partition = TopicPartition(wanted.topic, 0)
+    consumer.assign([partition])
+    await consumer.start()
+    try:
+        consumer.seek(partition, wanted.offset)
+        while not wanted.is_idle:
+            for records in (await consumer.getmany(timeout_ms=100)).values():
+                for each in records:
+                    wanted.add(each.offset, each.key, each.value)
+            wanted.stands_at(await consumer.position(partition))
+            if wanted.position is not None and wanted.position >= wanted.end:
+                wanted.at_end = True
+                return
+    finally:
+        await consumer.stop()
+
+
+if __name__ == "__main__":
+    answer_reads(read)
