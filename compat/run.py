@@ -32,6 +32,8 @@ SUITES = (
     "group_chaos",
     "groups_commits",
     "nodes",
+    "hard_cases",
+    "old_brokers",
     "cleaner_histories",
     "explained",
     "spark_histories",

@@ -20,9 +20,10 @@ from ottla.server.control.cases.table import CASES
 from ottla.server.control.errors import ControlError, Kind
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
-from support.broker.case_reading import read_from
 from support.broker.conversation import address, create_topic, fetch, list_offset
 from support.broker.raw_client import RawClient
+from support.cases import case_table
+from support.cases.case_reading import read_from
 
 EARLIEST, LATEST = -2, -1
 NAMES = tuple(CASES)
@@ -109,6 +110,10 @@ def test_each_case_has_steps_and_a_description() -> None:
     for info in list_cases().cases:
         assert info.looks_like.endswith(".") and info.reveals.endswith(".")
         assert all(thread.startswith("https://github.com/") for thread in info.threads) and info.threads
+
+
+def test_the_page_says_what_the_table_says() -> None:
+    assert case_table.PAGE.read_text() == case_table.made(), f"write it anew: {case_table.COMMAND}"
 
 
 # Each case is really what makes it hard.
