@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...storage.disk.paths import TopicPartition
-from ..cleaning.status import CleanerStatus
 from .clock import Timed
 from .compaction import Compacting
 from .explaining import Explaining
@@ -14,6 +12,8 @@ from .kafka_calls import KafkaCalls
 from .options import SeedSource
 
 if TYPE_CHECKING:
+    from ...storage.disk.paths import TopicPartition
+    from ..cleaning.status import CleanerStatus
     from ..control.cases.load import CaseInfo, LoadedCase
     from ..control.seed.planting import Planted
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from ..client.kafka import ConfigValue, Kafka
-from ..client.reading import Isolation
-from ..client.topics import Kind
-from ..client.values import Content, Group, HeadersLike, NewRecord, Offsets, Record, Topic
 from .running import Running
+
+if TYPE_CHECKING:  # a third of all that `ottla.Broker` would load, for those who have a client of their own
+    from ..client.kafka import ConfigValue, Kafka
+    from ..client.reading import Isolation
+    from ..client.topics import Kind
+    from ..client.values import Content, Group, HeadersLike, NewRecord, Offsets, Record, Topic
 
 
 class KafkaCalls(Running):
@@ -99,6 +102,8 @@ class KafkaCalls(Running):
 
     @property
     def _client(self) -> Kafka:
+        from ..client.kafka import Kafka
+
         bootstrap = self.bootstrap
         with self._making:
             if self._kafka is None or self._kafka.bootstrap != bootstrap:
