@@ -85,7 +85,8 @@ def resolve_listeners(
             raise _refused(
                 "advertised.listeners",
                 endpoint,
-                "must be an address that clients can connect to; set advertised.listeners",
+                "must be an address that clients can connect to; set advertised.listeners, or leave the host out of"
+                " listeners, which tells clients the name of this machine",
             )
     return tuple(_joined(endpoint, told.get(endpoint.name)) for endpoint in endpoints.values())
 

@@ -112,7 +112,9 @@ class Admin:
 
 
 def path(*segments: object) -> str:
-    """`/v1/…` with each segment quoted."""
+    """`/v1/…` with each segment quoted. WrongCallError for one that is empty, which would be another path."""
+    if "" in segments:
+        raise WrongCallError("expected a name, found ''")
     return "/v1/" + "/".join(quote(str(segment), safe="") for segment in segments)
 
 
@@ -128,7 +130,7 @@ def _text(value: object) -> object:
 
 
 def _parsed(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
+    host, _, port = address.removeprefix("http://").rstrip("/").rpartition(":")  # as `ottla dev` shows it
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
         raise WrongCallError(f"Invalid value {address} for --admin: must be [HOST:]PORT, port from 1 to 65535")

@@ -13,7 +13,7 @@ from ..frame.parser import Parser
 from ..frame.printing import folded, show, show_json, terminal_width, visible
 from ..frame.times import time_text
 from .asking import Admin, path
-from .showing import duration_text, show_rows
+from .showing import SENTENCE, duration_text, show_rows
 
 NOTES = """\
 examples:
@@ -22,6 +22,8 @@ examples:
   ottla explain orders --dry-run          what a pass would remove now, and why
 """
 
+COMMANDS = 3
+"""How far they are indented."""
 _PARTITION_MAX = 2**31 - 1
 _RECORDS_MAX = 100_000
 _GOES = {
@@ -62,7 +64,8 @@ def _explain(options: argparse.Namespace) -> None:
     width = terminal_width()
     for partition in answer["partitions"]:
         for depth, line in _lines(partition):
-            show(folded(visible(line), width, depth * "  "))
+            # Commands are to be copied, and stay whole.
+            show(folded(visible(line), None if depth == COMMANDS else width, depth * "  "))
 
 
 def _lines(partition: dict[str, Any]) -> Iterator[tuple[int, str]]:
@@ -78,7 +81,7 @@ def _lines(partition: dict[str, Any]) -> Iterator[tuple[int, str]]:
     for remedy in partition["remedies"]:
         yield 1, f"- {remedy['sentence']}"
         for command in remedy["commands"]:
-            yield 3, command
+            yield COMMANDS, command
 
 
 def _key(options: argparse.Namespace) -> None:
@@ -109,7 +112,7 @@ def _key(options: argparse.Namespace) -> None:
             "part": "clean" if each["is_in_clean_part"] else "dirty",
             "transaction": None if each["transaction"] == "none" else each["transaction"],
             "superseded_by": each["superseded_by"],
-            "then": _then(each, found),
+            SENTENCE: _then(each, found),
         }
         for each in found["records"]
     ]

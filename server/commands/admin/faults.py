@@ -63,7 +63,8 @@ def _list(options: argparse.Namespace) -> None:
 
 def row_of(state: dict[str, Any]) -> dict[str, Any]:
     """A fault as a row of a table."""
-    left = "removed or spent" if not state["is_active"] else "all" if state["left"] is None else state["left"]
+    is_for_all = state["left"] is None or state["declaration"]["disk"] is not None
+    left = "removed or spent" if not state["is_active"] else "all" if is_for_all else state["left"]
     return {"fault": state["fault_id"], "hits": state["hits"], "left": left, "what": _text(state["declaration"])}
 
 

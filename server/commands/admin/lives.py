@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..frame.command import Command
+from ..frame.errors import WrongCallError
 from ..frame.options import admin_options, json_option
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json
@@ -32,6 +33,8 @@ def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:
 def _copied(what: str, say: Callable[[dict[str, Any]], str]) -> Callable[[argparse.Namespace], None]:
     def run(options: argparse.Namespace) -> None:
         admin = Admin(options)
+        if not options.directory:
+            raise WrongCallError("expected a directory, found ''")
         with Progress() as progress:
             progress.say(f"{what} …")
             # Its working directory is not ours.

@@ -33,6 +33,7 @@ def admin(address: str | None = None, token_file: str | None = None, **environme
         (None, {"OTTLA_ADMIN": "localhost:7"}, "localhost:7"),
         ("8", {"OTTLA_ADMIN": "localhost:7"}, "8"),
         ("[::1]:8", {}, "[::1]:8"),
+        ("http://h:8/", {}, "http://h:8/"),
     ],
 )
 def test_the_option_beats_the_environment_beats_the_default(
@@ -104,6 +105,17 @@ def test_a_refusal_is_its_sentence() -> None:
         pytest.raises(RefusedError, match=r"^there is no topic 't'$"),
     ):
         admin(address).get(path("topics", "t"))
+
+
+def test_an_address_may_be_pasted_as_it_is_shown(guarded: ottla.Broker) -> None:
+    asked = admin(f"http://{guarded.admin}/", OTTLA_ADMIN_TOKEN=TOKEN)
+    assert asked.get(path("nodes"))["nodes"] and asked.is_on_this_machine
+
+
+@pytest.mark.parametrize("line", ["explain", "compact", "roll", "cases load", "snapshot", "restore"])
+def test_an_empty_name_is_one_line(line: str) -> None:
+    done = run_command(*line.split(), "")
+    assert (done.code, done.out) == (2, "") and done.err.startswith("ottla: expected a ") and "''" in done.err
 
 
 def test_names_are_quoted_in_paths() -> None:

@@ -1,0 +1,248 @@
+"""The commands over the admin listener, each against a broker: what they do, and what they print."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from support.broker.serve_process import command
+from support.commands.command_runs import Ran, run_command
+
+QUIET = {"log.cleaner.backoff.ms": 3_600_000, "log.retention.check.interval.ms": 3_600_000}
+"""Nothing is cleaned unless a test has it done."""
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ottla.Broker]:
+    """Two nodes, and `orders` with a superseded record and a tombstone."""
+    with ottla.Broker(tmp_path / "data", nodes=2, admin=0, overrides=QUIET) as broker:
+        monkeypatch.setenv("OTTLA_ADMIN", str(broker.admin))
+        monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
+        broker.create_topic("orders", configs={"cleanup.policy": "compact"})
+        broker.produce_all("orders", [("a", "1"), ("a", "2"), ("b", None)])
+        yield broker
+
+
+def ran(line: str) -> Ran:
+    return run_command(*line.split())
+
+
+def said(line: str) -> str:
+    """What a command that does what it should prints."""
+    done = ran(line)
+    assert (done.code, done.err) == (0, "")
+    return done.out
+
+
+def told(line: str) -> Any:
+    return json.loads(said(f"{line} --json"))
+
+
+def rows(text: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+
+
+# Compaction
+
+
+@pytest.mark.usefixtures("running")
+def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
+    text = said("explain orders")
+    assert text.startswith("orders-0: not eligible (active_segment): ")
+    commands = re.findall(r"^ +(ottla .*)$", text, re.MULTILINE)
+    assert "ottla roll orders" in commands and "ottla compact orders --force" in commands
+    assert said("roll orders") == "orders-0: rolled, the active segment begins at 3\n"
+    assert said("explain orders").startswith("orders-0: eligible now: ")
+    assert said("roll orders") == "orders-0: nothing to roll: the active segment is empty\n"
+
+
+@pytest.mark.usefixtures("running")
+def test_compact_says_what_was_removed_and_what_it_waits_for() -> None:
+    header, row, why = rows(said("compact orders"))
+    assert header == ["PARTITION", "PASSES", "ROLLED", "CLEAN BELOW", "LOG END", "RECORDS", "REMOVED", "SEGMENTS"]
+    assert row == ["0", "0", "no", "0", "3", "0 -> 0", "0", "1 -> 1"]
+    assert why[0].startswith("active_segment: ")
+    assert rows(said("compact orders --force"))[1][:7] == ["0", "1", "yes", "3", "3", "3 -> 2", "1 superseded"]
+    (partition,) = told("compact orders --force")["partitions"]
+    assert partition["first_dirty_offset"] == 3
+
+
+@pytest.mark.usefixtures("running")
+def test_compact_may_roll_first_and_wait() -> None:
+    assert rows(said("compact orders --roll"))[1][1:4] == ["1", "yes", "3"]
+    assert rows(said("compact orders --wait"))[1] == ["0", "3", "3"]
+    said("produce orders x --key a")
+    late = ran("compact orders --wait --timeout 0 --json")
+    assert late.code == 0  # what is in the active segment is not waited for
+
+
+@pytest.mark.usefixtures("running")
+def test_the_history_of_a_key_and_a_dry_run() -> None:
+    header, first, _, second, what = rows(said("explain orders --key a"))[1:]
+    assert (header[0], first[0], second[0]) == ("OFFSET", "0", "1")
+    assert (first[-1], second[-1], what) == ("1", "-", ["stays: the newest of its key"])
+    assert said("explain orders --key a") == said("explain orders --key YQ== --key-encoding base64")
+    assert "1 superseded removed" in said("explain orders --dry-run --force")
+    assert "  offset 0: superseded\n" in said("explain orders --dry-run --force")
+
+
+def test_retention_is_applied(running: ottla.Broker) -> None:
+    assert said("retention") == "nothing was to go\n"
+    running.create_topic("old", configs={"retention.ms": 1000})
+    running.produce("old", "x", timestamp_ms=0)
+    assert rows(said("retention old"))[1][:3] == ["old-0", "0 -> 1", "1"]
+
+
+# Time
+
+
+def test_the_clock_is_moved_stopped_and_started(running: ottla.Broker) -> None:
+    before_ms = told("clock show")["now_ms"]
+    assert told("clock advance 25h")["now_ms"] >= before_ms + 90_000_000
+    assert said("clock freeze").endswith(" UTC, standing still\n")
+    assert told("clock show") == told("clock show")
+    assert said("clock set 2040-01-01T00:00:00Z").startswith("2040-01-01 00:00:00.000 UTC, standing still\n")
+    assert not said("clock unfreeze").endswith("standing still\n")
+    said("produce orders x --key c")
+    assert said("clock advance 8d").endswith(" UTC\nrolled: orders-0\n")
+
+
+# Faults
+
+
+@pytest.mark.usefixtures("running")
+def test_faults_are_declared_listed_waited_for_and_removed() -> None:
+    assert said("faults list") == "there are no faults\n"
+    assert said("faults add --api Fetch --topic orders --delay 1ms --count all") == (
+        "fault 1: Fetch of topic orders: delay 1 ms\n"
+    )
+    assert said("faults add --api Produce --error NOT_LEADER_OR_FOLLOWER --skip 1") == (
+        "fault 2: Produce: error NOT_LEADER_OR_FOLLOWER, after 1 that go by\n"
+    )
+    assert said("faults add --disk slow --delay 2s") == "fault 3: disk slow, 2 s each\n"
+    assert [row[:3] for row in rows(said("faults list"))[1:]] == [["1", "0", "all"], ["2", "0", "1"], ["3", "0", "all"]]
+    assert ran("faults wait 1 --timeout 0").code == 1
+    assert [each["fault_id"] for each in told("faults list")] == [1, 2, 3]
+    assert told("faults remove 3")["is_active"] is False
+    assert said("faults clear") == "removed 2\n"
+    assert told("faults list") == []
+
+
+# Nodes and lives
+
+
+@pytest.mark.usefixtures("running")
+def test_leaders_move() -> None:
+    for node in (1, 0, 1):
+        assert told(f"nodes move-leader orders:0 --to {node}")["leader"] == node
+    assert "led it before: nothing to do" in said("nodes move-leader orders:0 --to 1")
+    assert told("nodes move-coordinator --group g --to 0")["leader"] == 0
+
+
+@pytest.mark.usefixtures("running")
+def test_nodes_stop_and_start() -> None:
+    assert said("nodes stop 1") == "stopped node 1\n"
+    assert [row[1] for row in rows(said("nodes list"))[1:]] == ["yes", "no"]
+    assert said("nodes start 1") == "started node 1\n"
+
+
+def test_lives_end_and_begin(running: ottla.Broker, tmp_path: Path) -> None:
+    bootstrap = running.bootstrap
+    assert said("restart") == f"stopped and started, {bootstrap} serves again\n"
+    assert said("crash") == f"killed and started, {bootstrap} serves again\n"
+    copied = said(f"snapshot {tmp_path / 'copy'}")
+    assert re.fullmatch(rf"copied \d+ files, \d+ bytes to {tmp_path / 'copy'}\n", copied)
+    assert said("reset") == f"reset, {bootstrap} serves again\n"
+    assert told("status")["topics"] == []
+    assert said(f"restore {tmp_path / 'copy'}").startswith("restored ")
+    assert [each["topic"] for each in told("status")["topics"]] == ["orders"]
+
+
+# Status
+
+
+def test_status_is_one_screen(running: ottla.Broker) -> None:
+    running.commit("billing", {("orders", 0): 1})
+    said("faults add --api Produce --disconnect before")
+    lines = said("status").splitlines()
+    assert lines[0].startswith(f"Ottla {ottla.__version__}, profile dev, up ")
+    assert lines[2] == f"clients  {running.bootstrap}"
+    text = "\n".join(lines)
+    assert re.search(r"^orders +1 +3 +compact +0\.00 +no +active_segment$", text, re.MULTILINE)
+    assert re.search(r"^billing +classic +Empty +2$", text, re.MULTILINE)
+    assert "Produce: disconnect before" in text
+    assert "__consumer_offsets" not in text and "__consumer_offsets" in said("status --all")
+    everything = told("status")
+    assert everything.keys() == {"broker", "clock", "topics", "groups", "faults"}
+    said("nodes stop 0")
+    assert "stopped  node 0\n" in said("status")
+
+
+@pytest.mark.usefixtures("running")
+def test_status_is_watched_until_nobody_does() -> None:
+    with subprocess.Popen(
+        command("status", "--watch", "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for _ in range(2):
+            assert json.loads(process.stdout.readline())["topics"][0]["topic"] == "orders"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+# What is wrong
+
+REFUSED = {
+    "explain": (2, "the following arguments are required: TOPIC"),
+    "explain order": (1, "there is no topic 'order'; did you mean 'orders'?"),
+    "explain orders --partition 7": (1, "partition 0, no 7"),
+    "explain orders --key a --dry-run": (2, "--key and --dry-run: expected one of them"),
+    "explain orders --force": (2, "--force goes with --dry-run"),
+    "explain orders --limit 5": (2, "--limit goes with --dry-run or --key"),
+    "explain orders --key a --key-encoding hex": (1, "key: expected hex, found 'a'"),
+    "compact nope": (1, "there is no topic 'nope'"),
+    "compact orders --timeout 5s": (2, "--timeout goes with --wait"),
+    "compact orders --wait --force": (2, "--wait starts nothing"),
+    "compact orders --partition x": (2, "argument --partition: expected a number from 0 to"),
+    "roll orders --partition 9": (1, "partition 0, no 9"),
+    "retention nope": (1, "there is no topic 'nope'"),
+    "clock advance": (2, "the following arguments are required: TIME"),
+    "clock advance 5y": (2, "expected a number with one of ms, s, m, h, d, w behind it, as 25h, found '5y'"),
+    "clock advance -5s": (2, "expected a number with one of"),
+    "clock advance 99999999d": (1, "expected"),
+    "clock set tomorrow": (2, "expected a time as 2026-01-31T12:00:00Z, or @ and ms since 1970, found 'tomorrow'"),
+    "clock set @-1": (1, "expected"),
+    "faults add": (1, "a fault needs one of"),
+    "faults add --api Produc --error X": (1, "did you mean"),
+    "faults add --api Produce --delay x": (2, "argument --delay: expected a number with one of"),
+    "faults add --api Produce --count 0": (2, "argument --count: expected a number from 1 to"),
+    "faults add --disk ful": (2, "there is no 'ful'; did you mean full?"),
+    "faults show 9": (1, "there is no fault 9; there are none"),
+    "faults remove 0": (2, "argument FAULT: expected a number from 1 to"),
+    "nodes stop 7": (1, "there is no node 7; there are: 0, 1"),
+    "nodes stop x": (2, "argument ID: expected a number from 0 to 2147483647, found 'x'"),
+    "nodes move-leader orders --to 1": (2, "expected TOPIC:PARTITION, found 'orders'"),
+    "nodes move-leader orders:0": (2, "the following arguments are required: --to"),
+    "nodes move-leader orders:7 --to 1": (1, "there is no partition 7 of orders"),
+    "nodes move-leader orders:0 --to 7": (1, "there is no node 7; there are: 0, 1"),
+    "nodes move-coordinator --to 1": (1, "expected a group or a transactional_id"),
+    "restore /nowhere/at/all": (1, "/nowhere/at/all"),
+    "snapshot": (2, "the following arguments are required: DIR"),
+}
+
+
+@pytest.mark.usefixtures("running")
+def test_what_is_wrong_is_one_line() -> None:
+    for line, (code, says) in REFUSED.items():
+        done = ran(line)
+        (told,) = done.err.splitlines()
+        assert (done.code, done.out) == (code, ""), line
+        assert told.startswith("ottla") and says in told, line
