@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Callable, Iterator
-from itertools import chain, islice, repeat
+from itertools import islice
 
-from ...client.kafka import Kafka
-from ...client.reading import Isolation
+from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ...client.nodes import Nodes, check
+from ...client.reading import LATEST, LEVELS, Isolation
 from ...client.values import Offsets, Record
 from ..frame.command import Command
 from ..frame.errors import WrongCallError
@@ -17,7 +18,7 @@ from ..frame.parser import Parser
 from ..frame.printing import show_bytes, visible
 from ..frame.printing import show_json as show_line_of_json
 from ..frame.times import time_text
-from .asking import connected
+from .asking import Cluster, connected
 from .record_json import as_json
 
 NOTES = """\
@@ -35,6 +36,7 @@ formats:
 """
 
 POLL_EVERY_S = 0.1
+TIMEOUT_MS = 10_000
 NULL = "(null)"
 _INT64_MAX = (1 << 63) - 1
 
@@ -45,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     show = _FORMATS["json" if options.json else options.format]
     separator = options.key_separator.encode()
     with connected(options) as cluster:
-        found = _records(cluster.kafka, options, start)
+        found = _records(cluster, options, start)
         for record in found if options.limit is None else islice(found, options.limit):
             show(record, separator)
 
@@ -63,27 +65,54 @@ def _start(text: str) -> int | str:
     return offset
 
 
-def _records(kafka: Kafka, options: argparse.Namespace, start: int | str) -> Iterator[Record]:
+def _records(cluster: Cluster, options: argparse.Namespace, start: int | str) -> Iterator[Record]:
     isolation: Isolation = "read_committed" if options.read_committed else "read_uncommitted"
-    positions: dict[int, int] = {}
+    positions = {
+        partition: _first(start, offsets)
+        for partition, offsets in cluster.kafka.offsets(options.topic, isolation).items()
+    }
+    if options.partition is not None and options.partition not in positions:
+        raise WrongCallError(
+            f"--partition: topic {options.topic} has partitions 0 to {len(positions) - 1}, found {options.partition}"
+        )
     pause = threading.Event()
-    for is_first in chain((True,), repeat(False)):
-        there = kafka.offsets(options.topic, isolation)
-        if options.partition is not None:
-            if options.partition not in there:
-                raise WrongCallError(
-                    f"--partition: topic {options.topic} has partitions 0 to {len(there) - 1}, found {options.partition}"
-                )
-            there = {options.partition: there[options.partition]}
-        for partition, offsets in there.items():
-            # A partition that is made meanwhile is read from its beginning.
-            position = positions.get(partition, _first(start, offsets) if is_first else offsets.start)
-            if position < offsets.end:
-                yield from kafka.scan(options.topic, partition, start=position, end=offsets.end, isolation=isolation)
-            positions[partition] = max(position, offsets.end)
+    while True:
+        for partition, end in sorted(_ends(cluster.nodes, options.topic, isolation).items()):
+            if options.partition not in (None, partition):
+                continue
+            position = positions.get(partition, 0)  # a partition that was made meanwhile is read from its beginning
+            if position < end:
+                yield from cluster.kafka.scan(options.topic, partition, start=position, end=end, isolation=isolation)
+            # The end lies before the position where the topic was made anew.
+            positions[partition] = end if position <= end or options.until_end else 0
         if options.until_end:
             return
         pause.wait(POLL_EVERY_S)
+
+
+def _ends(nodes: Nodes, topic: str, isolation: Isolation) -> dict[int, int]:
+    """Where each partition ends now, of those that somebody leads: one request a leader, as it is asked again and again."""
+
+    def ask() -> dict[int, int]:
+        led: dict[int, list[ListOffsetsPartition]] = {}
+        for partition in nodes.topic(topic).partitions:
+            if partition.leader >= 0:
+                wanted = ListOffsetsPartition(partition_index=partition.index, timestamp=LATEST)
+                led.setdefault(partition.leader, []).append(wanted)
+        ends = {}
+        for leader, partitions in led.items():
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=LEVELS[isolation],
+                topics=(ListOffsetsTopic(name=topic, partitions=tuple(partitions)),),
+                timeout_ms=TIMEOUT_MS,
+            )
+            for row in nodes.ask(request, leader).topics[0].partitions:
+                check(row.error_code, f"topic {topic!r}, partition {row.partition_index}")
+                ends[row.partition_index] = row.offset
+        return ends
+
+    return nodes.retrying(ask)
 
 
 def _first(start: int | str, offsets: Offsets) -> int:

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 import ottla
+from support.broker.admin import grow, growth
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import PATIENCE_S, command
@@ -187,6 +188,9 @@ def test_consume_waits_for_what_comes_until_it_is_interrupted(broker: ottla.Brok
         assert process.stdout.readline() == "one\n"
         produce(client, "later", ("k", "two"))
         assert process.stdout.readline() == "two\n"
+        grow(client, growth("later", 3))
+        produce(client, "later", ("k", "three"), partition=2)
+        assert process.stdout.readline() == "three\n"
         process.send_signal(signal.SIGINT)
         assert (process.wait(PATIENCE_S), process.stderr.read()) == (130, "")
 
