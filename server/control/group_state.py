@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+
+import trio
 
 from ...protocol.errors import KafkaError
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
@@ -41,6 +44,8 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
     while True:
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (name, index), position in positions.items():
+            if turn.is_over():
+                await turn.next()
             services.topics.partition(name, index)
             by_topic.setdefault(name, []).append(
                 OffsetCommitRequestPartition(
@@ -79,7 +84,12 @@ async def begin_group_at(broker: Broker, group_id: str, epoch: int) -> None:
     groups.check_consumer_protocol()
     await groups.ensure_topic()
     groups.coordinator.begin_at(group_id, epoch, services.clock.now_ms())
-    await groups.settle(group_id)
+    try:
+        await groups.settle(group_id)
+    except BaseException:
+        with trio.CancelScope(shield=True), suppress(KafkaError):
+            await remove_group(broker, group_id)
+        raise
 
 
 async def remove_group(broker: Broker, group_id: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import trio
 
@@ -32,13 +32,14 @@ from ...config.changes import check_topic_configs
 from ...partitions.internal_topics import INTERNAL_TOPICS
 from ...partitions.topics import Topic
 from ...runtime.disk import Work, in_thread
+from ...runtime.turns import Turn
 from ..cases.load import load_case
 from ..cases.table import CASES
 from ..errors import ControlError, Kind, did_you_mean
 from ..group_state import Position, commit_offsets, group_exists, remove_group
 from ..refusals import refusal
 from .fields import Field
-from .seed import EARLIEST, LATEST, Seed, SeedOffset, SeedRecord, SeedTopic
+from .seed import EARLIEST, LATEST, Seed, SeedCase, SeedGroup, SeedRecord, SeedTopic
 
 log = logging.getLogger("ottla.seed")
 
@@ -86,44 +87,47 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         ControlError: INVALID, CONFLICT (a topic or group is there), NOT_FOUND (a group's topic is not), UNAVAILABLE, FAILED:
             one line that names file, line and field. The broker has what it had before.
     """
-    groups = list(dict.fromkeys(each.group for each in seed.offsets))
-    there = await _there(broker, seed, groups)
+    turn = Turn()
+    there = await _there(broker, seed, turn)
     if unless_there and there:
-        is_all = len(there) == len(seed.topics) + len(seed.cases) + len(groups)
+        is_all = len(there) == len(seed.topics) + len(seed.cases) + len(seed.groups)
         log.log(logging.INFO if is_all else logging.WARNING, "%s is not planted: %s is there", seed.source, there[0][1])
         return Planted(was_there=True)
     for field, what in there:
         raise field.error(f"{what} is there already", Kind.CONFLICT)
-    plans = _plans(broker, seed)
-    _check_offsets(broker, seed, {plan.name: len(plan.replicas) for plan in plans})
+    plans = await _plans(broker, seed, turn)
+    await _check_groups(broker, seed, {plan.name: len(plan.replicas) for plan in plans}, turn)
     made = _Made([], [])
     try:
         for topic, plan in zip(seed.topics, plans, strict=True):
             made.topics.append(await _plant_topic(broker, topic, plan))
         for case in seed.cases:
-            try:
-                await load_case(broker, case.name, case.topic)
-            except ControlError as error:
-                raise case.field.error(str(error), error.kind) from error
-            loaded = broker.services.topics.get(case.topic)
-            made.topics += [] if loaded is None else [loaded]
-            if CASES[case.name].group_epoch is not None:
-                made.groups.append(f"{case.topic}-group")
-        for group in groups:
-            made.groups.append(group)
-            await _commit(broker, group, [each for each in seed.offsets if each.group == group])
+            await _load(broker, case, made)
+        for group in seed.groups:
+            made.groups.append(group.name)
+            await _commit(broker, group, turn)
     except BaseException:
         with trio.CancelScope(shield=True):
             await _take_back(broker, made)
         raise
     return Planted(
         tuple(
-            PlantedTopic(topic.name, len(plan.replicas), sum(record.repeat for record in topic.records))
+            PlantedTopic(topic.name, len(plan.replicas), topic.record_count)
             for topic, plan in zip(seed.topics, plans, strict=True)
         ),
-        tuple(groups),
+        tuple(group.name for group in seed.groups),
         tuple(case.topic for case in seed.cases),
     )
+
+
+async def _load(broker: Broker, case: SeedCase, made: _Made) -> None:
+    try:
+        loaded = await load_case(broker, case.name, case.topic)
+    except ControlError as error:
+        raise case.field.error(str(error), error.kind) from error
+    topic = broker.services.topics.get(loaded.topic)
+    made.topics += [] if topic is None else [topic]
+    made.groups += [] if loaded.group_id is None else [loaded.group_id]
 
 
 async def _take_back(broker: Broker, made: _Made) -> None:
@@ -139,35 +143,31 @@ async def _take_back(broker: Broker, made: _Made) -> None:
 # Looking
 
 
-async def _there(broker: Broker, seed: Seed, groups: Sequence[str]) -> list[tuple[Field, str]]:
+async def _there(broker: Broker, seed: Seed, turn: Turn) -> list[tuple[Field, str]]:
     """What of the seed the broker has already."""
     topics = broker.services.topics
     found = [(each.field, f"the topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]
     found += [(each.field, f"the topic {each.topic}") for each in seed.cases if topics.get(each.topic) is not None]
-    for group in groups:
-        field = next(each.field for each in seed.offsets if each.group == group)
+    for group in seed.groups:
+        if turn.is_over():
+            await turn.next()
         try:
-            if await group_exists(broker, group):
-                found.append((field, f"the group {group}"))
+            if await group_exists(broker, group.name):
+                found.append((group.field, f"the group {group.name}"))
         except KafkaError as error:
-            raise field.error(str(refusal(error)), refusal(error).kind) from error
+            raise group.field.error(str(refusal(error)), refusal(error).kind) from error
     return found
 
 
-def _plans(broker: Broker, seed: Seed) -> list[TopicPlan]:
+async def _plans(broker: Broker, seed: Seed, turn: Turn) -> list[TopicPlan]:
     services = broker.services
     config, planner = services.config.current, services.topic_admin.planner
     flat: dict[str, str] = {}
     plans = []
     for topic in seed.topics:
-        for name, field in topic.config_fields.items():
-            option = TOPIC_OPTIONS.get(name)
-            if option is None:
-                raise field.error(f"there is no such topic config{did_you_mean(name, TOPIC_OPTIONS)}")
-            try:
-                option.parse(topic.configs[name])
-            except ConfigError as error:
-                raise field.error(str(error)) from error
+        if turn.is_over():
+            await turn.next()
+        _check_configs(topic)
         try:
             _check_name(topic.name, flat)
             plan = planner.plan(
@@ -179,8 +179,9 @@ def _plans(broker: Broker, seed: Seed) -> list[TopicPlan]:
             log_config = check_topic_configs(config, topic.configs)
         except KafkaError as error:
             raise topic.field.error(str(refusal(error)), refusal(error).kind) from error
-        for record in topic.records:
-            _check_record(record, len(plan.replicas), log_config)
+        if topic.records:
+            home = services.cluster.catalog.data_dir
+            await in_thread(Work.CATALOG, home, _check_records, topic.records, len(plan.replicas), log_config)
         plans.append(plan)
     for case in seed.cases:
         try:
@@ -189,6 +190,17 @@ def _plans(broker: Broker, seed: Seed) -> list[TopicPlan]:
         except KafkaError as error:
             raise case.field.error(str(refusal(error)), refusal(error).kind) from error
     return plans
+
+
+def _check_configs(topic: SeedTopic) -> None:
+    for name, field in topic.config_fields.items():
+        option = TOPIC_OPTIONS.get(name)
+        if option is None:
+            raise field.error(f"there is no such topic config{did_you_mean(name, TOPIC_OPTIONS)}")
+        try:
+            option.parse(topic.configs[name])
+        except ConfigError as error:
+            raise field.error(str(error)) from error
 
 
 def _check_name(name: str, flat: dict[str, str]) -> None:
@@ -200,28 +212,28 @@ def _check_name(name: str, flat: dict[str, str]) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with topic {other} of the seed")
 
 
-def _check_record(record: SeedRecord, partitions: int, config: LogConfig) -> None:
-    if record.partition is not None and record.partition >= partitions:
-        raise record.field.error(f"there is no partition {record.partition}; the topic has 0 to {partitions - 1}")
-    if record.key is None and config.is_compact:
-        raise record.field.error("a compacted topic takes no record without a key")
-    size_bytes = _size_of(record.key, record.value, record.headers)
-    if size_bytes > config.max_message_bytes:
-        raise record.field.error(f"it has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}")
+def _check_records(records: Sequence[SeedRecord], partitions: int, config: LogConfig) -> None:
+    """For a worker thread: there may be hundreds of thousands."""
+    for record in records:
+        if record.partition is not None and record.partition >= partitions:
+            raise record.field.error(f"there is no partition {record.partition}; the topic has 0 to {partitions - 1}")
+        if record.key is None and config.is_compact:
+            raise record.field.error("a compacted topic takes no record without a key")
+        size_bytes = _size_of(record.key, record.value, record.headers)
+        if size_bytes > config.max_message_bytes:
+            raise record.field.error(f"it has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}")
 
 
-def _check_offsets(broker: Broker, seed: Seed, planned: dict[str, int]) -> None:
-    topics = broker.services.topics
-    counts = {topic.name: len(topic.partitions) for topic in topics} | planned
-    counts |= {case.topic: 1 for case in seed.cases}
-    for each in seed.offsets:
-        if not each.group:
-            raise each.field.error("the name of a group may not be empty")
-        count = counts.get(each.topic)
+async def _check_groups(broker: Broker, seed: Seed, planned: dict[str, int], turn: Turn) -> None:
+    topics, new = broker.services.topics, planned | {case.topic: 1 for case in seed.cases}
+    for each in (offset for group in seed.groups for offset in group.offsets):
+        if turn.is_over():
+            await turn.next()
+        there = topics.get(each.topic)
+        count = new.get(each.topic) if there is None else len(there.partitions)
         if count is None:
-            raise each.field.error(
-                f"there is no topic {each.topic[:100]!r}{did_you_mean(each.topic, counts)}", Kind.NOT_FOUND
-            )
+            near = did_you_mean(each.topic, chain(new, (topic.name for topic in topics)))
+            raise each.field.error(f"there is no topic {each.topic[:100]!r}{near}", Kind.NOT_FOUND)
         if each.partition is not None and each.partition >= count:
             raise each.field.error(f"there is no partition {each.partition}; {each.topic} has 0 to {count - 1}")
 
@@ -311,17 +323,19 @@ def _size_of(key: object, value: object, headers: object) -> int:
     return size_bytes + RECORD_OVERHEAD_BYTES + sum(len(name) + len(data or b"") + 4 for name, data in headers)
 
 
-async def _commit(broker: Broker, group: str, offsets: Sequence[SeedOffset]) -> None:
+async def _commit(broker: Broker, group: SeedGroup, turn: Turn) -> None:
     positions: dict[TopicPartition, Position] = {}
+    for each in group.offsets:
+        topic = broker.services.topics.get(each.topic)
+        if topic is None or (each.partition is not None and each.partition >= len(topic.partitions)):
+            raise each.field.error(f"the topic {each.topic} was changed meanwhile", Kind.CONFLICT)
+        for partition in topic.partitions if each.partition is None else [topic.partitions[each.partition]]:
+            if turn.is_over():
+                await turn.next()
+            ends = {EARLIEST: partition.log.log_start_offset, LATEST: partition.log.high_watermark}
+            offset = ends[each.offset] if isinstance(each.offset, str) else each.offset
+            positions[partition.topic_partition] = Position(offset)
     try:
-        for each in offsets:
-            topic = broker.services.topics.get(each.topic)
-            if topic is None:
-                raise each.field.error(f"the topic {each.topic} was deleted meanwhile", Kind.CONFLICT)
-            for partition in topic.partitions if each.partition is None else [topic.partitions[each.partition]]:
-                ends = {EARLIEST: partition.log.log_start_offset, LATEST: partition.log.high_watermark}
-                offset = ends[each.offset] if isinstance(each.offset, str) else each.offset
-                positions[partition.topic_partition] = Position(offset)
-        await commit_offsets(broker, group, positions)
+        await commit_offsets(broker, group.name, positions)
     except KafkaError as error:
-        raise offsets[0].field.error(str(refusal(error)), refusal(error).kind) from error
+        raise group.field.error(str(refusal(error)), refusal(error).kind) from error

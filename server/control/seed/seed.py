@@ -77,6 +77,8 @@ class SeedTopic:
     configs: Mapping[str, str]
     config_fields: Mapping[str, Field]
     records: tuple[SeedRecord, ...]
+    record_count: int
+    """Repeated ones included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,17 @@ class SeedOffset:
     """What a group has committed in a partition, or in all of a topic."""
 
     field: Field
-    group: str
     topic: str
     partition: int | None
     offset: int | str
     """Or EARLIEST, LATEST."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedGroup:
+    field: Field
+    name: str
+    offsets: tuple[SeedOffset, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class Seed:
 
     source: str
     topics: tuple[SeedTopic, ...] = ()
-    offsets: tuple[SeedOffset, ...] = ()
+    groups: tuple[SeedGroup, ...] = ()
     cases: tuple[SeedCase, ...] = ()
 
 
@@ -148,14 +156,14 @@ def seed_of(field: Field) -> Seed:
         raise members["acls"].error("ACLs are not served yet: leave them out")
     topics = tuple(_topic(name, each) for name, each in _members(members.get("topics")))
     cases = tuple(_case(each) for each in (members["cases"].items() if _is_there(members.get("cases")) else ()))
-    offsets = tuple(each for name, group in _members(members.get("groups")) for each in _group(name, group))
+    groups = tuple(_group(name, each) for name, each in _members(members.get("groups")))
     _check_bounds(field, topics)
     taken = {topic.name for topic in topics}
     for case in cases:
         if case.topic in taken:
             raise case.field.error(f"the topic {case.topic} is there twice")
         taken.add(case.topic)
-    return Seed(field.source, topics, offsets, cases)
+    return Seed(field.source, topics, groups, cases)
 
 
 def _is_there(field: Field | None) -> bool:
@@ -171,7 +179,7 @@ def _topic(name: str, field: Field) -> SeedTopic:
     partitions = members["partitions"].integer(1, 10_000) if "partitions" in members else -1
     factor = members["replication_factor"].integer(1, 2**15 - 1) if "replication_factor" in members else -1
     configs = dict(_members(members.get("configs")))
-    records = members["records"].items() if _is_there(members.get("records")) else []
+    records = tuple(map(_record, members["records"].items() if _is_there(members.get("records")) else []))
     return SeedTopic(
         field,
         name,
@@ -179,7 +187,8 @@ def _topic(name: str, field: Field) -> SeedTopic:
         factor,
         {option: _config(each) for option, each in configs.items()},
         configs,
-        tuple(_record(each) for each in records),
+        records,
+        sum(record.repeat for record in records),
     )
 
 
@@ -211,15 +220,21 @@ def _record(field: Field) -> SeedRecord:
     )
 
 
-def _group(name: str, field: Field) -> Iterator[SeedOffset]:
+def _group(name: str, field: Field) -> SeedGroup:
+    if not name:
+        raise field.error("the name of a group may not be empty")
+    return SeedGroup(field, name, tuple(_offsets(field)))
+
+
+def _offsets(field: Field) -> Iterator[SeedOffset]:
     for topic, each in field.mapping().items():
         if isinstance(each.value, dict):
             for partition, offset in each.mapping().items():
                 if not (partition.isascii() and partition.isdigit() and int(partition) <= PARTITION_MAX):
                     raise offset.error("expected the number of a partition for its name")
-                yield SeedOffset(offset, name, topic, int(partition), _offset(offset))
+                yield SeedOffset(offset, topic, int(partition), _offset(offset))
         else:
-            yield SeedOffset(each, name, topic, None, _offset(each))
+            yield SeedOffset(each, topic, None, _offset(each))
 
 
 def _offset(field: Field) -> int | str:

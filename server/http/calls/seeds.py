@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import trio
+
 from ...control.seed.export import export
 from ...control.seed.fields import SEED_BYTES_MAX
 from ...control.seed.planting import Planted, plant
@@ -26,8 +28,12 @@ class SeedRequest:
 
 
 async def planted(lives: Lives, request: SeedRequest) -> Planted:
-    seed = await in_worker(lambda text: seed_of_text(text, request.name), request.text)
-    return await plant(lives.broker, seed, unless_there=request.unless_there)
+    seeds = [await in_worker(lambda text: seed_of_text(text, request.name), request.text)]
+    try:
+        return await plant(lives.broker, seeds[0], unless_there=request.unless_there)
+    finally:
+        with trio.CancelScope(shield=True):
+            await in_worker(list.clear, seeds)  # its fields may be hundreds of thousands
 
 
 async def exported(lives: Lives, _: Nothing) -> Text:

@@ -189,6 +189,15 @@ def test_the_last_epoch_of_a_group_is_followed_by_an_error(broker: ottla.Broker,
     assert codes == [ErrorCode.NONE] * 99 + [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
+def test_a_pass_on_demand_goes_on_from_a_case_and_none_comes_by_itself(broker: ottla.Broker, client: RawClient) -> None:
+    load(broker, "tombstone-at-its-horizon", "t")
+    broker.clock.advance(days=400)
+    assert [one.offset for one in read_from(client, "t", 0, committed=False).records] == [1, 2, 3]
+    broker.compact("t", force=True)
+    read = read_from(client, "t", 0, committed=False)
+    assert ([one.offset for one in read.records], list_offset(client, "t", LATEST)) == ([1, 3], (0, 4))
+
+
 # What is refused, and what a refusal leaves.
 
 

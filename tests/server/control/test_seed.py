@@ -232,6 +232,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "an offset": ("groups: {g: {t: last}}", ".*expected an offset, earliest or latest, found a text, 'last'"),
     "a negative offset": ("groups: {g: {t: -1}}", ".*found a number, -1"),
+    "a group without a name": ("groups: {'': {good: 1}}", "s line 1: groups.: the name of a group may not be empty"),
     "a case": (
         "cases: [trailing-markr]",
         r"s line 1: cases\[0\]: there is no case 'trailing-markr'.*; did you mean 'trailing-marker'?",
@@ -302,7 +303,6 @@ REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
         "topics: {good: }\ngroups: {g: {good: {1: 1}}}",
         "there is no partition 1; good has 0 to 0",
     ),
-    "a group without a name": ("topics: {good: }\ngroups: {'': {good: 1}}", "the name of a group may not be empty"),
     "a case's topic": ("topics: {good: }\ncases: [{name: aborted-only, topic: a/b}]", "Topic name is invalid"),
 }
 
