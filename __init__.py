@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from .protocol.errors import KafkaError as KafkaError
     from .server.client.values import NewRecord as NewRecord
     from .server.client.values import Record as Record
+    from .server.control.errors import ControlError as ControlError
     from .server.embedded.broker import Broker as Broker
     from .server.embedded.in_trio import open_broker as open_broker
 
 __version__ = "0.1.0"
 
-__all__ = ["Broker", "KafkaError", "NewRecord", "Record", "open_broker"]
+__all__ = ["Broker", "ControlError", "KafkaError", "NewRecord", "Record", "open_broker"]
 
 _MODULES = {
     "Broker": ".server.embedded.broker",
+    "ControlError": ".server.control.errors",
     "KafkaError": ".protocol.errors",
     "NewRecord": ".server.client.values",
     "Record": ".server.client.values",

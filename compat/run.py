@@ -55,6 +55,7 @@ SUITES = (
     "apache_kafka.md5_keys",
     "apache_kafka.bad_batches",
     "wheel",
+    "examples",
     "docker_image",
     "spark_connector",
     "bench.start",

@@ -84,7 +84,14 @@ def version() -> str:
 
 @pytest.mark.parametrize(
     ("name", "loads_trio"),
-    [("Broker", True), ("KafkaError", False), ("NewRecord", False), ("Record", False), ("open_broker", True)],
+    [
+        ("Broker", True),
+        ("ControlError", False),
+        ("KafkaError", False),
+        ("NewRecord", False),
+        ("Record", False),
+        ("open_broker", True),
+    ],
 )
 def test_public_names_load_on_first_use(name: str, loads_trio: bool) -> None:
     done = python(f"import sys; from ottla import {name}; print({name}.__name__, 'trio' in sys.modules)")

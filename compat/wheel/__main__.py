@@ -5,12 +5,8 @@ Builds from a copy of the source tree, so the checkout stays clean, and installs
 index. The clients run in our own environment, the broker in the empty one.
 """
 
-import os
-import shutil
-import subprocess
 import sys
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +15,9 @@ from confluent_kafka import Producer
 
 from ..support.brokers.ottla_process import OttlaProcess
 from ..support.clients.steps import CODECS, create_topic, read_partitions
-from ..support.suite import NotRunError, Options, Suite, run_suite
+from ..support.environments import ROOT, copy_of_source, empty_environment, need_package_index, pip, run
+from ..support.suite import Options, Suite, run_suite
 
-ROOT = Path(__file__).parents[2]
-NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "data", "*.egg-info", "__pycache__", "*.so", "kernel.c")
 KERNEL = "ottla/storage/kernel.abi3.so"
 NO_COMPILER = {"CC": "false"}
 KERNEL_BYTES_MAX = 600_000
@@ -78,30 +73,10 @@ def kernel(suite: Suite, python: Path, kind: str, folder: Path) -> None:
     suite.check(f"its kernel is {kind}", f"({kind} " in version, version)
 
 
-def run(command: list[str | Path], cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(map(str, command)), cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
-    )
-
-
-def empty_environment(folder: Path) -> Path:
-    """A virtual environment with pip alone; returns its Python."""
-    venv.create(folder, with_pip=True)
-    return folder / "bin" / "python"
-
-
-def pip(
-    python: Path, *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return run([python, "-m", "pip", "--disable-pip-version-check", "-q", *arguments], cwd, env)
-
-
 def build(suite: Suite, python: Path, folder: Path) -> Path | None:
     """The wheel, built by pip in an environment of its own. NotRunError without the package index."""
-    if pip(python, "download", "--no-deps", "-d", folder / "probe", "setuptools>=77", cwd=folder).returncode:
-        raise NotRunError("the package index")
-    source = folder / "source"
-    shutil.copytree(ROOT, source, symlinks=True, ignore=NOT_SOURCE)
+    need_package_index(python, folder)
+    source = copy_of_source(folder / "source")
     done = pip(python, "wheel", "--no-deps", "-w", folder, source, cwd=folder)
     suite.check("pip builds a wheel", done.returncode == 0, done.stderr[-300:])
     return next(folder.glob("ottla-*-cp311-abi3-*.whl"), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -13,11 +14,17 @@ pytest_plugins = ["pytester"]
 
 
 @pytest.fixture(autouse=True)
-def as_a_user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of our own settings reaches the inner run."""
+def as_a_user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing of our own run reaches the inner one: neither settings, nor a plugin that listens to brokers already."""
+    logger = logging.getLogger("ottla")
+    level = logger.level
+    monkeypatch.setattr(logger, "handlers", [])
+    logger.setLevel(logging.NOTSET)
     for name in ("EXTERNAL", "RESET", "NODES", "PROFILE", "EMULATE", "OPTION"):
         monkeypatch.delenv(f"OTTLA_KAFKA_{name}", raising=False)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture
@@ -315,8 +322,6 @@ def test_the_users_own_logging_sees_no_line_more_and_none_less(pytester: pytest.
         """,
         passed=3,
     )
-    import logging
-
     assert logging.getLogger("ottla").handlers == []
 
 

@@ -1,0 +1,96 @@
+"""The same project in four languages: how each is made ready, run and counted."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = 10
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a run says of its tests; `names` of those that passed, bare: letters alone, lower case."""
+
+    names: tuple[str, ...]
+    failed: int
+    time_s: float
+    """Of all tests together, as the runner has it."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """A folder beside us. Commands run in a copy of it."""
+
+    name: str
+    runner: str
+    client: str
+    tools: tuple[str, ...]
+    fetch: tuple[str, ...]
+    """Brings what it depends on; fails without the language's package index."""
+    test: tuple[str, ...]
+    count: Callable[[Path, str], Counted]
+    """Of the folder and the output of `test`."""
+
+
+def bare(name: str) -> str:
+    """What all languages have in common of a test's name."""
+    return re.sub(r"[^a-z]", "", name.lower().removeprefix("test"))
+
+
+def junit(pattern: str) -> Callable[[Path, str], Counted]:
+    """Counts from JUnit's XML, which most runners write."""
+
+    def count(folder: Path, _output: str) -> Counted:
+        cases = [case for path in folder.glob(pattern) for case in ET.parse(path).iter("testcase")]
+        bad = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+        good = (case.get("name", "") for case in cases if case not in bad and case.find("skipped") is None)
+        return Counted(_names(good), len(bad), sum(float(case.get("time", 0)) for case in cases))
+
+    return count
+
+
+def go_output(_folder: Path, output: str) -> Counted:
+    """Counts from `go test -v`."""
+    found = re.findall(r"^--- (PASS|FAIL): (\w+) \(([\d.]+)s\)", output, re.MULTILINE)
+    return Counted(
+        _names(name for outcome, name, _ in found if outcome == "PASS"),
+        sum(outcome == "FAIL" for outcome, _, _ in found),
+        sum(float(seconds) for _, _, seconds in found),
+    )
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(bare(name) for name in names))
+
+
+OTHERS = (
+    Language(
+        "java",
+        "JUnit",
+        "the Java client",
+        ("java", "mvn"),
+        ("mvn", "-B", "-q", "test-compile"),
+        ("mvn", "-B", "-q", "test"),
+        junit("target/surefire-reports/TEST-*.xml"),
+    ),
+    Language(
+        "go",
+        "go test",
+        "franz-go",
+        ("go",),
+        ("go", "mod", "download"),
+        ("go", "test", "-count=1", "-v", "./..."),
+        go_output,
+    ),
+    Language(
+        "node",
+        "node --test",
+        "kafkajs",
+        ("node", "npm"),
+        ("npm", "ci", "--no-audit", "--no-fund", "--silent"),
+        ("node", "--test", "--test-reporter=junit", "--test-reporter-destination=junit.xml", "test/"),
+        junit("junit.xml"),
+    ),
+)
