@@ -60,6 +60,8 @@ class _Wish:
     """What is done while nothing is open, in a worker thread. The next life begins even if it raises."""
     anew_ms: int | None = None
     """Unless None or `between` has raised, time begins anew, so many ms ahead of the wall clock, and faults are gone."""
+    is_reset: bool = False
+    """Whether the next life begins with nothing, as the first one did."""
     is_awaited: bool = True
     error: BaseException | None = None
     granted: trio.Event = field(default_factory=trio.Event)
@@ -142,7 +144,7 @@ class Lives:
         Raises:
             OSError: The disk refused to give it up; the broker serves, with what is there.
         """
-        await self._wish(_Wish(End.CRASH, self._contents.emptying(self.rng), anew_ms=0))
+        await self._wish(_Wish(End.CRASH, self._contents.emptying(self.rng), anew_ms=0, is_reset=True))
 
     async def snapshot(self, path: str) -> Snapshot:
         """Stop cleanly, copy all data to the new directory `path`, on disk, and start again.
@@ -307,7 +309,8 @@ class Lives:
             self._grant(wish)
 
         try:
-            return await self._live(begun, begins_emptied=wish.anew_ms is not None)
+            is_first = wish.is_reset and wish.error is None
+            return await self._live(begun, is_first=is_first, begins_emptied=wish.anew_ms is not None)
         except Exception as error:
             if has_begun:
                 raise
@@ -340,7 +343,7 @@ class Lives:
         broker = self.broker
         self.listen()
         async with alive(broker) as ending:
-            if self._prepare is not None and (is_first or begins_emptied):
+            if self._prepare is not None and is_first:
                 ending.end = End.PAUSE  # should it fail
                 await self._prepare(broker)
             for companion in self._companions:
@@ -413,7 +416,7 @@ async def run_lives(
     Args:
         clock: The broker's time, of all lives.
         rng: Source of ids, jitter and replica placement.
-        prepare: Called in the first life, and in each that begins with nothing, before it is said to serve.
+        prepare: Called in the first life, and in the one after a reset, before it is said to serve.
 
     Raises:
         As `life.run_broker`; and what goes wrong inside of a life, as it is.

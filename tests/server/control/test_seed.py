@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 import ottla
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.server.broker.lives import run_lives
 from ottla.server.client.partitioner import partition_of
+from ottla.server.config.broker_config import static_config
 from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.seed.export import export
 from ottla.server.control.seed.fields import NESTED_MAX, SEED_BYTES_MAX, field_of
@@ -378,6 +380,17 @@ def test_a_broker_begins_with_its_seed_and_after_each_reset(tmp_path: Path) -> N
         assert names(broker) == ["a", "b"]
 
 
+def test_a_restored_snapshot_is_what_it_was(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path / "other") as broker:
+        broker.seed({"topics": {"c": {}}})
+        broker.snapshot(tmp_path / "snapshot")
+    with ottla.Broker(tmp_path / "data", seed={"topics": {"a": {}}}) as broker:
+        broker.restore(tmp_path / "snapshot")
+        assert names(broker) == ["c"]
+        broker.reset()
+        assert names(broker) == ["a"]
+
+
 def test_a_later_start_on_the_same_data_leaves_it_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "seed.yaml").write_text("topics: {a: , b: }")
     for _ in range(2):
@@ -405,3 +418,31 @@ def test_a_program_plants_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
     case = broker.load_case("trailing-marker", topic="u")
     assert (case.topic, case.end_offset, len(case.read_committed)) == ("u", 4, 3)
     assert broker.cases()[0].name == "trailing-marker"
+
+
+async def test_a_beginning_that_fails_leaves_the_ports_for_another_one(tmp_path: Path) -> None:
+    begun = 0
+
+    async def prepare(_: object) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 2:
+            raise ControlError(Kind.FAILED, "not now")
+
+    static = static_config(flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
+    async with run_lives(static, prepare=prepare) as lives:
+        at = lives.bootstrap
+        with pytest.raises(ControlError, match="not now"):
+            await lives.reset()
+        assert lives.state == "down"
+        await lives.restart()
+        assert (lives.state, lives.bootstrap, begun) == ("serving", at, 2)
+    with pytest.raises(ControlError, match="never"):
+        async with run_lives(static, prepare=_never):
+            pass
+    async with run_lives(static) as lives:
+        assert lives.state == "serving"
+
+
+async def _never(_: object) -> None:
+    raise ControlError(Kind.FAILED, "never")
