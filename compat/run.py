@@ -34,6 +34,7 @@ SUITES = (
     "nodes",
     "hard_cases",
     "old_brokers",
+    "faults",
     "cleaner_histories",
     "explained",
     "spark_histories",

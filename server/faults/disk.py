@@ -53,10 +53,11 @@ class Disk:
         for name in _FULL.keys() | _SLOW.keys() | _FAILED.keys():
             if name in vars(self.file_class):
                 delattr(self.file_class, name)
-        self._is_quick.set()  # for those who wait
-        self._is_quick = threading.Event()
         self._warm.clear()
         self.troubles = {fault.declaration.disk: fault for fault in reversed(faults) if fault.declaration.disk}
+        # In this order: who finds the new event finds the new troubles, too, and else is woken.
+        before, self._is_quick = self._is_quick, threading.Event()
+        before.set()
         if self.troubles:
             self._trio_thread = threading.get_ident()
             self._token = trio.lowlevel.current_trio_token()
@@ -83,11 +84,12 @@ class Disk:
 
     def wait(self) -> None:
         """As long as a slow disk does longer, unless that would hold up everybody, or it is not slow any more."""
+        is_quick = self._is_quick
         fault = self.troubles.get("slow")
         if fault is None or threading.get_ident() == self._trio_thread:
             return
         self._hit("slow")
-        self._is_quick.wait(fault.declaration.delay_ms / 1000)
+        is_quick.wait(fault.declaration.delay_ms / 1000)
 
     def is_cold(self, file: OsFile, position: int) -> bool:
         return (file.fileno(), position) not in self._warm

@@ -150,6 +150,8 @@ class _Met:
         fault.hit()
         if it.delay_ms:
             await ctx.client.hold(fault.removed, it.delay_ms / 1000)
+            if fault.removed.is_set():
+                return answer
         records = {key: await _thread(faults_thread(), _with_a_wrong_byte, part) for key, part in harmed.items()}
         ctx.turn.begin()
 

@@ -18,7 +18,7 @@ from ottla.server.broker.life import run_broker
 from ottla.server.config.broker_config import static_config
 from ottla.server.faults.declaration import Declaration
 from ottla.server.handlers import SERVED
-from support.broker.asked import asked
+from support.asked import asked
 from support.broker.contexts import context_of
 
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
