@@ -35,7 +35,9 @@ def fault(**said: Any) -> Trouble:
     """A declared fault, for the topic where the API names one."""
 
     def begin(broker: ottla.Broker, topic: str) -> Callable[[], None]:
-        of_topic = {"topic": topic} if said.get("api") in ("Produce", "Fetch", "Metadata", "ListOffsets") else {}
+        of_topic: dict[str, Any] = (
+            {"topic": topic} if said.get("api") in ("Produce", "Fetch", "Metadata", "ListOffsets") else {}
+        )
         declared = broker.fault(**said, **of_topic)
 
         def end() -> None:
@@ -271,7 +273,7 @@ def consumed(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number:
         # A fetch that waits already meets no fault; the one behind it does.
         for some in (rest[:5], rest[5:]):
             broker.produce_all(topic, [(None, value) for value in some])
-            until(lambda some=some: set(some) <= set(consumer.values), 3.0)  # type: ignore[misc]
+            until(lambda some=some: set(some) <= set(consumer.values), 3.0)
         reads_on = until(lambda: set(rest) <= set(consumer.values))
         suite.check(f"{what}: reads on to the end", reads_on, said_of(consumer))
         if case.name.startswith("Heartbeat"):
