@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ...storage.data_dirs.inspection import unique
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
@@ -78,7 +79,7 @@ class Broker:
     ) -> None:
         self.config = LiveConfig(static)
         self.clock = clock
-        self.files = with_faults(files, self.config.current.data_dirs)
+        self.files = with_faults(files, unique(self.config.current.data_dirs))
         self.faults = faults
         """Declared for it; those of its disks end with it."""
         self.nodes = nodes

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from ...storage.data_dirs import snapshots
 from ...storage.data_dirs.data_dir import holding
 from ...storage.data_dirs.exchange import Exchange
+from ...storage.data_dirs.inspection import unique
 from ...storage.data_dirs.snapshots import Snapshot, SnapshotError
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
@@ -29,7 +30,7 @@ class Contents:
 
     def __init__(self, files: Files, data_dirs: Sequence[str], node_id: int) -> None:
         self._files = files
-        self._data_dirs = list(data_dirs)
+        self._data_dirs = unique(data_dirs)
         self._node_id = node_id
 
     def emptying(self, rng: random.Random) -> Callable[[], None]:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from ...storage.data_dirs import exchange
 from ...storage.data_dirs.data_dir import DataDirectoryError, holding
-from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look
+from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look, unique
 from ...storage.data_dirs.manager import LogManager
 from ...storage.data_dirs.partition_dirs import Assigned, assign, topics_of
 from ...storage.disk.checkpoints import CorruptCheckpointError, read_meta_properties
@@ -70,7 +70,7 @@ def open_store(start: Start) -> OpenStore:
         OSError: The disk refused.
     """
     config, files, now_ms, topics = start.config, start.files, start.clock.now_ms(), Topics()
-    _end_exchange(files, config.data_dirs)
+    _end_exchange(files, unique(config.data_dirs))
     _survey(start, config.data_dirs, is_glance=True)
     logs = LogManager(
         files,

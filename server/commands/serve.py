@@ -246,7 +246,8 @@ async def _run(
         if hello is not None:
             print(hello(lives), flush=True)
         lives.in_each_life(_collect)
-        lives.in_each_life(_warm_up)
+        # Once: what is garbage of an earlier life would stay for good.
+        nursery.start_soon(warm_up, lives.broker.collector)
         nursery.start_soon(obey, lives)
         await stop.wait()
         nursery.cancel_scope.cancel()
@@ -255,10 +256,6 @@ async def _run(
 async def _collect(broker: Broker) -> None:
     """A process of its own has a collector of its own."""
     await broker.collector.run()
-
-
-async def _warm_up(broker: Broker) -> None:
-    await warm_up(broker.collector)
 
 
 async def warm_up(collector: Collector) -> None:

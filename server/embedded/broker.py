@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..broker.broker import Broker as Inner
 from .clock import Timed
 from .compaction import Compacting
 from .explaining import Explaining
@@ -31,11 +32,11 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Explaining):
 
     def stop_node(self, node_id: int) -> None:
         """Stop one node, as `ottla.server.broker.broker.Broker.stop_node`; the others serve on."""
-        self.run(self.inner.stop_node, node_id)
+        self._ask(Inner.stop_node, node_id)
 
     def start_node(self, node_id: int) -> None:
         """Start a stopped node again, as `ottla.server.broker.broker.Broker.start_node`."""
-        self.run(self.inner.start_node, node_id)
+        self._ask(Inner.start_node, node_id)
 
     # State
 

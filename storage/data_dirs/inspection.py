@@ -39,6 +39,11 @@ class FoundDirectory:
     has_metadata_log: bool
 
 
+def unique(data_dirs: Iterable[str]) -> list[str]:
+    """Each directory once: a slash at the end does not count."""
+    return list(dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs))
+
+
 def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
     """What is in these directories. Nothing is changed, no lock taken.
 
@@ -47,7 +52,7 @@ def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
         CatalogError: A catalog is damaged or of a newer version.
     """
     found = []
-    for path in dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs):
+    for path in unique(data_dirs):
         try:
             found.append(_look(files, path))
         except OSError as error:

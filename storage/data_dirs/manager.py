@@ -36,7 +36,7 @@ from ..topics.config import LogConfig
 from .claims import claim, cluster_of
 from .data_dir import DataDir, DataDirectoryError
 from .departures import Departure, Removal, collected
-from .inspection import check_owners
+from .inspection import check_owners, unique
 from .log_table import LogTable
 from .partition_dirs import put_aside, topic_id_in
 
@@ -83,7 +83,7 @@ class LogManager:
         self._pending_dir_deletions: list[tuple[int, str]] = []
         self._dirs: list[DataDir] = []
         try:
-            for path in dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs):
+            for path in unique(data_dirs):
                 self._dirs.append(DataDir(files, path))
             check_owners([(each.path, each.identity) for each in self._dirs], node_id)
         except BaseException:

@@ -185,6 +185,15 @@ async def test_all_nodes_live_again_on_their_ports(end: Callable[[Lives], Awaita
                 assert (await trio.to_thread.run_sync(metadata, client)).controller_id == 0
 
 
+async def test_a_directory_that_is_named_twice_is_one(tmp_path: Path) -> None:
+    async with lives_in(f"{tmp_path},{tmp_path}/") as lives:
+        await fill(lives)
+        await lives.snapshot(f"{tmp_path}.snapshot")
+        await lives.reset()
+        await lives.restore(f"{tmp_path}.snapshot")
+        assert await there(lives) == FILLED
+
+
 async def test_a_reset_begins_another_cluster_and_goes_on_with_producer_ids(tmp_path: Path) -> None:
     async with lives_in(tmp_path) as lives:
         first, given = await ask(lives, metadata, producer_id)

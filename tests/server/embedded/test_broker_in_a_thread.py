@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import trio
 
 import ottla
 from ottla.server.broker.lives import LifeOverError
+from ottla.server.control.errors import ControlError
 from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.topics.config import ConfigError
@@ -213,7 +215,7 @@ def test_what_it_has_is_what_dir_says() -> None:
 def test_time_does_not_go_back() -> None:
     with ottla.Broker() as broker:
         with pytest.raises(
-            ValueError, match=r"^Invalid value -1 for by_ms: must be at least 0, as time does not go back$"
+            ControlError, match=r"^advance: expected 0 ms or more, found -1; set\(\) takes the wall time back$"
         ):
             broker.advance_clock(-1)
         with RawClient(*address(broker)) as client:
@@ -293,6 +295,50 @@ def test_a_stop_in_the_middle_of_a_restart_is_told_to_who_asked_for_it() -> None
         broker.stop()
         thread.join(30)
         assert not thread.is_alive() and len(told) == 1
+
+
+def test_a_node_that_is_being_stopped_when_the_broker_restarts_lives_again() -> None:
+    with ottla.Broker(nodes=2) as broker:
+        host, port = broker.bootstrap.split(",")[1].split(":")
+        for _ in range(10):
+            threads = [threading.Thread(target=end_node, args=(broker,)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            broker.restart()
+            for thread in threads:
+                thread.join(30)
+            broker.restart()
+            with RawClient(host, int(port)) as client:
+                assert topic_names(client) == set()
+
+
+def end_node(broker: ottla.Broker) -> None:
+    with suppress(LifeOverError):
+        broker.stop_node(1)
+
+
+def test_what_waits_in_the_broker_when_it_is_stopped_is_told() -> None:
+    broker = ottla.Broker().start()
+    told: list[BaseException] = []
+    begun = threading.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await trio.sleep_forever()
+
+    def ask() -> None:
+        try:
+            broker.run(wait)
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            told.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert begun.wait(30)
+    broker.stop()
+    thread.join(30)
+    (error,) = told
+    assert isinstance(error, RuntimeError) and str(error).startswith("the broker was stopped")
 
 
 # Event loops
