@@ -1,12 +1,14 @@
 """1 000 random histories of a log that explains itself after every step: why it is not cleaned, when it will be and by what.
 
 Each answer is held against a model that is moved ahead in time, rolled, and configured otherwise; before each pass a dry run and
-the histories of keys say what it will take out. Other histories every day: their seed is the date, unless given.
+the histories of keys say what it will take out. Then 1 000 histories of topics in a running broker, on its moved clock (`live`).
+Other histories every day: their seed is the date, unless given.
 """
 
 import argparse
 import datetime
 import sys
+import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
@@ -14,8 +16,10 @@ from support.cleaner.cleaner_history import random_history, what_differs
 from support.cleaner.explained_pair import ExplainedPair
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
+from .live import LiveHistories
 
 HISTORIES, QUICK_HISTORIES = 1_000, 60
+LIVE, QUICK_LIVE = 1_000, 20
 BLOCK = 25
 SHOWN = 3
 """Of the histories that fail, so many are made small, which takes a while."""
@@ -24,6 +28,7 @@ SHOWN = 3
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", default=str(datetime.date.today()), help="default: the date")
     parser.add_argument("--histories", type=int, help=f"how many; default {HISTORIES}, quick {QUICK_HISTORIES}")
+    parser.add_argument("--live", type=int, help=f"how many in a broker; default {LIVE}, quick {QUICK_LIVE}")
 
 
 def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
@@ -61,6 +66,26 @@ def body(suite: Suite, options: Options) -> None:
     )
     for name in failed[:SHOWN]:
         suite.note(what_differs(name, ExplainedPair))
+    run_live(suite, seed, options.rest.live or (QUICK_LIVE if options.quick else LIVE))
+
+
+def run_live(suite: Suite, seed: str, count: int) -> None:
+    """The histories in a broker."""
+    failed: list[str] = []
+    live = LiveHistories()
+    try:
+        for number in range(count):
+            try:
+                live.run(f"{seed} {number}")
+            except Exception as error:  # noqa: BLE001 -- whatever it is, it is the finding
+                failed.append(f"{number}: {error}")
+                if len(failed) <= SHOWN:
+                    suite.note("".join(traceback.format_exception(error)))
+    finally:
+        live.close()
+    for what, times in sorted(live.met.items()):
+        suite.note(f"{times:8} × {what}")
+    suite.check(f"{count} histories in a broker are what was said of them", not failed, [each[:80] for each in failed])
 
 
 if __name__ == "__main__":

@@ -217,7 +217,8 @@ class Broker:
         return collect(services.logs, services.cleaning, services.appends, self.clock)
 
     def cleaner_status(self, wanted: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CleanerStatus]:
-        """What the cleaner has done to each partition (all, or those wanted that there are), and what it waits for.
+        """What the cleaner has done to each partition (all, or those wanted that there are), and what it waits for;
+        what would end that, `explain` knows.
 
         To be called on Trio's thread.
         """
@@ -225,7 +226,7 @@ class Broker:
         logs = list(table.values()) if wanted is None else [table[tp] for tp in wanted if tp in table]
         return {
             log.topic_partition: to_the_end(status)
-            for log, status in zip(logs, self.services.cleaning.statuses(logs), strict=True)
+            for log, status in zip(logs, self.services.cleaning.statuses(logs, with_ways=False), strict=True)
         }
 
 

@@ -18,6 +18,9 @@ ADVANCE_CLOCK = "advance_clock"
 FORCE = "force"
 WAIT = "wait"
 RESTART = "restart"
+RETRY = "retry"
+RETRIED_BY_MS = 60_001
+"""A delay that hardly differs from the default: what counts is that something changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +29,7 @@ class Remedy:
 
     moves: tuple[str, ...]
     """For programs: `next_record`, `roll`, `end_transactions`, `no_min_compaction_lag`, `lower_min_cleanable_dirty_ratio`,
-    `compact_policy`, `force`, `advance_clock`, `wait`, `restart`; in this order, if there are several."""
+    `compact_policy`, `force`, `advance_clock`, `wait`, `restart`, `retry`; in this order, if there are several."""
     sentence: str
     commands: tuple[str, ...]
     """To be typed one after the other; none where no command does it."""
@@ -47,7 +50,8 @@ class OpenTransactionFacts:
     state: str | None
     timeout_ms: int | None
     aborted_at_ms: int | None
-    """When its coordinator aborts it, by the broker's clock; None if that is not known, or it is decided already."""
+    """When its coordinator aborts it at the earliest, by the broker's clock; it looks for such ones at intervals
+    (`transaction.abort.timed.out.transaction.cleanup.interval.ms`). None if that is not known, or it is decided already."""
 
     def __str__(self) -> str:
         who = f"transactional.id {self.transactional_id!r} (producer {self.producer_id})"
@@ -87,14 +91,7 @@ def _remedies(
     bootstrap: str,
     rolls_when_advanced_ms: int | None,
 ) -> Iterator[Remedy]:
-    if found.waits_for is Waits.CLEANER_OFF and "log.cleaner.enable" in found.explanation:
-        yield Remedy(
-            moves=(RESTART,),
-            sentence="the cleaner is off; it runs after a start with log.cleaner.enable=true",
-            commands=("ottla serve --override log.cleaner.enable=true",),
-            calls=("ottla.Broker(..., overrides={'log.cleaner.enable': True})",),
-            eligible_at_ms=None,
-        )
+    yield from _of_trouble(tp, found)
     if (at_ms := found.eligible_at_ms) is not None:
         by_ms = max(0, at_ms - now_ms)
         yield Remedy(
@@ -116,6 +113,43 @@ def _remedies(
             + (", but stops below the open transaction" if transactions else ""),
             commands=(f"ottla compact {tp.topic} --force",),
             calls=(f"broker.compact({tp.topic!r}, force=True)",),
+            eligible_at_ms=None,
+        )
+
+
+def _of_trouble(tp: TopicPartition, found: Eligibility) -> Iterator[Remedy]:
+    """Where neither time nor a change of the log is what is missing."""
+    retry = f"ottla configs alter topic:{tp.topic} file.delete.delay.ms={RETRIED_BY_MS}"
+    troubles: dict[Waits, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
+        Waits.CLEANER_OFF: (
+            RESTART,
+            "the cleaner runs after a start with log.cleaner.enable=true, and enough memory",
+            ("ottla serve --override log.cleaner.enable=true --override log.cleaner.dedupe.buffer.size=134217728",),
+            ("ottla.Broker(..., overrides={'log.cleaner.enable': True, 'log.cleaner.dedupe.buffer.size': 134217728})",),
+        ),
+        Waits.OFFLINE: (
+            RESTART,
+            "the log is used again after a start with a disk that works",
+            (),
+            ("broker.restart()",),
+        ),
+        Waits.UNCLEANABLE: (
+            RETRY,
+            "what was damaged is read again after any change of the topic's options, or once the log starts above it",
+            (retry,),
+            (f"broker.set_configs('topic', {tp.topic!r}, {{'file.delete.delay.ms': {RETRIED_BY_MS}}})",),
+        ),
+    }
+    trouble = None if found.waits_for is None else troubles.get(found.waits_for)
+    if trouble is not None:
+        move, sentence, commands, calls = trouble
+        yield Remedy(moves=(move,), sentence=sentence, commands=commands, calls=calls, eligible_at_ms=None)
+    elif found.waits_for is Waits.HELD and found.eligible_at_ms is None:
+        yield Remedy(
+            moves=(WAIT,),
+            sentence="a pass, a deletion or a lease has it, and gives it back",
+            commands=(),
+            calls=(),
             eligible_at_ms=None,
         )
 
@@ -178,7 +212,7 @@ def _of_way(tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFac
         settings = " ".join(f"{name}={value}" for name, value in configs.items())
         sentences.append(f"set {settings}")
         commands.append(f"ottla configs alter topic:{topic} {settings}")
-        calls.append(f"broker.set_configs({topic!r}, {configs!r})")
+        calls.append(f"broker.set_configs('topic', {topic!r}, {configs!r})")
     if Move.ROLL in way.moves:
         sentences.append("roll the active segment")
         commands.append(f"ottla roll {topic}")

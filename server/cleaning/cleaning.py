@@ -406,17 +406,32 @@ class Cleaning:
             self.manager.resume(partitions)
 
     def statuses(
-        self, logs: Sequence[Log], *, aborted_at_ms: Callable[[int], int | None] = lambda _: None
+        self,
+        logs: Sequence[Log],
+        *,
+        with_ways: bool = True,
+        aborted_at_ms: Callable[[int], int | None] = lambda _: None,
     ) -> Iterator[Steps[CleanerStatus]]:
         """What the cleaner says of each of these logs, when it is asked for the next one: in pieces, as a log may be long.
 
         Args:
+            with_ways: Whether to find out what would make them eligible, too, which takes ten times as long.
             aborted_at_ms: Producer id -> when its open transaction is put an end to, in ms since 1970, if that is known.
         """
         found = self.manager.assessments(
-            logs, self.clock.now_ms(), cleaner_off=self.why_off(), aborted_at_ms=aborted_at_ms
+            logs,
+            self.clock.now_ms(),
+            cleaner_off=self.why_off(),
+            with_ways=with_ways,
+            held_until_ms=self._held_until_ms,
+            aborted_at_ms=aborted_at_ms,
         )
         return map(self._status, logs, found)
+
+    def _held_until_ms(self, partition: TopicPartition) -> int | None:
+        """When a partition that is paused is given back, as far as that is known."""
+        due_ms = self.leased_until_ms.get(partition)
+        return None if due_ms is None else self.clock.wall_at(due_ms)
 
     def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:
         eligibility = yield from assessment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from traceback import clear_frames
 from typing import TYPE_CHECKING
 
 import trio
@@ -86,11 +87,15 @@ def _run(
         if must_stop():
             raise CleaningAbortedError("somebody else wants the partition, or the broker stops")
 
-    return count(
-        new_cleaner(settings),
-        to_clean,
-        now_ms,
-        secret=os.urandom(SECRET_BYTES),
-        checkpoint=checkpoint,
-        records_max=records_max,
-    )
+    try:
+        return count(
+            new_cleaner(settings),
+            to_clean,
+            now_ms,
+            secret=os.urandom(SECRET_BYTES),
+            checkpoint=checkpoint,
+            records_max=records_max,
+        )
+    except BaseException as error:
+        clear_frames(error.__traceback__)  # which would keep the map for as long as somebody keeps the error
+        raise

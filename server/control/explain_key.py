@@ -33,6 +33,8 @@ _BOUNDS = {
     BoundBy.DAMAGE: "damage",
 }
 
+_PASSES = " (a pass comes when something is dirty, or is forced)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyExplanation:
@@ -77,7 +79,11 @@ def _sentence(record: KeyRecord, history: KeyHistory) -> str:
 
 def _outlook(record: KeyRecord, history: KeyHistory) -> str:
     if record.goes is not None:
-        whys = {Goes.SUPERSEDED: "", Goes.TOMBSTONE: ": its horizon has come", Goes.ABORTED: ": it was aborted"}
+        whys = {
+            Goes.SUPERSEDED: "",
+            Goes.TOMBSTONE: f": its horizon has come{_PASSES}",
+            Goes.ABORTED: ": it was aborted",
+        }
         return f"the next pass removes it{whys[record.goes]}"
     bound = _BOUNDS[history.bound_by]
     match record.stays:
@@ -92,7 +98,7 @@ def _outlook(record: KeyRecord, history: KeyHistory) -> str:
                 "it stays: a pass looks for newer records in the dirty part alone, and what supersedes it is not there"
             )
         case Stays.DELETE_HORIZON:
-            return f"it goes with the first pass from {moment(record.delete_horizon_ms)} on"
+            return f"it goes with the first pass from {moment(record.delete_horizon_ms)} on{_PASSES}"
         case _:
             return (
                 f"the next pass gives it a delete horizon, delete.retention.ms={history.delete_retention_ms} from then on; it"
@@ -112,6 +118,8 @@ async def explain_key(
     Raises:
         ControlError: NOT_FOUND: no such topic or partition; INVALID: `records_max`; FAILED: what is there cannot be read.
     """
+    if not isinstance(key, bytes):
+        raise ControlError(Kind.INVALID, f"key: expected a text or bytes, found {key!r:.100}")
     if not 1 <= records_max <= RECORDS_MAX:
         raise ControlError(Kind.INVALID, f"records_max: expected a number from 1 to {RECORDS_MAX}, found {records_max}")
     if partition is None:

@@ -286,6 +286,8 @@ class CleanerManager(CleaningStates):
         now_ms: int,
         *,
         cleaner_off: str | None = None,
+        with_ways: bool = True,
+        held_until_ms: Callable[[TopicPartition], int | None] = lambda _: None,
         aborted_at_ms: Callable[[int], int | None] = lambda _: None,
     ) -> Iterator[Steps[Eligibility]]:
         """What the next round would find about these logs, in their order. Chooses and marks nothing.
@@ -294,7 +296,8 @@ class CleanerManager(CleaningStates):
 
         Args:
             cleaner_off: Why no cleaner works at all, None if one does.
-            aborted_at_ms: As `assess_in_pieces` wants it.
+            held_until_ms: When a partition that is held is given back at the latest, in ms since 1970, if that is known.
+            with_ways, aborted_at_ms: As `assess_in_pieces` wants them.
         """
         for at, log in enumerate(logs):
             if at % CHECKPOINTS_AT_ONCE == 0:
@@ -308,7 +311,9 @@ class CleanerManager(CleaningStates):
                 held=self.state_name(tp) if self.is_held(tp) else None,
                 uncleanable=mark.reason if mark else None,
                 cleaner_off=cleaner_off,
+                held_until_ms=held_until_ms(tp),
                 is_put_off=tp in self._put_off,
+                with_ways=with_ways,
                 aborted_at_ms=aborted_at_ms,
             )
 

@@ -99,7 +99,7 @@ class Eligibility:
     open_transactions: tuple[OpenTransaction, ...]
     """The oldest ones, `TRANSACTIONS_SHOWN` at most."""
     ways: tuple[Way, ...]
-    """What makes it eligible, the least first; nothing if it is, or time alone will do, or nobody can."""
+    """What makes it eligible, the least first; nothing if it is, or nothing does, or nobody asked."""
     forced_bytes: int
     """What a forced pass would have to clean, which ends the active segment and takes young ones; 0 where it is not asked."""
     is_put_off: bool
@@ -116,11 +116,13 @@ def assess_in_pieces(
     uncleanable: str | None = None,
     cleaner_off: str | None = None,
     is_put_off: bool = False,
+    with_ways: bool = True,
     aborted_at_ms: Callable[[int], int | None] = lambda _: None,
 ) -> Steps[Eligibility]:
     """Look at one log.
 
     Args:
+        with_ways: Whether to try what would make it eligible, too, which takes ten times as long.
         aborted_at_ms: Producer id -> when its open transaction has taken too long, in ms since 1970; None if nobody knows.
         checkpoint: Its entry in `cleaner-offset-checkpoint`, None without one.
         held: The state that keeps it from being chosen, None if nobody has it.
@@ -173,15 +175,14 @@ def assess_in_pieces(
             if held_until_ms is not None:
                 since_ms = max(now_ms, held_until_ms)
                 eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, since_ms, known)
-        elif waits_for is Waits.NOT_COMPACTED:
-            ways = yield from ways_in_pieces(log, dirty_from, now_ms)
-        else:
+        elif waits_for is not Waits.NOT_COMPACTED:
             eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, now_ms, known)
-            ways = yield from ways_in_pieces(log, dirty_from, now_ms)
             rolled = Supposed(log, is_rolled=True)
             forced_bound = yield from find_bound_in_pieces(rolled, dirty_from, now_ms, young_too=True)
             forced = yield from dirtiness_in_pieces(rolled, dirty_from, now_ms, forced_bound)
             forced_bytes = forced.cleanable_bytes
+        if with_ways and waits_for is not Waits.HELD:
+            ways = yield from ways_in_pieces(log, dirty_from, now_ms)
     return Eligibility(
         cleanup_policy=config.cleanup_policy,
         state=held or NOT_HELD,

@@ -163,6 +163,8 @@ def ways_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[tuple[Way, .
     """
     found: list[Way] = []
     for moves in _combinations(log):
+        if any(other.eligible_at_ms is None and set(other.moves) < set(moves) for other in found):
+            continue
         way = yield from _tried(log, dirty_from, now_ms, moves)
         if way is not None and not any(
             set(other.moves) < set(moves) and other.since_ms <= way.since_ms for other in found

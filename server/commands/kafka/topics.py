@@ -23,7 +23,8 @@ columns:
   ABOVE        the part above which a pass is worth it (min.cleanable.dirty.ratio)
   PASSES       passes over it since the broker started, and how many records they removed the last time
   ELIGIBLE     now, or at what time (UTC) if nothing but time passes, or no
-  WAITING FOR  what is missing: a word, and the sentence
+  WAITING FOR  what is missing: a word, the sentence, and a command that does something about it; `ottla explain TOPIC`
+               says all there are
 
 Without TOPIC, all topics with cleanup.policy compact. With --json everything that the broker knows: sizes in bytes, times
 in ms since 1970, the whole of the last pass.
@@ -144,7 +145,7 @@ def _delete_options(parser: Parser) -> None:
 
 def _status_options(parser: Parser) -> None:
     parser.add_argument("topics", metavar="TOPIC", nargs="*", help="default: all that are compacted")
-    parser.add_argument("--all", action="store_true", help="the broker's own topics, too")
+    parser.add_argument("--all", "--internal", action="store_true", help="the broker's own topics, too")
     watch_option(parser)
     _common(parser)
 

@@ -98,8 +98,16 @@ def _row(status: dict[str, Any]) -> tuple[str, ...]:
         f"{status['min_cleanable_dirty_ratio']:g}",
         f"{status['passes']}{removed}",
         when(status),
-        f"{status['waits_for'] or 'nothing'}: {status['explanation']}",
+        f"{status['waits_for'] or 'nothing'}: {_sentence(status)}",
     )
+
+
+def _sentence(status: dict[str, Any]) -> str:
+    """Why, when, and the first command that does something about it."""
+    remedies = status.get("remedies", ())  # an older broker tells only why
+    command = next((command for remedy in remedies for command in remedy["commands"][:1]), None)
+    sentence = status.get("sentence", status["explanation"])
+    return str(sentence) if command is None else f"{sentence}; to do: {command}"
 
 
 def when(status: dict[str, Any]) -> str:
