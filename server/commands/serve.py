@@ -181,6 +181,8 @@ def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:
 def _admin_http(options: argparse.Namespace) -> AdminListener | None:
     token = _admin_token(options.admin_token_file)
     if options.admin is None:
+        if options.admin_token_file is not None:
+            raise ConfigError("--admin-token-file is for the listener of --admin, which is not given")
         return None
     from ..http.listener import AdminHttp
 

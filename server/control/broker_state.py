@@ -53,6 +53,8 @@ class BrokerState:
     """HOST:PORT of each node's first listener, comma-separated, in id order."""
     profile: str
     """`kafka` or `dev`: where its defaults come from."""
+    emulate: str | None
+    """The release of Apache Kafka that it plays; null: the newest that Ottla has."""
     serves_since_s: float
     """How long this life of it has served, in seconds that no moved clock changes."""
     now_ms: int
@@ -81,6 +83,7 @@ def broker_state(broker: Broker) -> BrokerState:
         cluster_id=services.cluster.cluster_id,
         bootstrap=broker.bootstrap,
         profile=broker.config.static.profile,
+        emulate=broker.config.static.emulate,
         serves_since_s=round(trio.current_time() - broker.began_s, 3),
         now_ms=broker.clock.now_ms(),
         nodes=node_states(broker),

@@ -5,10 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from enum import Enum
+from heapq import nlargest
 from itertools import islice
 
 LOOKED_AT_MAX = 1_000
-"""Names among which a similar one is looked for; it takes some milliseconds."""
+LOOKED_AT_CHARACTERS_MAX = 40
+COMPARED_MAX = 5
+"""Names among which a similar one is looked for, how much of each, and how many of them closely: it takes some milliseconds,
+whatever the names are."""
+SIMILAR = 0.6
+"""Of a ratio from 0 to 1, as `difflib` has it."""
 
 
 class Kind(Enum):
@@ -42,5 +48,15 @@ class ControlError(Exception):
 
 def did_you_mean(name: str, among: Iterable[str]) -> str:
     """`; did you mean 'x'?` to end a sentence with, or nothing where no name is similar. Looks at the first thousand."""
-    similar = difflib.get_close_matches(name[:300], list(islice(among, LOOKED_AT_MAX)), n=1)
-    return f"; did you mean {similar[0]!r}?" if similar else ""
+    wanted = difflib.SequenceMatcher(b=name[:LOOKED_AT_CHARACTERS_MAX], autojunk=False)
+    looked_at = []
+    for at, each in enumerate(islice(among, LOOKED_AT_MAX)):
+        wanted.set_seq1(each[:LOOKED_AT_CHARACTERS_MAX])
+        if wanted.real_quick_ratio() >= SIMILAR and (ratio := wanted.quick_ratio()) >= SIMILAR:
+            looked_at.append((ratio, -at, each))
+    compared = []
+    for _, at, each in nlargest(COMPARED_MAX, looked_at):
+        wanted.set_seq1(each[:LOOKED_AT_CHARACTERS_MAX])
+        compared.append((wanted.ratio(), at, each))
+    ratio, _, similar = max(compared, default=(0.0, 0, ""))
+    return f"; did you mean {similar!r}?" if ratio >= SIMILAR else ""

@@ -56,12 +56,12 @@ async def list_topics(broker: Broker, *, internal: bool = False) -> TopicList:
     turn = Turn()
     shown = [topic for topic in broker.services.topics if internal or not topic.is_internal]
     shown.sort(key=lambda topic: topic.name)
-    return TopicList(tuple(await turn.map(lambda topic: _state(broker, topic), shown)))
+    return TopicList(tuple([await _state(broker, topic, turn) for topic in shown]))
 
 
 async def describe_topic(broker: Broker, name: str) -> TopicState:
     """One topic. ControlError NOT_FOUND if there is none of this name."""
-    return _state(broker, _topic(broker, name))
+    return await _state(broker, _topic(broker, name), Turn())
 
 
 async def create_topic(
@@ -92,7 +92,7 @@ async def create_topic(
             replication_factor=-1 if replicas is None else replicas,
             configs=configs,
         )
-        return _state(broker, await services.topic_admin.create(plan))
+        return await _state(broker, await services.topic_admin.create(plan), Turn())
     except KafkaError as error:
         raise refusal(error) from error
 
@@ -121,14 +121,18 @@ def _topic(broker: Broker, name: str) -> Topic:
     return found
 
 
-def _state(broker: Broker, topic: Topic) -> TopicState:
+async def _state(broker: Broker, topic: Topic, turn: Turn) -> TopicState:
+    partitions = tuple(topic.partitions)
+    sizes_bytes = await turn.map(lambda partition: partition.log.size_bytes, partitions)
+    if turn.is_over():
+        await turn.next()
     entry = broker.services.cluster.catalog.topics.get(topic.name)  # none if it was deleted meanwhile
     return TopicState(
         name=topic.name,
         topic_id=topic.id.hex(),
         is_internal=topic.is_internal,
-        partitions=len(topic.partitions),
-        replicas=len(topic.partitions[0].replicas),
-        size_bytes=sum(partition.log.size_bytes for partition in topic.partitions),
+        partitions=len(partitions),
+        replicas=len(partitions[0].replicas),
+        size_bytes=sum(sizes_bytes),
         configs={} if entry is None else dict(entry.configs),
     )

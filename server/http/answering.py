@@ -39,8 +39,8 @@ class Reply(NamedTuple):
 
 
 def refusal(status: int, sentence: str, *headers: tuple[str, str]) -> Reply:
-    """`{"error": sentence}`."""
-    return Reply(status, encoded({"error": sentence}), headers=headers)
+    """`{"error": sentence}`, in one line whatever names are in it."""
+    return Reply(status, encoded({"error": " ".join(sentence.split())}), headers=headers)
 
 
 class Answering:

@@ -30,6 +30,8 @@ OF_ROWS = {
     504: "It did not come about in time.",
 }
 
+ENDS_OF_LIVES = ("restart", "crash", "reset", "snapshot", "restore")
+
 ERROR: Schema = {
     "type": "object",
     "description": "Why a call was refused.",
@@ -84,7 +86,7 @@ def _operation(call: AnyCall, requests: Schemas, answers: Schemas) -> dict[str, 
     found: dict[str, Any] = {
         "operationId": operation_id(call),
         "summary": call.doc,
-        "tags": [call.path.split("/")[2] if call.path.startswith("/v1/") else "probes"],
+        "tags": [subject(call)],
         "responses": {"200": _answer(call, answers)}
         | {str(status): _refusal(why) for status, why in refusals(call).items()},
         "security": [{}] if call.without_token else [{"token": []}, {}],
@@ -101,6 +103,12 @@ def _operation(call: AnyCall, requests: Schemas, answers: Schemas) -> dict[str, 
         }
         found["requestBody"] = {"required": bool(required), "content": {JSON_TYPE: {"schema": schema}}}
     return found
+
+
+def subject(call: AnyCall) -> str:
+    """What the call is about, in a word."""
+    found = call.path.split("/")[2].removesuffix(".json") if call.path.startswith("/v1/") else "probes"
+    return "lives" if found in ENDS_OF_LIVES else found
 
 
 def operation_id(call: AnyCall) -> str:

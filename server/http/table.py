@@ -43,6 +43,10 @@ CALLS: tuple[AnyCall, ...] = (
 )
 
 
+SHOWN = 100
+"""Characters of a path that are looked at, or told."""
+
+
 class CallError(Exception):
     """A request that is no call of ours, with its HTTP status."""
 
@@ -85,15 +89,15 @@ class Table:
                 return Route(call, found, query)
         if there:
             methods = ", ".join(dict.fromkeys(call.method for call, _ in there))
-            raise CallError(405, f"{path[:200]} wants {methods}, found {method[:20]}", allow=methods)
-        raise CallError(404, f"there is no {path[:200]}; the nearest is {self._nearest(wanted, path)}")
+            raise CallError(405, f"{path[:SHOWN]} wants {methods}, found {method[:20]}", allow=methods)
+        raise CallError(404, f"there is no {path[:SHOWN]}; the nearest is {self._nearest(wanted, path)}")
 
     def _nearest(self, method: str, path: str) -> str:
-        segments = path[:200].split("/")
+        segments = path[:SHOWN].split("/")
         calls = [call for call in self.calls if call.method == method] or self.calls
         # What may be anything is what is there.
         filled = {_filled(call.path.split("/"), segments): call for call in reversed(calls)}
-        (near,) = difflib.get_close_matches(path[:200], filled, n=1, cutoff=0)
+        (near,) = difflib.get_close_matches(path[:SHOWN], filled, n=1, cutoff=0)
         return f"{filled[near].method} {filled[near].path}"
 
 

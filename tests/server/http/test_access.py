@@ -120,3 +120,9 @@ def test_the_command_refuses_what_is_no_token(tmp_path: Path, what: str, monkeyp
     refused = run("serve", "--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80", *arguments)
     assert refused.returncode == 2 and sentence in refused.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_token_without_a_listener_is_told(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    refused = run("serve", "--data", tmp_path / "data", "--admin-token-file", tmp_path / "token")
+    assert refused.returncode == 2 and "--admin-token-file is for the listener of --admin" in refused.stderr

@@ -11,6 +11,7 @@ from typing import Any
 import ottla
 from ottla.server.http.call import Call, Text
 from ottla.server.http.fields import fields_of
+from ottla.server.http.openapi import subject
 from ottla.server.http.table import CALLS
 
 GUIDE = Path(ottla.__file__).parent / "docs" / "admin.md"
@@ -20,18 +21,14 @@ BEGIN, END = "<!-- calls: begin -->\n", "<!-- calls: end -->\n"
 def calls_listed() -> str:
     """The list, as Markdown: a table a subject."""
     found = []
-    for subject, calls in groupby(sorted(CALLS, key=_subject), key=_subject):
+    for name, calls in groupby(sorted(CALLS, key=subject), key=subject):
         found += [
-            f"\n**{subject}**\n",
+            f"\n**{name}**\n",
             "| call | what it does | fields | answer |",
             "|---|---|---|---|",
             *map(_row, calls),
         ]
     return "\n".join([*found, "", ""])
-
-
-def _subject(call: Call[Any, Any]) -> str:
-    return call.path.split("/")[2].removesuffix(".json") if call.path.startswith("/v1/") else "probes"
 
 
 def _row(call: Call[Any, Any]) -> str:
