@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.data_dirs.data_dir import DataDir, DataDirectoryError
-from ottla.storage.data_dirs.manager import LogManager
+from ottla.storage.data_dirs.manager import Fill, LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import (
     MetaProperties,
@@ -21,6 +21,8 @@ from ottla.storage.disk.checkpoints import (
 )
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
+from ottla.storage.logs.log_parts import LogPlace
+from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 from support.calls import calls_of
 from support.disk.crash_files import CrashFiles
@@ -751,3 +753,49 @@ def test_after_a_stop_no_file_is_held_open() -> None:
     for segment in log.segments:
         with pytest.raises((OSError, ValueError)):
             segment.log_file.read_at(0, 1)
+
+
+# Logs that are written before anybody sees them
+
+
+def filled(place: LogPlace, config: LogConfig) -> int:
+    log = load_log(place, config, now_ms=0)
+    append(log, ("k1", "a"), ("k2", "b"), ("k3", "c"))
+    log.close(0)
+    log.release_files()
+    return 1
+
+
+def create_filled(manager: LogManager, fill: Fill) -> list[Log]:
+    return manager.create([A, B], topic_id=TOPIC_ID, config=LogConfig(), now_ms=0, elapsed_ms=0, fill=fill)
+
+
+def test_what_fills_a_new_log_is_in_it_from_the_beginning_and_on_disk() -> None:
+    files = CrashFiles()
+    manager = opened(files)
+    for log in create_filled(manager, filled):
+        assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1, 3, 3)
+    for disk in files.after_crash(ordered=False):  # whatever the power leaves of what was not synced
+        manager = opened(disk)
+        assert [(log.log_start_offset, log.log_end_offset) for log in manager.logs.values()] == [(1, 3)] * 2
+
+
+@pytest.mark.parametrize(
+    "error", [KafkaError(ErrorCode.INVALID_RECORD, "no"), OSError(errno.ENOSPC, "full"), ValueError("no")]
+)
+def test_a_fill_that_fails_leaves_nothing(error: Exception) -> None:
+    files = CrashFiles()
+    manager = opened(files)
+    before = files.snapshot().keys()
+
+    def fails_for_the_second(place: LogPlace, config: LogConfig) -> int:
+        start = filled(place, config)
+        if place.topic_partition == B:
+            raise error
+        return start
+
+    with pytest.raises(type(error)):
+        create_filled(manager, fails_for_the_second)
+    assert not manager.logs and files.snapshot().keys() == before
+    create_filled(manager, filled)
+    assert len(manager.logs) == 2
