@@ -19,6 +19,7 @@ from .languages import OTHERS, TESTS, Language, bare, junit
 
 HERE = Path(__file__).parent
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "node_modules", "target")
+WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 TYPE_CHECKERS = ("mypy", "pyright[nodejs]")
 
 
@@ -53,7 +54,7 @@ def of_python(suite: Suite, python: Path, project: Path) -> None:
         return
     for workers in (0, 4, 4):  # The first run leaves bytecode, as any environment that is in use has it.
         started_s = time.monotonic()
-        done = run([python, "-m", "pytest", "-n", str(workers), "--junitxml=junit.xml"], cwd=project)
+        done = run([python, "-m", "pytest", "-n", str(workers), "--junitxml=junit.xml"], cwd=project, env=WITH_BYTECODE)
         took_s = time.monotonic() - started_s
         counted = junit("junit.xml")(project, "")
         suite.equal(f"python: pytest -n {workers}, all pass", TESTS, len(counted.names))

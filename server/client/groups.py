@@ -15,7 +15,7 @@ from ...protocol.messages.offset_commit import (
 )
 from ...protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from .nodes import Nodes, check
-from .values import Group
+from .values import Group, expect
 
 
 def groups(nodes: Nodes) -> list[Group]:
@@ -66,8 +66,16 @@ def commit(nodes: Nodes, group_id: str, offsets: Mapping[tuple[str, int], int]) 
         KafkaError: UNKNOWN_MEMBER_ID when the group has members; for a partition that is refused the others may be
             committed.
     """
+    expect("a group's id", group_id, str)
+    expect("offsets", offsets, Mapping)
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, partition), offset in offsets.items():
+    for place, offset in offsets.items():
+        if not isinstance(place, tuple) or len(place) != 2:
+            raise TypeError(f"offsets are given as {{(topic, partition): offset}}, not of {place!r:.60}")
+        topic, partition = place
+        expect("a topic's name", topic, str)
+        expect("a partition", partition, int)
+        expect("an offset", offset, int)
         if offset < 0:
             raise ValueError(f"offset {offset} for topic {topic!r}, partition {partition}; it must be 0 or more")
         row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)

@@ -16,7 +16,7 @@ from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from .connection import Client, api_of
-from .values import Partition, Topic
+from .values import Partition, Topic, expect
 
 T = TypeVar("T")
 Address = tuple[str, int]
@@ -155,6 +155,7 @@ class Nodes:
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION with the nearest name, LEADER_NOT_AVAILABLE while it is being made, …
         """
+        expect("a topic's name", name, str)
         (row,) = self.metadata([name], create=create).topics
         if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             close = get_close_matches(name, [topic.name for topic in self.topics()], 1)
@@ -260,6 +261,7 @@ def check(code: int, message: str | None) -> None:
 
 def partition_in(topic: Topic, index: int) -> Partition:
     """A partition of a topic. Raises KafkaError with the bound when there is none."""
+    expect("a partition", index, int)
     for partition in topic.partitions:
         if partition.index == index:
             return partition

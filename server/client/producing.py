@@ -11,7 +11,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from .nodes import BEING_MADE_S, Nodes, check, partition_in
 from .partitioner import partition_of
-from .values import Content, NewRecord, Record, Topic, content, headers
+from .values import Content, NewRecord, Record, Topic, content, expect, headers
 
 BATCH_RECORDS, BATCH_BYTES = 10_000, 900_000
 """A batch ends with the record that reaches either; Apache Kafka's `max.message.bytes` is 1 MiB and 12 bytes."""
@@ -77,6 +77,7 @@ def _encode(place: int, given: NewRecord, topic: Topic, turns: Iterator[int], no
     else:
         partition = partition_of(key, len(topic.partitions))
     timestamp_ms = now_ms if given.timestamp_ms is None else given.timestamp_ms
+    expect("timestamp_ms", timestamp_ms, int)
     if not -1 <= timestamp_ms <= _I64_MAX:
         raise ValueError(f"a timestamp of {timestamp_ms} ms; it must be from -1 (none) to {_I64_MAX}")
     return _Encoded(place, partition, timestamp_ms, key, value, headers(given.headers))

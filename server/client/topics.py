@@ -15,7 +15,7 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from .nodes import BEING_MADE_S, Nodes, check
-from .values import Config
+from .values import Config, expect
 
 Kind = Literal["topic", "broker", "group"]
 RESOURCES: dict[str, int] = {"topic": 2, "broker": 4, "group": 32}
@@ -39,6 +39,10 @@ def create_topic(
     Raises:
         KafkaError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, …; there is no new topic.
     """
+    expect("a topic's name", name, str)
+    expect("partitions", partitions, int, type(None))
+    expect("replicas", replicas, int, type(None))
+    expect("configs", configs, Mapping, type(None))
     wanted = CreatableTopic(
         name=name,
         num_partitions=-1 if partitions is None else partitions,
@@ -62,6 +66,7 @@ def create_topic(
 
 def delete_topic(nodes: Nodes, name: str) -> None:
     """Delete a topic. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION with the nearest name, …"""
+    expect("a topic's name", name, str)
     request = DeleteTopicsRequest(
         topics=(DeleteTopicState(name=name),), topic_names=(name,), timeout_ms=round(nodes.timeout_s * 1000)
     )
@@ -92,6 +97,7 @@ def configs(nodes: Nodes, kind: Kind, name: str) -> list[Config]:
 
 def set_configs(nodes: Nodes, kind: Kind, name: str, changes: Mapping[str, str | int | float | bool | None]) -> None:
     """Set options, or (None) take them back to their defaults; all of them or none."""
+    expect("changes", changes, Mapping)
     rows = tuple(
         AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=text(value))
         for key, value in changes.items()
@@ -108,6 +114,7 @@ def set_configs(nodes: Nodes, kind: Kind, name: str, changes: Mapping[str, str |
 
 def text(value: str | float | bool | None) -> str | None:
     """An option's value as Kafka writes it."""
+    expect("an option's value", value, str, int, float, bool, type(None))
     if value is None or isinstance(value, str):
         return value
     return str(value).lower() if isinstance(value, bool) else str(value)

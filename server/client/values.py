@@ -90,6 +90,13 @@ class Config:
     is_sensitive: bool
 
 
+def expect(what: str, value: object, *kinds: type) -> None:
+    """TypeError, in one line, unless `value` is of one of `kinds`; True and False are no numbers."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise TypeError(f"{what} must be {names}, not {type(value).__name__} ({value!r:.60})")
+
+
 def content(what: str, value: Content) -> bytes | None:
     """`value` as bytes; `what` names it when it is none of the three. Raises TypeError."""
     if isinstance(value, str):

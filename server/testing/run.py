@@ -8,19 +8,22 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
 from ...protocol.errors import KafkaError
-from ..client.kafka import Kafka
+from ..client.kafka import ConfigValue, Kafka
 from ..embedded.broker import Broker
 from .broker_log import BrokerLog
 from .settings import read, reset
 from .tails import tails
+
+T = TypeVar("T")
+TopicWanted: TypeAlias = tuple[int, Mapping[str, ConfigValue] | None]
 
 FIXTURES = {
     "kafka_broker",
@@ -30,6 +33,8 @@ FIXTURES = {
     "kafka_topic",
     "kafka_group_id",
 }
+SHARED = {"kafka_broker", "kafka_bootstrap", "kafka_topic"}
+"""Those that lead to the one broker of the run."""
 LOG_LINES = 100
 """Of the broker's log, at most so many are shown with a test that failed."""
 NAME_CHARS = 80
@@ -46,7 +51,7 @@ class KafkaRun:
         """Their addresses; a test may have stopped one."""
         self._shared: Broker | None = None
         self._module: object = None
-        """Of the last test that used `kafka_broker`."""
+        """Of the last test that used the shared broker."""
         self._line = 0
         self._ends: dict[Broker, dict[bytes, int]] = {}
         """As the running test found them."""
@@ -89,8 +94,7 @@ class KafkaRun:
     @contextmanager
     def topic(self, item: Any, bootstrap: str) -> Iterator[str]:
         """A topic that is there while the block runs, as the test's marker wants it."""
-        marker = item.get_closest_marker("kafka_topic")
-        partitions, configs = _topic_wanted(*marker.args, **marker.kwargs) if marker else (1, None)
+        partitions, configs = _marked(item, kafka_topic, kafka_topic())
         name = self.unique_name(item)
         with Kafka(bootstrap) as kafka:
             kafka.create_topic(name, partitions, configs)
@@ -103,7 +107,7 @@ class KafkaRun:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if not _uses(item):
+        if not _uses(item, FIXTURES):
             return
         self._reset_for(item)
         self._line = self._log.count
@@ -113,12 +117,15 @@ class KafkaRun:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if report.failed and _uses(item):
-            report.sections += [(title, text) for title, text in self._sections() if text]
+        if report.failed and _uses(item, FIXTURES):
+            try:
+                report.sections += [(title, text) for title, text in self._sections() if text]
+            except Exception as error:  # noqa: BLE001 - the failure that is reported is what counts
+                report.sections.append(("Kafka", f"cannot be looked at: {type(error).__name__}: {error}"))
         return report
 
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        if "kafka_broker" in getattr(item, "fixturenames", ()):
+        if _uses(item, SHARED):
             self._module = _module_of(item)
 
     def pytest_unconfigure(self) -> None:
@@ -126,11 +133,9 @@ class KafkaRun:
 
     def _reset_for(self, item: pytest.Item) -> None:
         broker = self._shared
-        if broker not in self._brokers or "kafka_broker" not in getattr(item, "fixturenames", ()):
+        if broker is None or broker not in self._brokers or not _uses(item, SHARED):
             return
-        assert broker is not None
-        marker = item.get_closest_marker("kafka_reset")
-        when = reset(_when(*marker.args, **marker.kwargs)) if marker else self.settings.reset
+        when = reset(_marked(item, kafka_reset, self.settings.reset))
         if when == "test" or (when == "module" and _module_of(item) is not self._module):
             broker.reset()
 
@@ -161,19 +166,30 @@ def topic_ends(broker: Broker) -> list[tuple[str, bytes, int]]:
         return []
 
 
-def _uses(item: pytest.Item) -> bool:
-    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+def _uses(item: pytest.Item, fixtures: set[str]) -> bool:
+    return not fixtures.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def _module_of(item: pytest.Item) -> object:
     return getattr(item, "module", None)
 
 
-def _when(when: str = "test") -> str:
+def _marked(item: pytest.Item, meaning: Callable[..., T], unmarked: T) -> T:
+    """What the nearest marker says that is called as `meaning`, a function of its arguments."""
+    marker = item.get_closest_marker(meaning.__name__)
+    if marker is None:
+        return unmarked
+    try:
+        return meaning(*marker.args, **marker.kwargs)
+    except TypeError as error:
+        raise pytest.UsageError(f"marker {error}") from error
+
+
+def kafka_reset(when: str = "test") -> str:
+    """The marker of this name."""
     return when
 
 
-def _topic_wanted(
-    partitions: int = 1, configs: Mapping[str, str | int | float | bool] | None = None
-) -> tuple[int, Mapping[str, str | int | float | bool] | None]:
+def kafka_topic(partitions: int = 1, configs: Mapping[str, ConfigValue] | None = None) -> TopicWanted:
+    """The marker of this name."""
     return partitions, configs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 
 from ...protocol.errors import KafkaError, ProtocolError
@@ -12,7 +12,7 @@ from ..client.values import Record
 
 TOPICS, PARTITIONS, RECORDS, CHARS = 5, 8, 10, 80
 """At most so many of each are shown."""
-OFFSETS_LOOKED_AT = 2000
+OFFSETS_LOOKED_AT = 10_000
 """Of a partition, from its end; a compacted one may have few records there."""
 TIME_LIMIT_S = 2.0
 """For one answer: the broker may be what failed."""
@@ -28,8 +28,7 @@ def tails(bootstrap: str, topics: Iterable[str]) -> str:
                 lines += _tail(kafka, name)
             except (KafkaError, ProtocolError, OSError) as error:
                 lines.append(f"topic {name}: cannot be read: {error}")
-                if isinstance(error, OSError):
-                    break
+                break  # It takes its time to find out, and would for the others, too.
     if len(names) > TOPICS:
         lines.append(f"… and {len(names) - TOPICS} more topics: {', '.join(names[TOPICS:])[:200]}")
     return "\n".join(lines)
@@ -38,12 +37,22 @@ def tails(bootstrap: str, topics: Iterable[str]) -> str:
 def _tail(kafka: Kafka, topic: str) -> Iterator[str]:
     offsets = kafka.offsets(topic)
     for partition, (start, end) in sorted((index, (at.start, at.end)) for index, at in offsets.items())[:PARTITIONS]:
-        first = max(start, end - OFFSETS_LOOKED_AT)
-        found = deque(kafka.scan(topic, partition, start=first, end=end), RECORDS)
+        found = _last(kafka, topic, partition, start, end)
         yield f"topic {topic}, partition {partition}: offsets {start} to {end} (exclusive), the last {len(found)} records"
         yield from map(_line, found)
     if len(offsets) > PARTITIONS:
         yield f"… and {len(offsets) - PARTITIONS} more partitions"
+
+
+def _last(kafka: Kafka, topic: str, partition: int, start: int, end: int) -> Collection[Record]:
+    """The last records below `end`: further back only where compaction has left few, as records may be large."""
+    back = RECORDS
+    while True:
+        first = max(start, end - back)
+        found = deque(kafka.scan(topic, partition, start=first, end=end), RECORDS)
+        if len(found) == RECORDS or first == start or back >= OFFSETS_LOOKED_AT:
+            return found
+        back *= 10
 
 
 def _line(record: Record) -> str:

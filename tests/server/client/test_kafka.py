@@ -191,6 +191,36 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
         ValueError,
         "configs of a 'topics'; there are those of topic, broker, group",
     ),
+    "configs where partitions are": (
+        lambda kafka: kafka.create_topic("other", {"cleanup.policy": "compact"}),  # type: ignore[arg-type]
+        TypeError,
+        "partitions must be int or None, not dict ({'cleanup.policy': 'compact'})",
+    ),
+    "a name that is no text": (
+        lambda kafka: kafka.records(b"orders"),  # type: ignore[arg-type]
+        TypeError,
+        "a topic's name must be str, not bytes (b'orders')",
+    ),
+    "a partition that is no number": (
+        lambda kafka: kafka.produce("orders", "", partition="0"),  # type: ignore[arg-type]
+        TypeError,
+        "a partition must be int, not str ('0')",
+    ),
+    "a partition that is left out": (
+        lambda kafka: kafka.commit("group", {"orders": 1}),  # type: ignore[dict-item]
+        TypeError,
+        "offsets are given as {(topic, partition): offset}, not of 'orders'",
+    ),
+    "an offset that is no number": (
+        lambda kafka: kafka.commit("group", {("orders", 0): None}),  # type: ignore[dict-item]
+        TypeError,
+        "an offset must be int, not NoneType (None)",
+    ),
+    "an option that is no value": (
+        lambda kafka: kafka.create_topic("other", configs={"segment.ms": [1]}),  # type: ignore[dict-item]
+        TypeError,
+        "an option's value must be str or int or float or bool or None, not list ([1])",
+    ),
     "a record that is too large": (
         lambda kafka: kafka.produce("orders", bytes(2_000_000)),
         KafkaError,

@@ -206,6 +206,60 @@ def test_the_broker_is_emptied_between_modules_on_request(pytester: pytest.Pytes
     pytester.runpytest("--kafka-reset=module").assert_outcomes(passed=6)
 
 
+def test_a_test_that_knows_the_broker_by_its_topic_finds_it_empty_too(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        import ottla
+
+        def test_one(kafka_broker, kafka_bootstrap, kafka_topic):
+            kafka_broker.create_topic("one")
+
+        def test_two(kafka_bootstrap, kafka_topic, pytestconfig):
+            from ottla.server.client.kafka import Kafka
+            with Kafka(kafka_bootstrap) as kafka:
+                assert [topic.name for topic in kafka.topics()] == [kafka_topic]
+        """,
+        "--kafka-reset=test",
+        passed=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ("kafka_topic(partition=3)", "*marker kafka_topic() got an unexpected keyword argument 'partition'*"),
+        ("kafka_reset('tests')", "*kafka_reset: 'tests' is none of never, module, test; did you mean 'test'?"),
+    ],
+)
+def test_a_marker_that_cannot_be_is_named_in_one_line(pytester: pytest.Pytester, marker: str, said: str) -> None:
+    code = f"""
+        import pytest
+
+        def test_first(kafka_broker):
+            pass
+
+        @pytest.mark.{marker}
+        def test_it(kafka_topic):
+            pass
+    """
+    outcomes(pytester, code, passed=1, errors=1).stdout.fnmatch_lines([f"E *{said}"])
+
+
+def test_a_report_is_quick_and_whole_under_a_fault_that_stays(pytester: pytest.Pytester) -> None:
+    result = outcomes(
+        pytester,
+        """
+        def test_fails(kafka_broker, kafka_topic):
+            kafka_broker.produce("events", "value")
+            kafka_broker.fault("Metadata", disconnect="before", count=None)
+            assert False, "as it should"
+        """,
+        failed=1,
+    )
+    result.stdout.fnmatch_lines(["E *as it should", "topic events: cannot be read: *"])
+
+
 def test_a_marker_says_more_than_a_setting(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
