@@ -90,6 +90,8 @@ class Explaining:
 
     async def next(self) -> PartitionExplanation:
         """Explain the next log."""
+        if self._turn.is_over():  # a log of one segment is one piece
+            await self._turn.next()
         log = next(self._logs)
         if not log.is_surveyed or not log.segments.active.is_ready:
             await in_thread(Work.READ, data_dir_of(log), _survey, log)

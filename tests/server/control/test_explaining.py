@@ -23,6 +23,8 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.server.control.errors import ControlError, Kind
+from ottla.server.control.explain import explain
+from ottla.server.runtime import turns
 from ottla.server.services.explaining import PartitionExplanation
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import address, create_topic, produce
@@ -353,3 +355,18 @@ def test_all_of_it_over_http(broker: ottla.Broker, client: RawClient) -> None:
         assert (status, answer["history"]["record_count"]) == (200, 2)
     assert get(broker, "/v1/topics/t/explain-key?key=x&encoding=hex")[0] == 422
     assert get(broker, "/v1/topics/no/explain")[0] == 404
+
+
+def test_many_partitions_are_explained_in_turns(
+    broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(client, "many", partitions=20)
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    monkeypatch.setattr(turns, "PASS_S", 0)
+
+    async def passes_taken() -> int:
+        before = turns.passes()
+        await explain(broker.inner, "many")
+        return turns.passes() - before
+
+    assert broker.run(passes_taken) >= 20
