@@ -8,7 +8,7 @@ end (until a deadline), stop the cleaner, close the logs, which marks the direct
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
 
@@ -92,7 +92,24 @@ async def alive(broker: Broker) -> AsyncIterator[Ending]:
             yield ending
     finally:
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(broker.abandon if ending.end is End.CRASH else broker.close)
+            await _to_its_end(broker.abandon if ending.end is End.CRASH else broker.close)
+
+
+async def _to_its_end(work: Callable[[], None]) -> None:
+    """In a thread, or here if none can be had: the interpreter may be on its way out."""
+    has_begun = False
+
+    def begin() -> None:
+        nonlocal has_begun
+        has_begun = True
+        work()
+
+    try:
+        await trio.to_thread.run_sync(begin)
+    except RuntimeError:
+        if has_begun:
+            raise
+        work()
 
 
 @asynccontextmanager

@@ -102,6 +102,8 @@ class Lives:
         """Set, and replaced, when `_is_serving`, `failure` or `_is_over` change."""
         self._wishes: deque[_Wish] = deque()
         self._wished = trio.Event()
+        self._open: set[_Wish] = set()
+        """Wishes that were not granted yet: those in the queue, and the one that is at work."""
         self._companions: list[Callable[[Broker], Awaitable[object]]] = []
         self._calls: set[trio.CancelScope] = set()
         self._calls_over = trio.Event()
@@ -222,6 +224,7 @@ class Lives:
         """Stop cleanly, give up the ports, and return when that is done. Harmless if it is."""
         if not self._is_over:
             wish = _Wish(End.STOP)
+            self._open.add(wish)
             self._wishes.appendleft(wish)
             self._wished.set()
             await wish.granted.wait()
@@ -229,6 +232,7 @@ class Lives:
     async def _wish(self, wish: _Wish) -> None:
         if self._is_over or any(each.end is End.STOP for each in self._wishes):
             raise LifeOverError("the broker is being stopped")
+        self._open.add(wish)
         self._wishes.append(wish)
         self._wished.set()
         try:
@@ -265,7 +269,6 @@ class Lives:
 
         Once that is so, only `stop` ends it, not the cancellation of whoever runs it: what stands on it ends first.
         """
-        wish: _Wish | None = None
         try:
             with trio.CancelScope() as scope:
                 wish = await self._first_life(scope, task_status)
@@ -276,8 +279,8 @@ class Lives:
             self.is_serving = False
             self._tell()
             self._cancel_calls()
-            for each in ([wish] if wish is not None else []) + list(self._wishes):
-                if each.end is not End.STOP and not each.granted.is_set():
+            for each in self._open:
+                if each.end is not End.STOP:
                     each.error = LifeOverError("the broker was stopped")
                 each.granted.set()
 
@@ -326,6 +329,7 @@ class Lives:
     def _grant(self, wish: _Wish) -> None:
         if wish.error is not None and not wish.is_awaited:
             log.error("nobody waits to be told: %s", wish.error)
+        self._open.discard(wish)
         wish.granted.set()
 
     def _born(self, next_producer_id: int = 0) -> Broker:

@@ -157,7 +157,8 @@ async def test_in_the_life_of_a_broker_nothing_is_synced_on_trios_thread(tmp_pat
 
 WITHOUT_A_LIMITER = {
     ("collector.py", "run"): "memory given back to the system",
-    ("life.py", "alive"): "the start and the stop",
+    ("life.py", "alive"): "the start",
+    ("life.py", "_to_its_end"): "the stop",
     ("lives.py", "_next_life"): "nothing is open meanwhile",
     ("loops.py", "beside"): "in the caller's loop, not the broker's",
     ("cleaning.py", "_work"): "gives memory back",

@@ -545,6 +545,32 @@ async def test_an_error_of_a_later_life_ends_the_body_and_comes_out(tmp_path: Pa
     assert lives.state == "stopped"
 
 
+@pytest.mark.parametrize("end", [Lives.restart, Lives.crash, Lives.stop])
+async def test_a_life_whose_end_goes_wrong_keeps_nobody_waiting(
+    end: Callable[[Lives], Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Broker) -> None:
+        raise ZeroDivisionError("a bug")
+
+    told: list[LifeOverError] = []
+
+    async def ask(lives: Lives) -> None:
+        with trio.CancelScope(shield=True):
+            try:
+                await end(lives)
+            except LifeOverError as error:
+                told.append(error)
+
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        async with lives_in(tmp_path) as lives, trio.open_nursery() as nursery:
+            for name in ("close", "abandon"):
+                monkeypatch.setattr(Broker, name, fail)
+            nursery.start_soon(ask, lives)
+    assert lives.state == "stopped"
+    assert [str(error) for error in told] == ([] if end is Lives.stop else ["the broker was stopped"])
+    lives.broker.services.logs.release()
+
+
 async def test_many_lives_leave_nothing_behind(tmp_path: Path) -> None:
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
