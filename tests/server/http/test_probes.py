@@ -9,17 +9,22 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
+from ottla.server.broker.lives import run_lives
 from ottla.server.broker.metrics import Sample
+from ottla.server.config.broker_config import static_config
 from ottla.server.http.call import Lives, Nothing
 from ottla.server.http.calls import probes
+from ottla.server.http.listener import AdminHttp
 from ottla.server.http.prometheus import CONTENT_TYPE, exposition
 from ottla.server.runtime import turns
 from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import create_topic, produce
 from support.broker.raw_client import RawClient
+from support.disk.gated_files import GatedFiles
 
 
 @pytest.fixture
@@ -97,3 +102,29 @@ async def test_metrics_of_many_partitions_are_gathered_in_turns(
         found = await probes.metrics(cast(Lives, SimpleNamespace(broker=broker)), Nothing())
         lines = [line for line in found.text.splitlines() if not line.startswith("#")]
         assert turns.passes() - before >= len(lines) - 1
+
+
+async def test_while_it_starts_it_lives_and_is_not_ready_and_calls_wait(tmp_path: Path) -> None:
+    files, http = GatedFiles("ottla.json"), AdminHttp("0")
+    flags = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
+    answers: list[tuple[str, int]] = []
+
+    async def ask(target: str) -> None:
+        answers.append((target, (await trio.to_thread.run_sync(AdminCalls(http.address).ask, "GET", target))[0]))
+
+    async def let_on() -> None:
+        await files.reached()
+        async with trio.open_nursery() as probes_only:
+            for target in ("/healthz", "/readyz"):
+                probes_only.start_soon(ask, target)
+        assert sorted(answers) == [("/healthz", 200), ("/readyz", 503)]
+        nursery.start_soon(ask, "/v1/broker")
+        files.let_on()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(let_on)
+        async with run_lives(static_config(profile="dev", flags=flags), files=files, admin=http):
+            while len(answers) < 3:
+                await trio.lowlevel.checkpoint()
+            await ask("/readyz")
+    assert answers[2:] == [("/v1/broker", 200), ("/readyz", 200)]
