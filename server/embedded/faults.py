@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -121,8 +122,11 @@ class Faulting(Running):
             ControlError: It may not be declared; one line.
             RuntimeError: The broker does not run.
         """
+        # In this thread, that the broker's need not wait for it.
+        from ..control.faults import declare
         from ..faults.declaration import Declaration
 
+        import_module("..handlers.faulted", __package__)
         declaration = Declaration(
             api=api,
             topic=topic,
@@ -143,7 +147,14 @@ class Faulting(Running):
             count=count,
             skip=skip,
         )
-        return self._ask(_declared, self, declaration)
+
+        async def declared(inner: Inner) -> Fault:
+            state = await declare(inner, declaration)
+            made = inner.faults.get(state.fault_id)
+            assert made is not None
+            return Fault(self, made)
+
+        return self._ask(declared)
 
     def faults(self) -> list[FaultState]:
         """All that are declared, spent ones included, oldest first."""
@@ -170,12 +181,3 @@ class Faulting(Running):
         from ..control.leaders import move_coordinator
 
         return self._ask(move_coordinator, node, group=group, transactional_id=transactional_id)
-
-
-async def _declared(inner: Inner, broker: Faulting, declaration: Declaration) -> Fault:
-    from ..control.faults import declare
-
-    state = await declare(inner, declaration)
-    declared = inner.faults.get(state.fault_id)
-    assert declared is not None
-    return Fault(broker, declared)

@@ -124,8 +124,10 @@ class Faults:
     def clear(self) -> int:
         """Remove all; returns how many there were."""
         faults = tuple(self)
+        self._faults.clear()
         for fault in faults:
-            fault.remove()
+            fault.end()
+        self.changed()
         return len(faults)
 
     def active(self) -> list[Fault]:

@@ -56,6 +56,8 @@ def around(faults: Faults, handler: Handler) -> Handler:
     async def handle(ctx: Context, request: Request) -> Any:
         met = _Met(ctx, request, handler)
         for fault in faults.active():
+            if ctx.turn.is_over():
+                await ctx.turn.next()
             declaration = fault.declaration
             if not met.is_of(declaration) or not await met.is_named_by(declaration):
                 continue

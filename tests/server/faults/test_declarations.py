@@ -103,3 +103,12 @@ def test_nothing_is_declared_where_something_is_wrong() -> None:
     with pytest.raises(FaultError):
         faults.declare(Declaration(api="Prduce", delay_ms=1))
     assert len(faults) == 0
+
+
+def test_removing_all_tells_those_who_watch_once() -> None:
+    faults, told = Faults(), []
+    for _ in range(FAULTS_MAX):
+        faults.declare(Declaration(delay_ms=1))
+    with faults.watched_by(lambda now: told.append(len(now.active()))):
+        assert faults.clear() == FAULTS_MAX
+    assert told == [FAULTS_MAX, 0]
