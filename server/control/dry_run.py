@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 
 from ...protocol.errors import CorruptRecordError, KafkaError
 from ...storage.cleaning.clean_stats import DryPass
+from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning import dry_runs
 from ..cleaning.threads import CleanerSettings
-from .errors import ControlError, Kind
+from .errors import ControlError, Kind, check_number
 from .partitions import logs_of
 
 LISTED = 100
@@ -31,11 +32,14 @@ class PartitionDryRun:
         return "\n  ".join(self.sentences)
 
 
-def _sentences(partition: int, found: DryPass) -> Iterator[str]:
+def _sentences(tp: TopicPartition, found: DryPass) -> Iterator[str]:
     stats = found.stats
+    if not stats.segments_before and not found.segments_to_split:
+        yield f"{tp}: a pass has nothing that it might clean now"
+        return
     gone = ", ".join(f"{count} {reason}" for reason, count in asdict(stats.removed).items() if count)
     yield (
-        f"partition {partition}: a pass from offset {found.first_dirty_offset} to {found.upper_offset} would keep"
+        f"{tp}: a pass from offset {found.first_dirty_offset} to {found.upper_offset} would keep"
         f" {stats.records_written} of {stats.records_read} records, {stats.bytes_written} of {stats.bytes_read} bytes"
         f" ({gone or 'nothing'} removed), {stats.segments_before} segments become {stats.segments_after}"
     )
@@ -91,8 +95,7 @@ async def dry_run(
         ControlError: NOT_FOUND; INVALID: `records_max`; CONFLICT: the topic is not compacted, or a pass, a lease or a deletion
             has the partition; FAILED: what is there cannot be read.
     """
-    if not 0 <= records_max <= LISTED_MAX:
-        raise ControlError(Kind.INVALID, f"records_max: expected a number from 0 to {LISTED_MAX}, found {records_max}")
+    check_number("records_max", records_max, 0, LISTED_MAX)
     logs, now_ms = logs_of(broker, topic, partitions), broker.clock.now_ms()
     found = [await _of_partition(broker, log, force, records_max) for log in logs]
     return DryRun(topic=topic, now_ms=now_ms, is_forced=force, partitions=tuple(found))
@@ -118,5 +121,5 @@ async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int)
         raise ControlError(Kind.FAILED, error.message) from error
     except (OSError, CorruptRecordError, ValueError) as error:
         raise ControlError(Kind.FAILED, f"{tp}: {error}") from error
-    sentences = tuple(_sentences(tp.partition, found))
+    sentences = tuple(_sentences(tp, found))
     return PartitionDryRun(partition=tp.partition, would_pass=found, sentences=sentences)

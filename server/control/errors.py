@@ -60,3 +60,13 @@ def did_you_mean(name: str, among: Iterable[str]) -> str:
         compared.append((wanted.ratio(), at, each))
     ratio, _, similar = max(compared, default=(0.0, 0, ""))
     return f"; did you mean {similar!r}?" if ratio >= SIMILAR else ""
+
+
+def check_number(name: str, found: object, low: int, high: int) -> None:
+    """Refuse what is no whole number from `low` to `high`.
+
+    Raises:
+        ControlError: INVALID.
+    """
+    if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
+        raise ControlError(Kind.INVALID, f"{name}: expected a number from {low} to {high}, found {found!r:.100}")

@@ -18,7 +18,7 @@ from ..cleaning.advice import moment
 from ..client.partitioner import partition_of
 from ..runtime.disk import Work, in_thread
 from ..runtime.turns import Turn, in_turns
-from .errors import ControlError, Kind
+from .errors import ControlError, Kind, check_number
 from .partitions import logs_of
 
 RECORDS = 1_000
@@ -120,8 +120,7 @@ async def explain_key(
     """
     if not isinstance(key, bytes):
         raise ControlError(Kind.INVALID, f"key: expected a text or bytes, found {key!r:.100}")
-    if not 1 <= records_max <= RECORDS_MAX:
-        raise ControlError(Kind.INVALID, f"records_max: expected a number from 1 to {RECORDS_MAX}, found {records_max}")
+    check_number("records_max", records_max, 1, RECORDS_MAX)
     if partition is None:
         partition = partition_of(key, len(logs_of(broker, topic)))
     (log,) = logs_of(broker, topic, [partition])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 import ottla
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -22,6 +23,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ottla.server.control.dry_run import dry_run
 from ottla.server.control.errors import ControlError, Kind
 from ottla.server.control.explain import explain
 from ottla.server.runtime import turns
@@ -228,6 +230,7 @@ def test_what_is_not_there_is_said_in_one_line(broker: ottla.Broker, client: Raw
         (lambda: broker.explain_key("orders", "k", partition=7), Kind.NOT_FOUND, "no 7"),
         (lambda: broker.explain_key("orders", 17), Kind.INVALID, "found 17"),  # type: ignore[arg-type]
         (lambda: broker.explain_key("orders", "k", records_max=0), Kind.INVALID, "from 1 to"),
+        (lambda: broker.dry_run("orders", records_max="x"), Kind.INVALID, "found 'x'"),  # type: ignore[arg-type]
         (lambda: broker.dry_run("orders", records_max=-1), Kind.INVALID, "from 0 to"),
         (lambda: broker.dry_run("plain"), Kind.CONFLICT, "cleanup.policy is delete"),
     ):
@@ -301,6 +304,55 @@ def test_a_forced_dry_run_takes_the_active_segment_too(broker: ottla.Broker, cli
     few = broker.dry_run("t", force=True, records_max=1).partitions[0]
     assert ([each.offset for each in few.would_pass.removals], few.would_pass.are_all_listed) == ([0], False)
     assert len(broker.inner.services.logs.logs[T_0].segments) == 1
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[ottla.Broker]:
+    """Its passes stand still after some bytes, and so does a dry run."""
+    overrides = {"log.cleaner.backoff.ms": NEVER_MS, "log.cleaner.io.max.bytes.per.second": 1e-6}
+    with ottla.Broker(tmp_path / "slow", overrides=overrides) as running, RawClient(*address(running)) as client:
+        create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
+        for _ in range(4):
+            produce(client, "t", ("k", "v" * 600))
+        yield running
+
+
+def test_a_dry_run_is_given_up_with_who_asked(slow: ottla.Broker) -> None:
+    manager = slow.inner.services.cleaning.manager
+
+    async def ask_and_leave() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dry_run, slow.inner, "t")
+            while not manager.is_held(T_0):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+    slow.run(ask_and_leave)
+    assert not manager.is_held(T_0)
+
+
+def test_who_wants_the_partition_has_not_to_wait_for_a_dry_run(slow: ottla.Broker) -> None:
+    cleaning = slow.inner.services.cleaning
+
+    async def ask(refused: list[ControlError]) -> None:
+        try:
+            await dry_run(slow.inner, "t")
+        except ControlError as error:
+            refused.append(error)
+
+    async def ask_and_pause() -> list[ControlError]:
+        refused: list[ControlError] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, refused)
+            while not cleaning.manager.is_held(T_0):
+                await trio.lowlevel.checkpoint()
+            await cleaning.pause(T_0)
+        cleaning.resume(T_0)
+        return refused
+
+    (error,) = slow.run(ask_and_pause)
+    assert (error.kind, "somebody else wants the partition" in str(error)) == (Kind.CONFLICT, True)
+    assert not cleaning.manager.is_held(T_0)
 
 
 # Keys
