@@ -15,8 +15,9 @@ caller finds nothing left to do, and a deletion of the topic ends both.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -25,12 +26,14 @@ from ...storage.filter.removed import RemovedRecords
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
 from ..cleaning.on_demand import RefusedError, check, clean_now
-from ..cleaning.status import LastPass
 from ..runtime.turns import Turn
 from ..services.explaining import Explaining, PartitionExplanation
 from .errors import ControlError, Kind
 from .partitions import logs_of
 from .segments import roll_one
+
+if TYPE_CHECKING:
+    from ...storage.cleaning.cleaner import CleanStats
 
 TIMEOUT_S_MAX = 86_400.0
 
@@ -179,31 +182,50 @@ async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) ->
         except RefusedError as error:
             raise _refused(error) from error
     explained = await _explained(broker, log)
-    return PartitionCompaction(
-        partition=tp.partition,
-        passes=len(passes),
+    return told(
+        log,
+        [each.stats for each in passes],
         has_rolled=has_rolled,
-        log_start_offset=log.log_start_offset,
-        first_dirty_offset_before=dirty_from,
-        first_dirty_offset=_first_dirty(broker, log),
-        log_end_offset=log.log_end_offset,
         segments_before=segments,
-        segments_after=len(log.segments),
-        records_read=sum(each.stats.records_read for each in passes),
-        records_written=sum(each.stats.records_written for each in passes),
-        records_removed=_removed(passes),
-        bytes_read=sum(each.stats.bytes_read for each in passes),
-        bytes_written=sum(each.stats.bytes_written for each in passes),
+        first_dirty=(dirty_from, _first_dirty(broker, log)),
         waits_for=explained.waits_for,
         explanation=explained.sentence,
     )
 
 
-def _removed(passes: Iterable[LastPass]) -> RemovedRecords:
-    by_reason: Counter[str] = Counter()
+def told(
+    log: Log,
+    passes: Sequence[CleanStats],
+    *,
+    has_rolled: bool,
+    segments_before: int,
+    first_dirty: tuple[int, int],
+    waits_for: Waits | None,
+    explanation: str,
+) -> PartitionCompaction:
+    """What was done to `log`; `first_dirty` is the first dirty offset before and after."""
+    removed: Counter[str] = Counter()
     for each in passes:
-        by_reason.update(asdict(each.stats.removed))
-    return RemovedRecords(**by_reason)
+        removed.update(asdict(each.removed))
+    before, after = first_dirty
+    return PartitionCompaction(
+        partition=log.topic_partition.partition,
+        passes=len(passes),
+        has_rolled=has_rolled,
+        log_start_offset=log.log_start_offset,
+        first_dirty_offset_before=before,
+        first_dirty_offset=after,
+        log_end_offset=log.log_end_offset,
+        segments_before=segments_before,
+        segments_after=len(log.segments),
+        records_read=sum(each.records_read for each in passes),
+        records_written=sum(each.records_written for each in passes),
+        records_removed=RemovedRecords(**removed),
+        bytes_read=sum(each.bytes_read for each in passes),
+        bytes_written=sum(each.bytes_written for each in passes),
+        waits_for=waits_for,
+        explanation=explanation,
+    )
 
 
 def _closed_up_to(log: Log) -> int:

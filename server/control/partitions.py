@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
+from ..partitions.topics import Topics
 from .errors import ControlError, Kind, did_you_mean
 
 _SHOWN = 249
@@ -19,24 +21,31 @@ def logs_of(broker: Broker, topic: str, partitions: Iterable[int] | None = None)
         ControlError: NOT_FOUND: there is no such topic, or no such partition; CONFLICT: the topic is being deleted; INVALID: not a
             name, not numbers.
     """
+    return logs_among(broker.services.topics, broker.services.logs.logs, topic, partitions)
+
+
+def logs_among(
+    topics: Topics, logs: Iterable[TopicPartition], topic: str, partitions: Iterable[int] | None = None
+) -> list[Log]:
+    """`logs_of`, where `topics` are all there are, and `logs` the partitions that have any, on their way out or not."""
     if not isinstance(topic, str):
         raise ControlError(Kind.INVALID, f"topic: expected a name, found {topic!r:.{_SHOWN}}")
-    found = broker.services.topics.get(topic)
+    found = topics.get(topic)
     if found is None:
-        if any(tp.topic == topic for tp in broker.services.logs.logs):
+        if any(tp.topic == topic for tp in logs):
             raise ControlError(Kind.CONFLICT, f"topic {topic} is being deleted")
-        names = (each.name for each in broker.services.topics)
+        names = (each.name for each in topics)
         raise ControlError(Kind.NOT_FOUND, f"there is no topic {topic[:_SHOWN]!r}{did_you_mean(topic, names)}")
-    logs = [each.log for each in found.partitions]
+    of_it = [each.log for each in found.partitions]
     if partitions is None:
-        return logs
+        return of_it
     wanted = _numbers(partitions)
     for number in wanted:
-        if not 0 <= number < len(logs):
-            last = len(logs) - 1
+        if not 0 <= number < len(of_it):
+            last = len(of_it) - 1
             has = "only partition 0" if last == 0 else f"partitions 0 to {last}"
             raise ControlError(Kind.NOT_FOUND, f"topic {topic} has {has}, no {number}")
-    return [logs[number] for number in wanted]
+    return [of_it[number] for number in wanted]
 
 
 def _numbers(partitions: Iterable[int]) -> list[int]:

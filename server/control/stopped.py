@@ -1,0 +1,179 @@
+"""Compaction of a data directory in which no broker runs: with the cleaner of storage, and no thread but the caller's.
+
+The directory is opened as a start would open it, with its locks and, after a crash, with recovery, and closed as a clean stop
+leaves it. Only the topic that is named is touched; of the broker's options those that a client has set dynamically are known, and
+what is given.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from ...protocol.errors import KafkaError
+from ...storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanStats
+from ...storage.cleaning.cleaner_manager import CleanerManager
+from ...storage.cleaning.delete_horizons import is_any_reached
+from ...storage.data_dirs.data_dir import DataDirectoryError
+from ...storage.disk import paths
+from ...storage.disk.files import DirectoryLockedError
+from ...storage.disk.os_files import OsFiles
+from ...storage.filter.offset_map import SECRET_BYTES
+from ...storage.logs.log import Log
+from ...storage.segment.segment import LogSegment
+from ...storage.steps import to_the_end
+from ...storage.topics.catalog_file import CatalogError
+from ...storage.topics.options import ConfigError
+from ..cleaning.threads import CleanerSettings, new_cleaner
+from ..cluster.opening import OpenStore, Start, open_store, static_config_with_stored_id
+from ..config.broker_config import StaticConfig
+from ..config.live_config import LiveConfig
+from ..runtime.clock import Clock
+from .compaction import Compaction, PartitionCompaction, told
+from .errors import ControlError, Kind
+from .partitions import logs_among
+from .segments import roll_one
+
+
+def compact_stopped(
+    data_dirs: str,
+    topic: str,
+    partitions: Iterable[int] | None = None,
+    *,
+    force: bool = False,
+    roll: bool = False,
+) -> Compaction:
+    """As `compaction.compact`, on the disk; blocks.
+
+    Args:
+        data_dirs: A data directory, or several with commas between, as `log.dirs`.
+
+    Raises:
+        ControlError: NOT_FOUND: there is no such directory, topic or partition; CONFLICT: a broker runs in it, or the topic is not
+            compacted; FAILED: the disk refused, or a segment is damaged. What was done to partitions before that stays.
+    """
+    files, clock = OsFiles(), Clock()
+    static = _config(files, data_dirs)
+    try:
+        store = open_store(Start(static, LiveConfig(static).current, files, clock, random.Random()))
+    except DirectoryLockedError as error:
+        raise ControlError(Kind.CONFLICT, f"{error}; ask that broker: ottla compact {topic}") from error
+    except (CatalogError, DataDirectoryError) as error:
+        raise ControlError(Kind.CONFLICT, str(error)) from error
+    except OSError as error:
+        raise ControlError(Kind.FAILED, str(error)) from error
+    try:
+        logs = logs_among(store.topics, store.logs.logs, topic, partitions)
+        for log in logs:
+            _check(log)
+        config = LiveConfig(static)
+        config.open(store.catalog)
+        manager = CleanerManager(files, store.logs.logs)
+        manager.correct_checkpoints(store.logs.data_dirs)
+        cleaner = new_cleaner(CleanerSettings.of(config.current)._replace(threads=1))
+        rows = tuple(_Compacting(manager, cleaner, clock, log, force).run(rolls=roll or force) for log in logs)
+    except ValueError as error:
+        raise ControlError(Kind.CONFLICT, f"{data_dirs} cannot be cleaned: {error}") from error
+    finally:
+        _close(store, clock)
+    return Compaction(topic=topic, is_forced=force, partitions=rows)
+
+
+def _config(files: OsFiles, data_dirs: str) -> StaticConfig:
+    for each in data_dirs.split(","):
+        if not os.path.isdir(each.strip()):
+            raise ControlError(Kind.NOT_FOUND, f"there is no directory {each.strip()!r:.300}")
+    if not any(files.exists(paths.join(each.strip(), paths.META_PROPERTIES)) for each in data_dirs.split(",")):
+        raise ControlError(
+            Kind.NOT_FOUND, f"{data_dirs!r:.300} is no data directory: it has no {paths.META_PROPERTIES}"
+        )
+    try:
+        return static_config_with_stored_id(
+            files, profile="kafka", flags={"log.dirs": data_dirs, "listeners": "PLAINTEXT://127.0.0.1:0"}
+        )
+    except ConfigError as error:
+        raise ControlError(Kind.INVALID, str(error)) from error
+
+
+def _check(log: Log) -> None:
+    tp = log.topic_partition
+    if log.failure is not None:
+        raise ControlError(Kind.FAILED, f"{tp} is offline: {log.failure}")
+    if not log.config.is_compact:
+        policy = ",".join(log.config.cleanup_policy)
+        raise ControlError(Kind.CONFLICT, f"{tp} is not compacted: cleanup.policy is {policy}")
+
+
+def _close(store: OpenStore, clock: Clock) -> None:
+    try:
+        store.catalog.settle()
+    finally:
+        store.logs.close(clock.now_ms())
+
+
+class _Compacting:
+    """One log."""
+
+    def __init__(self, manager: CleanerManager, cleaner: Cleaner, clock: Clock, log: Log, is_forced: bool) -> None:
+        self._manager = manager
+        self._cleaner = cleaner
+        self._clock = clock
+        self._log = log
+        self._is_forced = is_forced
+
+    def run(self, *, rolls: bool) -> PartitionCompaction:
+        log, manager = self._log, self._manager
+        dirty_from, segments = manager.first_dirty_offset(log), len(log.segments)
+        has_rolled = rolls and roll_one(log, self._clock.now_ms()).has_rolled
+        passes: list[CleanStats] = []
+        try:
+            while self._pass(passes):
+                pass
+        except OSError as error:
+            raise ControlError(Kind.FAILED, log.fail(error).message) from error
+        except KafkaError as error:
+            raise ControlError(Kind.FAILED, f"{log.topic_partition} cannot be cleaned: {error.message}") from error
+        (found,) = manager.eligibility([log], self._clock.now_ms())
+        return told(
+            log,
+            passes,
+            has_rolled=has_rolled,
+            segments_before=segments,
+            first_dirty=(dirty_from, manager.first_dirty_offset(log)),
+            waits_for=found.waits_for,
+            explanation=found.explanation,
+        )
+
+    def _pass(self, passes: list[CleanStats]) -> bool:
+        """Whether there is more to do."""
+        log, manager, now_ms = self._log, self._manager, self._clock.now_ms()
+        chosen = to_the_end(manager.take(log, now_ms, is_forced=self._is_forced))
+        if chosen is None:
+            return False
+        try:
+            if not chosen.cleanable_bytes and (passes or not is_any_reached(chosen.segments, now_ms)):
+                return False
+            end_offset, stats = self._cleaner.clean(
+                chosen,
+                now_ms,
+                secret=os.urandom(SECRET_BYTES),
+                swap=partial(_swap, log, self._clock),
+                checkpoint=_go_on,
+            )
+            manager.save_end_offset(chosen, end_offset)
+        except CleaningAbortedError:
+            return True  # segments had to be split first
+        finally:
+            manager.done_cleaning(chosen)
+        passes.append(stats)
+        return end_offset < chosen.upper_offset
+
+
+def _swap(log: Log, clock: Clock, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+    log.replace_segments(new, old, clock.elapsed_ms())
+
+
+def _go_on(_moved_bytes: int) -> None:
+    """Nobody wants a pass to end."""
