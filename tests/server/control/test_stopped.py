@@ -1,0 +1,109 @@
+"""Compaction of a data directory without a broker: the same as with one, and refused where one runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.server.control.errors import ControlError, Kind
+from ottla.server.control.stopped import compact_stopped
+
+AT_REST = {"log.cleaner.backoff.ms": str(10**12)}
+
+
+def fill(data_dir: Path, *, crash: bool = False, **configs: Any) -> None:
+    """A hundred records of ten keys, in the active segment of a directory in which no broker runs any more."""
+    with ottla.Broker(data_dir, overrides=AT_REST) as broker:
+        broker.create_topic("orders", configs={"cleanup.policy": "compact", **configs})
+        broker.create_topic("plain", configs={"cleanup.policy": "delete"})
+        for number in range(100):
+            broker.produce("orders", str(number), key=f"k{number % 10}")
+        if crash:
+            broker.crash()
+
+
+def offsets(data_dir: Path) -> list[int]:
+    with ottla.Broker(data_dir, overrides=AT_REST) as broker:
+        return [record.offset for record in broker.records("orders")]
+
+
+def test_by_force_all_is_clean_and_a_broker_starts_on_it(tmp_path: Path) -> None:
+    fill(tmp_path)
+    (done,) = compact_stopped(str(tmp_path), "orders", force=True).partitions
+    assert (done.passes, done.has_rolled, done.first_dirty_offset) == (1, True, 100)
+    assert done.records_removed.superseded == 90
+    (again,) = compact_stopped(str(tmp_path), "orders", force=True).partitions
+    assert (again.passes, again.has_rolled, again.waits_for) == (0, False, "all_clean")
+    assert offsets(tmp_path) == list(range(90, 100))
+
+
+def test_as_kafka_would_the_active_segment_stays_unless_it_is_rolled(tmp_path: Path) -> None:
+    fill(tmp_path)
+    (done,) = compact_stopped(str(tmp_path), "orders").partitions
+    assert (done.passes, done.waits_for) == (0, "active_segment")
+    (done,) = compact_stopped(str(tmp_path), "orders", [0], roll=True).partitions
+    assert (done.passes, done.first_dirty_offset) == (1, 100)
+
+
+def test_it_leaves_the_bytes_that_a_broker_leaves(tmp_path: Path) -> None:
+    fill(tmp_path / "by broker")
+    shutil.copytree(tmp_path / "by broker", tmp_path / "without")
+    with ottla.Broker(tmp_path / "by broker", overrides=AT_REST) as broker:
+        broker.compact("orders", force=True)
+    compact_stopped(str(tmp_path / "without"), "orders", force=True)
+    logs = [
+        {path.name: path.read_bytes() for path in (tmp_path / each / "orders-0").glob("*.log")}
+        for each in ("by broker", "without")
+    ]
+    assert logs[0] == logs[1]
+    assert len(logs[0]) == 2
+
+
+def test_where_a_broker_runs_it_is_refused_and_nothing_is_done(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path) as broker:
+        broker.create_topic("orders", configs={"cleanup.policy": "compact"})
+        with pytest.raises(ControlError, match="ask that broker: ottla compact orders") as refused:
+            compact_stopped(str(tmp_path), "orders", force=True)
+    assert refused.value.kind is Kind.CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind", "says"),
+    [
+        ("order", Kind.NOT_FOUND, "there is no topic 'order'; did you mean 'orders'"),
+        ("plain", Kind.CONFLICT, "plain-0 is not compacted: cleanup.policy is delete"),
+    ],
+)
+def test_what_cannot_be_compacted_leaves_a_directory_that_starts_as_ever(
+    topic: str, kind: Kind, says: str, tmp_path: Path
+) -> None:
+    fill(tmp_path)
+    with pytest.raises(ControlError) as refused:
+        compact_stopped(str(tmp_path), topic, force=True)
+    assert (refused.value.kind, says in str(refused.value)) == (kind, True), str(refused.value)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert len(offsets(tmp_path)) == 100
+
+
+def test_a_directory_that_is_none_stays_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ControlError, match="there is no directory"):
+        compact_stopped(str(tmp_path / "nowhere"), "orders")
+    with pytest.raises(ControlError, match=r"is no data directory: it has no meta\.properties"):
+        compact_stopped(str(tmp_path), "orders")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tombstones_go_at_their_horizon(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path, overrides=AT_REST) as broker:
+        broker.create_topic("orders", configs={"cleanup.policy": "compact", "delete.retention.ms": 0})
+        broker.produce("orders", None, key="gone")
+        broker.produce("orders", "1", key="stays")
+        broker.compact("orders", force=True)
+    (done,) = compact_stopped(str(tmp_path), "orders", force=True).partitions
+    assert done.records_removed.tombstones == 1
+    (done,) = compact_stopped(str(tmp_path), "orders", force=True).partitions
+    assert done.passes == 0
