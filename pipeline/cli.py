@@ -25,7 +25,7 @@ from .errors import CorruptSourceError, PipelineError, SparkFailedError, UsageEr
 EXAMPLES = """\
 examples:
   ottla-spark compact ./data --topic orders --dry-run     what would go
-  ottla-spark compact ./data --topic orders --install     with the server stopped
+  ottla-spark compact ./data --topic orders --install     with the server stopped; --include-active: all that is in the log
   ottla-spark verify ./data --topic orders --against ./copy-from-before
   ottla-spark snapshot ./data --topic orders --out ./orders-latest
   ottla-spark restore ./orders-latest --topic orders --bootstrap localhost:9092
@@ -112,6 +112,10 @@ def _compact(commands: Commands) -> None:
         "--resume", action="store_true",
         help="insist on the pending plan where there is one: whatever the configs are now, and if its segments have"
         " changed, stop with exit code 4 (without it a new plan is made then)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--include-active", action="store_true",
+        help="roll the active segment first, so that its records count; the server must be stopped, and was stopped cleanly",
     )  # fmt: skip
     parser.add_argument("--max-groups", type=_number(1), metavar="N", help="install so many groups of each partition")
     parser.add_argument(

@@ -31,6 +31,7 @@ from ...storage.data_dirs import clean_stop
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, OffsetCheckpoint
 from ...storage.disk.files import DirectoryLockedError, Files, Ownership
+from ...storage.disk.paths import TopicPartition
 from ...storage.logs.staged_segment import StagedSegment
 from ...storage.logs.swap import finish_swaps, is_begun, swap_files
 from ...storage.produce import producer_snapshots
@@ -112,7 +113,7 @@ def install(
             if keep_originals:
                 link_originals(plan, group, state, files)
             if staged is not None:
-                _take_out_of_mark(plan, files)
+                take_out_of_mark(files, plan.data_dir, plan.topic_partition)
                 _swap(plan, staged, present_sources(plan, group, files), files, now_ms)
             mark_installed(plan, group, files, now_ms)
             on_group(group)
@@ -140,7 +141,7 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
     try:
         if is_new:
             try:
-                _give(files, path, _ownership_in(files, data_dir))
+                give(files, path, _ownership_in(files, data_dir))
             except PermissionError as error:
                 files.remove(path)  # one that only this user may open would keep the server from starting
                 raise UsageError(f"{path} cannot be made for the owner of {data_dir}: install as that owner") from error
@@ -203,16 +204,16 @@ def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:
     known = offsets.get(plan.topic_partition, 0)
     owned = files.ownership(checkpoint.path) if files.exists(checkpoint.path) else None
     checkpoint.write(offsets | {plan.topic_partition: max(known, plan.upper_offset)})
-    _give(files, checkpoint.path, owned or _ownership_in(files, plan.data_dir))
+    give(files, checkpoint.path, owned or _ownership_in(files, plan.data_dir))
 
 
-def _take_out_of_mark(plan: CompactionPlan, files: Files) -> None:
+def take_out_of_mark(files: Files, data_dir: str, tp: TopicPartition) -> None:
     """The server's next start is not to take the log's new files for damage."""
-    mark = paths.join(plan.data_dir, paths.CLEAN_SHUTDOWN_FILE)
+    mark = paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE)
     if files.exists(mark):
         owned = files.ownership(mark)
-        clean_stop.forget(files, plan.data_dir, str(plan.topic_partition))
-        _give(files, mark, owned)
+        clean_stop.forget(files, data_dir, str(tp))
+        give(files, mark, owned)
 
 
 def _ownership_in(files: Files, directory: str) -> Ownership:
@@ -221,7 +222,7 @@ def _ownership_in(files: Files, directory: str) -> Ownership:
     return owner._replace(mode=owner.mode & 0o666)
 
 
-def _give(files: Files, path: str, ownership: Ownership) -> None:
+def give(files: Files, path: str, ownership: Ownership) -> None:
     """Give a file that this process has made to the server."""
     if files.ownership(path) != ownership:
         files.set_ownership(path, ownership)

@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
         now_ms=lambda: time.time_ns() // 1_000_000,
         secret=lambda: secrets.token_bytes(SECRET_BYTES),
         admin=getattr(options, "admin", None),
+        includes_active=getattr(options, "include_active", False),
     )
     try:
         code = RUNS[options.command](job, options)
@@ -71,6 +72,10 @@ def _plan(job: Job, options: argparse.Namespace) -> int:
 def _compact(job: Job, options: argparse.Namespace) -> int:
     if options.install and options.dry_run:
         raise UsageError("--install and --dry-run: expected one of them")
+    if options.include_active and (options.dry_run or options.admin):
+        raise UsageError(
+            "--include-active rolls a stopped server's log: expected no --dry-run, and no --admin (there it is `ottla roll`)"
+        )
     results = commands.compact(
         job,
         installs=options.install,

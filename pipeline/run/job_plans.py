@@ -27,6 +27,7 @@ from ..install.install_steps import (
     is_stale,
     pending_groups,
 )
+from ..install.roll import roll
 from ..stores.store import Store
 from ..stores.stored_log import open_log
 from .engine import Engine
@@ -49,6 +50,8 @@ class Job:
     secret: Callable[[], bytes]
     admin: str | None = None
     """HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped."""
+    includes_active: bool = False
+    """Whether the active segment is rolled first; for a directory in which no server works."""
 
     def store(self) -> Store:
         return Store(self.data_dir)
@@ -72,6 +75,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
     """
     store, files = job.store(), OsFiles()
     config = store.config_of(tp.topic, job.configs)
+    closed_up_to = roll(files, store, tp, job.now_ms()) if job.includes_active and config.is_compact else 0
     for pending in reversed(pending_plans(files, store.data_dir, tp)):
         if is_plan_installed(pending, files):
             continue
@@ -88,7 +92,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
         is_same = pending.key_hash == KEY_HASH and all(
             pending.config[name] == getattr(config, name) for name in CONFIGS
         )
-        if is_same and not is_stale(pending, job.now_ms()):
+        if is_same and pending.upper_offset >= closed_up_to and not is_stale(pending, job.now_ms()):
             with suppress(SourceChangedError):
                 check_sources(files, pending)
                 return pending

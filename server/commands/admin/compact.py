@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from ..frame.command import Command
-from ..frame.errors import WrongCallError
+from ..frame.errors import RefusedError, WrongCallError
 from ..frame.options import admin_options, duration_ms, json_option, number
 from ..frame.parser import Parser
 from ..frame.printing import show, show_json
@@ -31,15 +32,20 @@ def _compact(options: argparse.Namespace) -> None:
         return
     if options.timeout is not None:
         raise WrongCallError("--timeout goes with --wait; a pass takes as long as it takes")
-    admin = Admin(options)
+    if options.data and options.admin:
+        raise WrongCallError("--data and --admin: expected one of them")
+    admin = None if options.data else Admin(options)
     with Progress() as progress:
         progress.say(f"compacting {options.topic} …")
-        answer = admin.post(
-            path("topics", options.topic, "compact"),
-            partitions=options.partitions,
-            force=options.force or None,
-            roll=options.roll or None,
-        )
+        if admin is None:
+            answer = _compact_stopped(options)
+        else:
+            answer = admin.post(
+                path("topics", options.topic, "compact"),
+                partitions=options.partitions,
+                force=options.force or None,
+                roll=options.roll or None,
+            )
     if options.json:
         show_json(answer)
         return
@@ -61,7 +67,20 @@ def _compact(options: argparse.Namespace) -> None:
     )
 
 
+def _compact_stopped(options: argparse.Namespace) -> dict[str, Any]:
+    from ...control.errors import ControlError
+    from ...control.stopped import compact_stopped
+
+    try:
+        done = compact_stopped(options.data, options.topic, options.partitions, force=options.force, roll=options.roll)
+    except ControlError as error:
+        raise RefusedError(str(error)) from error
+    return asdict(done)
+
+
 def _wait(options: argparse.Namespace) -> None:
+    if options.data:
+        raise WrongCallError("--wait asks a broker: expected no --data")
     if options.force or options.roll or options.partitions:
         raise WrongCallError(
             "--wait starts nothing, and is for the whole topic: expected no --force, --roll, --partition"
@@ -143,6 +162,11 @@ def _compact_options(parser: Parser) -> None:
     _partition_options(parser)
     parser.add_argument("--force", action="store_true", help="whatever ratio and lags say; rolls, too")
     parser.add_argument("--roll", action="store_true", help="end the active segment first")
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="a data directory in which no broker runs: it is done here, and no broker is asked",
+    )
     parser.add_argument(
         "--wait",
         action="store_true",

@@ -1,0 +1,106 @@
+"""Compaction with the active segment, of a directory in which no server works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
+pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
+
+import ottla
+from ottla.pipeline.errors import StoreLockedError, UsageError
+from ottla.pipeline.install.roll import roll
+from ottla.pipeline.run import commands
+from ottla.pipeline.run.engine import IN_PROCESS, Engine
+from ottla.pipeline.run.job_plans import Job
+from ottla.pipeline.stores.store import Store
+from ottla.storage.disk import paths
+from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.disk.paths import TopicPartition
+from support.logs.make_log import SECRET
+
+NEVER = {"log.cleaner.backoff.ms": str(10**12)}
+TP = TopicPartition("orders", 0)
+
+
+def stopped(directory: Path) -> Path:
+    """Where a broker was, which has written fifty records of five keys, all in the active segment."""
+    with ottla.Broker(directory, overrides=NEVER) as broker:
+        broker.create_topic("orders", configs={"cleanup.policy": "compact"})
+        for number in range(50):
+            broker.produce("orders", str(number), key=f"k{number % 5}")
+    return directory
+
+
+def job_over(directory: Path, *, includes_active: bool = True) -> Job:
+    return Job(
+        data_dir=str(directory),
+        topic="orders",
+        partition=None,
+        configs={},
+        engine=Engine(IN_PROCESS),
+        say=lambda _: None,
+        now_ms=lambda: 2_000_000_000_000,
+        secret=lambda: SECRET,
+        includes_active=includes_active,
+    )
+
+
+def offsets(directory: Path) -> list[int]:
+    with ottla.Broker(directory, overrides=NEVER) as broker:
+        return [record.offset for record in broker.records("orders")]
+
+
+def test_without_it_the_active_segment_stays(tmp_path: Path) -> None:
+    job = job_over(stopped(tmp_path), includes_active=False)
+    assert [each.outcome for each in commands.compact(job, installs=True)] == ["nothing to do"]
+
+
+def test_with_it_all_that_is_in_the_log_is_compacted_and_a_server_starts_on_it(tmp_path: Path) -> None:
+    job = job_over(stopped(tmp_path))
+    assert [each.outcome for each in commands.compact(job, installs=True)] == ["installed"]
+    assert [each.outcome for each in commands.compact(job, installs=True)] == ["nothing to do"]
+    with ottla.Broker(tmp_path, overrides=NEVER) as broker:
+        assert [record.offset for record in broker.records("orders")] == list(range(45, 50))
+        assert broker.produce("orders", "on", key="k0").offset == 50
+        (row,) = broker.compact("orders").partitions
+        assert (row.first_dirty_offset, row.waits_for) == (50, "active_segment")
+
+
+def test_a_plan_from_before_the_roll_is_made_anew(tmp_path: Path) -> None:
+    with ottla.Broker(tmp_path, overrides=NEVER) as broker:
+        broker.create_topic("orders", configs={"cleanup.policy": "compact"})
+        for number in range(10):
+            broker.produce("orders", str(number), key="k")
+        broker.roll("orders")
+        broker.produce("orders", "last", key="k")
+    job = job_over(tmp_path, includes_active=False)
+    assert [each.outcome for each in commands.compact(job)] == ["staged"]
+    assert [each.outcome for each in commands.compact(replace(job, includes_active=True), installs=True)] == [
+        "installed"
+    ]
+    assert offsets(tmp_path) == [10]
+
+
+def test_where_a_server_works_nothing_is_rolled(tmp_path: Path) -> None:
+    with ottla.Broker(stopped(tmp_path), overrides=NEVER) as broker:
+        with pytest.raises(StoreLockedError):
+            commands.compact(job_over(tmp_path))
+        assert len(broker.explain("orders").partitions) == 1
+    assert len(list((tmp_path / "orders-0").glob("*.log"))) == 1
+
+
+def test_after_a_crash_only_a_start_knows_where_the_log_ends(tmp_path: Path) -> None:
+    (stopped(tmp_path) / paths.CLEAN_SHUTDOWN_FILE).unlink()
+    with pytest.raises(UsageError, match="was not stopped cleanly"):
+        commands.compact(job_over(tmp_path))
+
+
+def test_an_empty_segment_stays(tmp_path: Path) -> None:
+    store = Store(str(stopped(tmp_path)))
+    assert roll(OsFiles(), store, TP, 0) == roll(OsFiles(), store, TP, 0) == 50
+    assert len(list((tmp_path / "orders-0").glob("*.log"))) == 2
+    assert offsets(tmp_path) == list(range(50))
