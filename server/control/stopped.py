@@ -58,10 +58,10 @@ def compact_stopped(
     static = _config(files, data_dirs)
     try:
         store = open_store(Start(static, LiveConfig(static).current, files, clock, random.Random()))
-    except DirectoryLockedError as error:
-        raise ControlError(Kind.CONFLICT, f"{error}; ask that broker: ottla compact {topic}") from error
     except (CatalogError, DataDirectoryError) as error:
-        raise ControlError(Kind.CONFLICT, str(error)) from error
+        is_held = isinstance(error.__cause__, DirectoryLockedError)
+        hint = f"; ask that broker: ottla compact {topic}" if is_held else ""
+        raise ControlError(Kind.CONFLICT, f"{error}{hint}") from error
     except OSError as error:
         raise ControlError(Kind.FAILED, str(error)) from error
     try:

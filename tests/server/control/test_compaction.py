@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -195,6 +196,29 @@ async def test_a_pass_on_demand_leaves_the_bytes_that_a_round_of_the_cleaner_lea
             )
     assert left[True] == left[False]
     assert len(left[True][1]) == 5
+
+
+@pytest.mark.parametrize("seed", range(15))
+async def test_force_never_goes_beyond_the_last_stable_offset(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    async with resting(tmp_path, topic=YOUNG) as (served, log):
+        producers = [Producer(log, number, transactional=True, now_ms=START_MS) for number in (7, 8, 9)]
+        opened: set[int] = set()
+        for _ in range(25):
+            producer = rng.choice(producers)
+            if producer.producer_id in opened and rng.random() < 0.5:
+                rng.choice((producer.commit, producer.abort))()
+                opened.remove(producer.producer_id)
+            else:
+                producer.write(rng.choice("abc"))
+                opened.add(producer.producer_id)
+            if rng.random() < 0.3:
+                log.roll(START_MS)
+            if rng.random() < 0.2:
+                stable, before = log.last_stable_offset, contents(log)
+                done = one(await compact(served.broker, "t", force=True))
+                assert done.first_dirty_offset <= stable, seed
+                assert [row for row in contents(log) if row[0] >= stable] == [row for row in before if row[0] >= stable]
 
 
 # Refusals
