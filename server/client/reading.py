@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.records import HEADER_BYTES, RecordBatch
@@ -77,6 +77,10 @@ def records(
             continue
         wanted, shown = position, _Shown(data.aborted_transactions or (), level)
         for batch in _whole_batches(data.records or b""):
+            if not batch.is_crc_valid():
+                raise CorruptRecordError(
+                    f"{topic}-{partition}: the batch at offset {batch.base_offset} has a wrong CRC"
+                )
             for record in batch.records() if shown.admits(batch) else ():
                 if wanted <= record.offset < end:
                     yield Record(

@@ -242,3 +242,12 @@ def test_what_cannot_be_asked_is_refused_in_one_line(orders: Kafka, wrong: str) 
     with pytest.raises(kind) as caught:
         call(orders)
     assert str(caught.value) == message
+
+
+def test_a_batch_that_was_damaged_on_the_way_is_no_record(broker: ottla.Broker, kafka: Kafka, topic: str) -> None:
+    kafka.produce(topic, "value" * 20, partition=0)
+    fault = broker.fault("Fetch", topic=topic, corrupt_batch=True)
+    with pytest.raises(KafkaError, match=f"^CORRUPT_MESSAGE: {topic}-0: the batch at offset 0 has a wrong CRC$"):
+        kafka.records(topic, 0)
+    assert fault.hits == 1
+    assert [record.value for record in kafka.records(topic, 0)] == [b"value" * 20]

@@ -156,7 +156,7 @@ def test_damage_is_named_after_the_records_before_it() -> None:
     broken = data(2, 3)
     broken[60] = 9  # one more record than there are
     reading = records(OneLog(data(0, 1), broken, end=4), "topic", 0)
-    found = [next(reading).offset for _ in range(4)]
-    with pytest.raises(CorruptRecordError):
+    found = [next(reading).offset for _ in range(2)]
+    with pytest.raises(CorruptRecordError, match="the batch at offset 2 has a wrong CRC"):
         next(reading)
-    assert found == [0, 1, 2, 3]
+    assert found == [0, 1]
