@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,3 +95,17 @@ def test_a_life_that_cannot_begin_is_told_and_another_may_follow(broker: ottla.B
     assert admin.ask("GET", "/v1/broker")[0] == 503
     catalog.write_text(whole)
     assert admin.post("/v1/restart")["topics"] == 1
+
+
+@pytest.mark.parametrize("end", ["restart", "crash", "reset", "stop"])
+def test_who_waits_when_a_life_ends_is_told(broker: ottla.Broker, end: str) -> None:
+    admin = AdminCalls.of(broker)
+    fault = admin.post("/v1/faults", api="Produce", error="NOT_LEADER_OR_FOLLOWER")
+    lives = broker._lives
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(admin.ask, "GET", f"/v1/faults/{fault['fault_id']}/wait?timeout_ms=600000")
+        while not lives._calls:
+            time.sleep(0)
+        getattr(broker, end)()
+        status, answer = waiting.result()
+    assert (status, answer["error"]) == (503, "the broker stopped or was restarted before this was done")
