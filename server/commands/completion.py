@@ -53,7 +53,7 @@ def zsh(found: list[Place]) -> Iterator[str]:
     yield "#compdef ottla"
     yield "_ottla() {"
     yield "    local at= word"
-    yield "    local -a names options"
+    yield "    local -a names flags"
     yield '    for word in "${(@)words[2,CURRENT-1]}"; do'
     yield f'        case "$at/$word" in {_steps(found)}) at=$at/$word ;; esac'
     yield "    done"
@@ -69,10 +69,10 @@ def zsh(found: list[Place]) -> Iterator[str]:
         yield f"        {_quoted(place.at)})"
         yield f"            names=({' '.join(_described(name, text) for name, text in _operands(place).items())})"
         options = {name: action.help or "" for action in place.options for name in action.option_strings}
-        yield f"            options=({' '.join(_described(name, text) for name, text in options.items())}) ;;"
+        yield f"            flags=({' '.join(_described(name, text) for name, text in options.items())}) ;;"
     yield "    esac"
     yield "    (( $#names )) && _describe name names"
-    yield "    _describe -o option options"
+    yield "    _describe -o option flags"
     yield "    (( $#names )) || _files"
     yield "}"
     yield 'if [ "$funcstack[1]" = _ottla ]; then _ottla "$@"; else compdef _ottla ottla; fi'
@@ -89,7 +89,7 @@ def fish(found: list[Place]) -> Iterator[str]:
     yield '    test "$at" = "$argv[1]"'
     yield "end"
     for place in found:
-        here = f"complete -c ottla -n {_quoted(f'__ottla_at {_quoted(place.at)}')}"
+        here = f"complete -c ottla -n '__ottla_at \"{place.at}\"'"
         operands = _operands(place)
         if operands or not any(map(is_path, place.operands)):
             yield f"{here} -f"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -30,6 +31,23 @@ def test_a_script_is_whole_for_every_place(make: object) -> None:
     assert callable(make)
     script = "\n".join(make(PLACES))
     assert {place.at for place in PLACES if place.at not in script} == set()
+
+
+def test_fish_asks_at_which_place_it_stands() -> None:
+    lines = list(fish(PLACES))
+    assert "complete -c ottla -n '__ottla_at \"/topics\"' -a create -d 'create a topic'" in lines
+    assert any(
+        line.startswith("complete -c ottla -n '__ottla_at \"/serve\"' -l profile -x -a 'kafka dev' -d ")
+        for line in lines
+    )
+    assert any(line.startswith("complete -c ottla -n '__ottla_at \"/serve\"' -l data -r -F -d ") for line in lines)
+    assert [line for line in lines if line.count("'") % 2] == []
+
+
+def test_zsh_uses_no_name_that_is_its_own() -> None:
+    script = "\n".join(zsh(PLACES))
+    assert not re.search(r"(local|\n) [^\n]*\b(path|options|commands|status)=", script.split("case")[0])
+    assert [line for line in script.splitlines() if line.count("'") % 2] == []
 
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
