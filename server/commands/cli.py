@@ -25,10 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"ottla: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
-    except (
-        UnicodeEncodeError
-    ) as error:  # an argument in the encoding of nobody, which no request and no file name takes
-        print(f"ottla: expected UTF-8, found {error.object[:60]!r}", file=sys.stderr)
+    except UnicodeError as error:
+        # An argument that no request, and no name of a host, can have.
+        found = f"expected UTF-8, found {error.object[:60]!r}" if isinstance(error, UnicodeEncodeError) else str(error)
+        print(f"ottla: {found}", file=sys.stderr)
         return WRONG_CALL
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -83,7 +83,10 @@ def run(options: argparse.Namespace) -> int:
 
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]
-    temporary = tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None else None
+    try:
+        temporary = tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None else None
+    except OSError as error:
+        raise WrongCallError(f"no temporary directory: {error.strerror}; --data names another") from error
     if temporary is not None:
         options.data = os.path.join(temporary, "data")  # what is put beside it goes, too
     data = f"{options.data}, removed at the end" if temporary else options.data

@@ -266,6 +266,20 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["topics", "list", "--bootstrap", "..:9092"], "label empty or too long"),
+        (["nodes", "list", "--admin", "..:9092"], "label empty or too long"),
+        (["explain", "\udcff"], r"expected UTF-8, found '\udcff'"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ottla: ") and says in line
+
+
 def test_nobody_reading_on_is_no_error() -> None:
     for line in ("completion bash", "describe-config --json", "--help"):
         process = subprocess.Popen(
