@@ -56,7 +56,6 @@ def run(options: argparse.Namespace) -> None:
             if given is not None:
                 _note(written, cluster.kafka.produce_all(options.topic, given))
             else:
-                cluster.kafka.topic(options.topic) if options.partition is not None else None
                 for chunk in _chunks(_from_lines(options)):
                     _note(written, cluster.kafka.produce_all(options.topic, chunk))
                     progress.say(f"{_count(written)} records written")
