@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 
-
-class Setting(NamedTuple):
+class Setting:
     """`--kafka-NAME`, in an ini file `kafka_NAME`, in the environment `OTTLA_KAFKA_NAME`; the first that is given counts."""
 
-    name: str
-    help: str
-    metavar: str = "TEXT"
-    is_list: bool = False
+    def __init__(self, name: str, help: str, metavar: str, *, is_list: bool = False) -> None:
+        self.name = name
+        self.help = help
+        self.metavar = metavar
+        self.is_list = is_list
 
     @property
     def ini(self) -> str:
