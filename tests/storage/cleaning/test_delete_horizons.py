@@ -26,14 +26,14 @@ def with_a_tombstone() -> Log:
 
 
 def with_a_marker() -> Log:
-    """Of an aborted transaction, whose data is gone."""
+    """Of an aborted transaction, whose data went with the pass before."""
     log = make_log()
     producer = Producer(log, 7, transactional=True)
     producer.write("a")
     producer.abort()
     producer.write("b")
     producer.commit()
-    return cleaned(log)
+    return cleaned(cleaned(log))
 
 
 def without_either() -> Log:
