@@ -38,7 +38,8 @@ class DataDir:
         """Takes the lock and reads whose directory it is. Makes the directory and the lock file, nothing else.
 
         Raises:
-            DataDirectoryError: Held by another broker, not to be had, or its `meta.properties` is broken.
+            DataDirectoryError: Held by another broker, not to be had, in the midst of an exchange, or its `meta.properties` is
+                broken.
         """
         self.path = path
         self.health = Health()
@@ -54,10 +55,18 @@ class DataDir:
         except (OSError, DirectoryLockedError) as error:
             raise DataDirectoryError(f"data directory {path}: {error}") from error
         try:
+            if any(files.exists(paths.join(path, name)) for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN)):
+                raise DataDirectoryError(
+                    f"data directory {path}: a reset or restore of it was interrupted, which the next start of the broker"
+                    " ends: start it once, with all of its directories"
+                )
             self.identity: MetaProperties | None = read_meta_properties(files, path)
         except OSError as error:
             self._lock.release()
             raise DataDirectoryError(f"data directory {path}: {error}") from error
+        except DataDirectoryError:
+            self._lock.release()
+            raise
 
     def claim(self, identity: MetaProperties) -> None:
         """Write whose directory this is, unless it says so."""

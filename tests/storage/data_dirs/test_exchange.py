@@ -9,7 +9,9 @@ from contextlib import suppress
 
 import pytest
 
+from ottla.storage.data_dirs.data_dir import DataDirectoryError
 from ottla.storage.data_dirs.exchange import Exchange, finish, is_unfinished, own_entries
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
 from support.disk.crash_files import CrashFiles, PowerLoss, power_losses
@@ -188,3 +190,14 @@ def test_dropping_one_that_was_decided_drops_nothing() -> None:
     begun.drop()
     assert is_unfinished(files, TWO)
     assert ended(files, TWO) == [NEW, NEW]
+
+
+def test_nobody_but_a_start_of_the_broker_opens_directories_in_the_midst_of_one() -> None:
+    files = disk()
+    files.make_dir(f"/d/{paths.NEXT_CONTENT}")
+    for _ in range(2):
+        with pytest.raises(DataDirectoryError, match=r"^data directory /d: a reset or restore of it was interrupted"):
+            LogManager(files, ONE)
+    files.remove_dir(f"/d/{paths.NEXT_CONTENT}")
+    files.remove("/d/meta.properties")
+    LogManager(files, ONE).release()
