@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -108,12 +108,12 @@ class Nodes:
         version = _version(api_of(message), versions, address)
         try:
             return client.ask(message, version)
-        except (OSError, ProtocolError) as error:
+        except BaseException as error:  # An interrupted question, too: its answer would be taken for the next one's.
             del self._connections[address]
             client.close()
-            if isinstance(error, ProtocolError):
-                raise
-            raise type(error)(f"broker at {_text(address)}: {error}") from error
+            if isinstance(error, OSError):
+                raise type(error)(f"broker at {_text(address)}: {error}") from error
+            raise
 
     def ask_controller(self, message: Any) -> Any:
         """Ask the node that changes topics."""

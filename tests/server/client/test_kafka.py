@@ -9,7 +9,8 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import KafkaError
-from ottla.server.client.kafka import Kafka
+from ottla.server.client.connection import Client
+from ottla.server.client.kafka import Kafka, wall_time_ms
 from ottla.server.client.values import NewRecord, Offsets, Record
 
 _names = count()
@@ -37,8 +38,11 @@ def topic(kafka: Kafka) -> str:
 
 
 def test_a_record_comes_back_as_it_was_sent(kafka: Kafka, topic: str) -> None:
-    sent = kafka.produce(topic, "value", key=b"key", headers={"name": "ü", "none": None}, timestamp_ms=5, partition=2)
-    expected = Record(topic, 2, 0, 5, b"key", b"value", (("name", "ü".encode()), ("none", None)))
+    made_ms = wall_time_ms() - 5  # not long ago, or retention takes it
+    sent = kafka.produce(
+        topic, "value", key=b"key", headers={"name": "ü", "none": None}, timestamp_ms=made_ms, partition=2
+    )
+    expected = Record(topic, 2, 0, made_ms, b"key", b"value", (("name", "ü".encode()), ("none", None)))
     assert sent == expected
     assert kafka.records(topic) == [expected]
 
@@ -128,6 +132,27 @@ def test_a_connection_that_the_broker_closed_is_made_anew() -> None:
         for connection, _ in kafka._nodes._connections.values():
             connection._socket.shutdown(2)
         assert kafka.produce("orders", "value").offset == 0
+
+
+@pytest.fixture(scope="module")
+def orders() -> Iterator[Kafka]:
+    with ottla.Broker() as broker, Kafka(broker.bootstrap) as kafka:
+        kafka.create_topic("orders")
+        yield kafka
+
+
+def test_the_answer_to_an_interrupted_question_is_nobodys(orders: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(self: Client) -> None:
+        raise Interrupted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "receive", interrupt)
+        with pytest.raises(Interrupted):
+            orders.topics()
+    assert orders.topic("orders").name == "orders"
 
 
 WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
@@ -227,13 +252,6 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
         "MESSAGE_TOO_LARGE: a batch of 2000074 bytes is more than max.message.bytes of topic 'orders'",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def orders() -> Iterator[Kafka]:
-    with ottla.Broker() as broker, Kafka(broker.bootstrap) as kafka:
-        kafka.create_topic("orders")
-        yield kafka
 
 
 @pytest.mark.parametrize("wrong", WRONG)
