@@ -69,7 +69,7 @@ def _compact(options: argparse.Namespace) -> None:
 
 def _compact_stopped(options: argparse.Namespace) -> dict[str, Any]:
     from ...control.errors import ControlError
-    from ...control.stopped import compact_stopped
+    from .stopped import compact_stopped
 
     try:
         done = compact_stopped(options.data, options.topic, options.partitions, force=options.force, roll=options.roll)

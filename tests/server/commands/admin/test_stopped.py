@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import ottla
+from ottla.server.commands.admin.stopped import compact_stopped
 from ottla.server.control.errors import ControlError, Kind
-from ottla.server.control.stopped import compact_stopped
 
 AT_REST = {"log.cleaner.backoff.ms": str(10**12)}
 

@@ -12,29 +12,29 @@ import random
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ...protocol.errors import KafkaError
-from ...storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanStats
-from ...storage.cleaning.cleaner_manager import CleanerManager
-from ...storage.cleaning.delete_horizons import is_any_reached
-from ...storage.data_dirs.data_dir import DataDirectoryError
-from ...storage.disk import paths
-from ...storage.disk.files import DirectoryLockedError
-from ...storage.disk.os_files import OsFiles
-from ...storage.filter.offset_map import SECRET_BYTES
-from ...storage.logs.log import Log
-from ...storage.segment.segment import LogSegment
-from ...storage.steps import to_the_end
-from ...storage.topics.catalog_file import CatalogError
-from ...storage.topics.options import ConfigError
-from ..cleaning.threads import CleanerSettings, new_cleaner
-from ..cluster.opening import OpenStore, Start, open_store, static_config_with_stored_id
-from ..config.broker_config import StaticConfig
-from ..config.live_config import LiveConfig
-from ..runtime.clock import Clock
-from .compaction import Compaction, PartitionCompaction, told
-from .errors import ControlError, Kind
-from .partitions import logs_among
-from .segments import roll_one
+from ....protocol.errors import KafkaError
+from ....storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanStats
+from ....storage.cleaning.cleaner_manager import CleanerManager
+from ....storage.cleaning.delete_horizons import is_any_reached
+from ....storage.data_dirs.data_dir import DataDirectoryError
+from ....storage.disk import paths
+from ....storage.disk.files import DirectoryLockedError
+from ....storage.disk.os_files import OsFiles
+from ....storage.filter.offset_map import SECRET_BYTES
+from ....storage.logs.log import Log
+from ....storage.segment.segment import LogSegment
+from ....storage.steps import to_the_end
+from ....storage.topics.catalog_file import CatalogError
+from ....storage.topics.options import ConfigError
+from ...cleaning.threads import CleanerSettings, new_cleaner
+from ...cluster.opening import OpenStore, Start, open_store, static_config_with_stored_id
+from ...config.broker_config import StaticConfig
+from ...config.live_config import LiveConfig
+from ...control.compaction import Compaction, PartitionCompaction, told
+from ...control.errors import ControlError, Kind
+from ...control.partitions import logs_among
+from ...control.segments import roll_one
+from ...runtime.clock import Clock
 
 
 def compact_stopped(
