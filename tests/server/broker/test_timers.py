@@ -165,7 +165,7 @@ HANDED_ON = {
     "cleaning/cleaning.py _choose": "for the metric",
     "cleaning/leases.py _expire": "as `pause`",
     "cleaning/leases.py _swap": "as `clean` of clean_pass",
-    "control/stopped.py _swap": "likewise",
+    "commands/admin/stopped.py _swap": "likewise",
     "coordination/service.py _keep_time": "tests of GroupService",
     "coordination/service.py _reload": "tests of a disk without room",
     "groups/consumer/protocol.py __init__": "",
