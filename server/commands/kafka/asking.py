@@ -8,12 +8,15 @@ from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...client.kafka import Kafka
-from ...client.nodes import Nodes, UnreachableError
+from ...client.nodes import Nodes, UnreachableError, check
+from ...client.reading import LATEST, LEVELS, Isolation
 from ..frame.errors import RefusedError, WrongCallError
 from ..frame.options import bootstrap_of
 
 CLIENT_ID = "ottla-cli"
+TIMEOUT_MS = 10_000
 
 
 class Cluster(NamedTuple):
@@ -24,10 +27,35 @@ class Cluster(NamedTuple):
     nodes: Nodes
     """Single requests."""
 
+    def offsets_at(self, topic: str, timestamp: int, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
+        """The offset that belongs to `timestamp` (or to EARLIEST, LATEST) in each partition that somebody leads now; -1 where
+        there is none. One request a leader."""
+
+        def ask() -> dict[int, int]:
+            led: dict[int, list[ListOffsetsPartition]] = {}
+            for partition in self.nodes.topic(topic).partitions:
+                if partition.leader >= 0:
+                    wanted = ListOffsetsPartition(partition_index=partition.index, timestamp=timestamp)
+                    led.setdefault(partition.leader, []).append(wanted)
+            found = {}
+            for leader, partitions in led.items():
+                request = ListOffsetsRequest(
+                    replica_id=-1,
+                    isolation_level=LEVELS[isolation],
+                    topics=(ListOffsetsTopic(name=topic, partitions=tuple(partitions)),),
+                    timeout_ms=TIMEOUT_MS,
+                )
+                for row in self.nodes.ask(request, leader).topics[0].partitions:
+                    check(row.error_code, f"topic {topic!r}, partition {row.partition_index}")
+                    found[row.partition_index] = row.offset
+            return found
+
+        return self.nodes.retrying(ask)
+
     def ends(self, topic: str) -> dict[int, int]:
-        """The end of each partition; of a topic that is gone, nothing."""
+        """The end of each partition that somebody leads; of a topic that is gone, nothing."""
         try:
-            return {index: offsets.end for index, offsets in self.kafka.offsets(topic).items()}
+            return self.offsets_at(topic, LATEST)
         except KafkaError as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise

@@ -7,12 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ...client.nodes import Nodes, check
-from ...client.reading import LATEST, LEVELS, Isolation
+from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
 from ..frame.command import Command
-from ..frame.errors import WrongCallError
+from ..frame.errors import RefusedError, WrongCallError
 from ..frame.options import bootstrap_option, json_option, number
 from ..frame.parser import Parser
 from ..frame.printing import show_bytes, visible
@@ -36,7 +34,6 @@ formats:
 """
 
 POLL_EVERY_S = 0.1
-TIMEOUT_MS = 10_000
 NULL = "(null)"
 _INT64_MAX = (1 << 63) - 1
 
@@ -67,52 +64,32 @@ def _start(text: str) -> int | str:
 
 def _records(cluster: Cluster, options: argparse.Namespace, start: int | str) -> Iterator[Record]:
     isolation: Isolation = "read_committed" if options.read_committed else "read_uncommitted"
-    positions = {
-        partition: _first(start, offsets)
-        for partition, offsets in cluster.kafka.offsets(options.topic, isolation).items()
-    }
-    if options.partition is not None and options.partition not in positions:
+    partitions = cluster.kafka.topic(options.topic).partitions
+    if options.partition is not None and options.partition >= len(partitions):
         raise WrongCallError(
-            f"--partition: topic {options.topic} has partitions 0 to {len(positions) - 1}, found {options.partition}"
+            f"--partition: topic {options.topic} has partitions 0 to {len(partitions) - 1}, found {options.partition}"
         )
+    wanted = range(len(partitions)) if options.partition is None else (options.partition,)
+    positions: dict[int, int] = {}
     pause = threading.Event()
     while True:
-        for partition, end in sorted(_ends(cluster.nodes, options.topic, isolation).items()):
+        ends = cluster.offsets_at(options.topic, LATEST, isolation)
+        starts = cluster.offsets_at(options.topic, EARLIEST) if ends.keys() - positions.keys() else {}
+        for partition, end in sorted(ends.items()):
             if options.partition not in (None, partition):
                 continue
-            position = positions.get(partition, 0)  # a partition that was made meanwhile is read from its beginning
+            position = positions.get(partition)
+            if position is None:  # one that was made meanwhile is read from its beginning
+                position = _first(start, Offsets(starts.get(partition, 0), end)) if partition in wanted else 0
             if position < end:
                 yield from cluster.kafka.scan(options.topic, partition, start=position, end=end, isolation=isolation)
             # The end lies before the position where the topic was made anew.
             positions[partition] = end if position <= end or options.until_end else 0
         if options.until_end:
+            if unled := [f"{options.topic}-{partition}" for partition in wanted if partition not in ends]:
+                raise RefusedError(f"{', '.join(unled)}: nobody leads it, so its records are not shown")
             return
         pause.wait(POLL_EVERY_S)
-
-
-def _ends(nodes: Nodes, topic: str, isolation: Isolation) -> dict[int, int]:
-    """Where each partition ends now, of those that somebody leads: one request a leader, as it is asked again and again."""
-
-    def ask() -> dict[int, int]:
-        led: dict[int, list[ListOffsetsPartition]] = {}
-        for partition in nodes.topic(topic).partitions:
-            if partition.leader >= 0:
-                wanted = ListOffsetsPartition(partition_index=partition.index, timestamp=LATEST)
-                led.setdefault(partition.leader, []).append(wanted)
-        ends = {}
-        for leader, partitions in led.items():
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=LEVELS[isolation],
-                topics=(ListOffsetsTopic(name=topic, partitions=tuple(partitions)),),
-                timeout_ms=TIMEOUT_MS,
-            )
-            for row in nodes.ask(request, leader).topics[0].partitions:
-                check(row.error_code, f"topic {topic!r}, partition {row.partition_index}")
-                ends[row.partition_index] = row.offset
-        return ends
-
-    return nodes.retrying(ask)
 
 
 def _first(start: int | str, offsets: Offsets) -> int:

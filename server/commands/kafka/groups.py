@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from ....protocol.errors import ProtocolError
 from ....protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ....protocol.messages.describe_groups import DescribeGroupsRequest
-from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...client.nodes import check
+from ...client.reading import EARLIEST, LATEST
 from ...client.values import Group
 from ..frame.command import Command
 from ..frame.errors import RefusedError, WrongCallError, did_you_mean
@@ -23,7 +25,6 @@ from ..frame.printing import show, show_json, show_table
 from ..frame.times import time_ms
 from .asking import Cluster, connected
 
-TIMEOUT_MS = 30_000
 RESET_NOTES = """\
 WHERE is beginning, end, an offset, +N or -N (relative to what is committed), or a time: 2026-01-31T12:00:00Z, or ms since 1970
 behind an @. An offset outside of the log is moved to its nearest end.
@@ -195,7 +196,7 @@ def _reset(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
         committed = {each.group_id: each.offsets for each in cluster.kafka.groups()}.get(options.group, {})
         wanted = list(_wanted(cluster, options, committed))
-        changes = {(topic, index): _moved(cluster, options.to, topic, index, committed) for topic, index in wanted}
+        changes = dict(_moved(cluster, options.to, wanted, committed))
         if not options.dry_run:
             cluster.kafka.commit(options.group, changes)
     rows = [
@@ -230,33 +231,28 @@ def _wanted(
                 yield topic, each
 
 
-def _moved(cluster: Cluster, to: str, topic: str, index: int, committed: dict[tuple[str, int], int]) -> int:
-    offsets = cluster.kafka.offsets(topic)[index]
-    if to == "beginning":
-        return offsets.start
-    if to == "end":
-        return offsets.end
-    if not _NUMBER.fullmatch(to):
-        found = _offset_at(cluster, topic, index, time_ms(to))
-        return offsets.end if found < 0 else found
-    wanted = int(to)
-    if to[0] in "+-":
-        if (topic, index) not in committed:
-            raise WrongCallError(f"--to {to}: the group has committed nothing in {topic}-{index} to count from")
-        wanted += committed[topic, index]
-    return min(max(wanted, offsets.start), offsets.end)
-
-
-def _offset_at(cluster: Cluster, topic: str, index: int, at_ms: int) -> int:
-    """The first offset of that time or later; -1 if there is none."""
-    wanted = ListOffsetsPartition(partition_index=index, timestamp=at_ms)
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(wanted,)),), timeout_ms=TIMEOUT_MS
-    )
-    answer = cluster.nodes.retrying(partial(cluster.nodes.ask_leader, request, topic, index))
-    (row,) = answer.topics[0].partitions
-    check(row.error_code, f"topic {topic!r}, partition {index}")
-    return int(row.offset)
+def _moved(
+    cluster: Cluster, to: str, wanted: list[tuple[str, int]], committed: dict[tuple[str, int], int]
+) -> Iterator[tuple[tuple[str, int], int]]:
+    """Each partition, and the offset that it is to be set to."""
+    for topic, partitions in groupby(wanted, key=itemgetter(0)):
+        starts, ends = cluster.offsets_at(topic, EARLIEST), cluster.offsets_at(topic, LATEST)
+        is_place = to in ("beginning", "end") or _NUMBER.fullmatch(to) is not None
+        at_time = {} if is_place else cluster.offsets_at(topic, time_ms(to))
+        for tp in partitions:
+            index = tp[1]
+            if index not in starts or index not in ends:
+                raise RefusedError(f"{topic}-{index} has no leader, so nobody knows its offsets")
+            if not is_place:
+                found = at_time.get(index, -1)
+                yield tp, ends[index] if found < 0 else found
+            elif to in ("beginning", "end"):
+                yield tp, starts[index] if to == "beginning" else ends[index]
+            elif to[0] in "+-" and tp not in committed:
+                raise WrongCallError(f"--to {to}: the group has committed nothing in {topic}-{index} to count from")
+            else:
+                offset = int(to) + (committed[tp] if to[0] in "+-" else 0)
+                yield tp, min(max(offset, starts[index]), ends[index])
 
 
 def topic_of(text: str) -> tuple[str, int | None]:

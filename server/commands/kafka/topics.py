@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 
+from ...client.reading import EARLIEST, LATEST
 from ..frame.command import Command
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
 from ..frame.parser import Parser
@@ -52,18 +53,17 @@ def _list(options: argparse.Namespace) -> None:
 def _describe(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
         topic = cluster.kafka.topic(options.topic)
-        offsets = cluster.kafka.offsets(options.topic)
+        starts, ends = cluster.offsets_at(options.topic, EARLIEST), cluster.offsets_at(options.topic, LATEST)
         configs = {each.name: each.value for each in cluster.kafka.configs("topic", topic.name) if not each.is_default}
     partitions = [
         {
             "partition": partition.index,
             "leader": partition.leader,
             "replicas": list(partition.replicas),
-            "log_start_offset": offsets[partition.index].start,
-            "log_end_offset": offsets[partition.index].end,
+            "log_start_offset": starts.get(partition.index),
+            "log_end_offset": ends.get(partition.index),
         }
         for partition in topic.partitions
-        if partition.index in offsets
     ]
     if options.json:
         show_json(

@@ -181,8 +181,19 @@ def test_status_is_one_screen(running: ottla.Broker) -> None:
     assert "__consumer_offsets" not in text and "__consumer_offsets" in said("status --all")
     everything = told("status")
     assert everything.keys() == {"broker", "clock", "topics", "groups", "faults"}
+
+
+def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker) -> None:
+    running.create_topic("alone", 2, replicas=1)
+    running.commit("billing", {("alone", 0): 0, ("alone", 1): 0, ("orders", 0): 1})
     said("nodes stop 0")
     assert "stopped  node 0\n" in said("status")
+    partitions = told("topics describe alone")["partitions"]
+    assert sorted((row["leader"], row["log_end_offset"]) for row in partitions) == [(-1, None), (1, 0)]
+    shown = ran("consume alone --until-end")
+    assert (shown.code, shown.out) == (1, "") and "nobody leads it, so its records are not shown" in shown.err
+    refused = ran("groups reset billing --topic alone --to end")
+    assert refused.code == 1 and "has no leader, so nobody knows its offsets" in refused.err
 
 
 @pytest.mark.usefixtures("running")
