@@ -71,6 +71,8 @@ def _records(cluster: Cluster, options: argparse.Namespace, start: int | str) ->
         )
     wanted = range(len(partitions)) if options.partition is None else (options.partition,)
     positions: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    """Ends."""
     pause = threading.Event()
     while True:
         ends = cluster.offsets_at(options.topic, LATEST, isolation)
@@ -81,10 +83,11 @@ def _records(cluster: Cluster, options: argparse.Namespace, start: int | str) ->
             position = positions.get(partition)
             if position is None:  # one that was made meanwhile is read from its beginning
                 position = _first(start, Offsets(starts.get(partition, 0), end)) if partition in wanted else 0
+            if end < seen.get(partition, end):
+                position = 0  # the topic was made anew
             if position < end:
                 yield from cluster.kafka.scan(options.topic, partition, start=position, end=end, isolation=isolation)
-            # The end lies before the position where the topic was made anew.
-            positions[partition] = end if position <= end or options.until_end else 0
+            positions[partition], seen[partition] = max(position, end), end
         if options.until_end:
             if unled := [f"{options.topic}-{partition}" for partition in wanted if partition not in ends]:
                 raise RefusedError(f"{', '.join(unled)}: nobody leads it, so its records are not shown")

@@ -195,6 +195,17 @@ def test_consume_waits_for_what_comes_until_it_is_interrupted(broker: ottla.Brok
         assert (process.wait(PATIENCE_S), process.stderr.read()) == (130, "")
 
 
+def test_an_offset_that_is_yet_to_come_is_waited_for(broker: ottla.Broker, client: RawClient) -> None:
+    create_topic(client, "early")
+    produce(client, "early", ("k", "0"))
+    asked = command("consume", "early", "--from", "2", "-n", "1", "-f", "value", "--bootstrap", broker.bootstrap)
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        produce(client, "early", ("k", "1"))
+        produce(client, "early", ("k", "2"))
+        assert (process.stdout.read(), process.wait(PATIENCE_S)) == ("2\n", 0)
+
+
 def test_lines_are_sent_as_they_come(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "live")
     asked = command("produce", "live", "--bootstrap", broker.bootstrap)
