@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from . import groups, producing, reading, topics
 from .nodes import Nodes
-from .reading import Isolation
-from .topics import Kind
 from .values import Config, Content, Group, HeadersLike, NewRecord, Offsets, Record, Topic
+
+if TYPE_CHECKING:  # Loaded with the first call that needs it: the messages of an API take milliseconds.
+    from .configs import Kind
+    from .reading import Isolation
 
 ConfigValue = str | int | float | bool
 
@@ -94,23 +95,31 @@ class Kafka:
         replicas: int | None = None,
     ) -> None:
         """Make a topic; it can be written to when this returns. None takes the broker's default."""
+        from . import topics
+
         with self._lock:
             topics.create_topic(self._nodes, name, partitions, configs, replicas)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
+        from . import topics
+
         with self._lock:
             topics.delete_topic(self._nodes, name)
 
     def configs(self, kind: Kind, name: str) -> list[Config]:
         """All options of a topic, a broker (its id as text) or a group."""
+        from . import configs
+
         with self._lock:
-            return topics.configs(self._nodes, kind, name)
+            return configs.configs(self._nodes, kind, name)
 
     def set_configs(self, kind: Kind, name: str, changes: Mapping[str, ConfigValue | None]) -> None:
         """Set options, or (None) take them back to their defaults."""
+        from . import configs
+
         with self._lock:
-            topics.set_configs(self._nodes, kind, name, changes)
+            configs.set_configs(self._nodes, kind, name, changes)
 
     def produce(
         self,
@@ -134,6 +143,8 @@ class Kafka:
 
         If one is not fit to be sent, none is; a batch that is refused leaves those before it written.
         """
+        from . import producing
+
         with self._lock:
             return producing.produce(self._nodes, topic, records, self._turns, self._now_ms())
 
@@ -160,30 +171,42 @@ class Kafka:
 
         For logs larger than memory, and for one thread alone.
         """
+        from . import reading
+
         return reading.records(self._nodes, topic, partition, isolation, start=start, end=end)
 
     def offsets(self, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, Offsets]:
         """Where each partition begins and ends."""
+        from . import reading
+
         with self._lock:
             found = self._nodes.retrying(lambda: self._nodes.topic(topic))
             return {each.index: reading.offsets(self._nodes, topic, each.index, isolation) for each in found.partitions}
 
     def groups(self) -> list[Group]:
         """All groups, with what they have committed."""
+        from . import groups
+
         with self._lock:
             return groups.groups(self._nodes)
 
     def commit(self, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit {(topic, partition): next offset} for a group without members."""
+        from . import groups
+
         with self._lock:
             groups.commit(self._nodes, group_id, offsets)
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group without members, and what it has committed."""
+        from . import groups
+
         with self._lock:
             groups.delete_group(self._nodes, group_id)
 
     def _records(self, topic: str, partition: int | None, isolation: Isolation) -> Iterator[Record]:
+        from . import reading
+
         if partition is None:
             indexes = [each.index for each in self._nodes.retrying(lambda: self._nodes.topic(topic)).partitions]
         else:

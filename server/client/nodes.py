@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
-from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from .connection import Client, api_of
 from .values import Partition, Topic, expect
@@ -129,6 +128,8 @@ class Nodes:
 
     def ask_coordinator(self, message: Any, group_id: str) -> Any:
         """Ask the node that coordinates the group."""
+        from ...protocol.messages.find_coordinator import FindCoordinatorRequest
+
         answer = self.ask(FindCoordinatorRequest(key=group_id, coordinator_keys=(group_id,)))
         found = answer.coordinators[0] if answer.coordinators else answer
         check(found.error_code, found.error_message or f"group {group_id!r}")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from .running import Running
 
 if TYPE_CHECKING:  # a third of all that `ottla.Broker` would load, for those who have a client of their own
+    from ..client.configs import Kind
     from ..client.kafka import ConfigValue, Kafka
     from ..client.reading import Isolation
-    from ..client.topics import Kind
     from ..client.values import Content, Group, HeadersLike, NewRecord, Offsets, Record, Topic
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import get_args
 
-from ...client.topics import Kind
+from ...client.configs import Kind
 from ..frame.command import Command
 from ..frame.errors import RefusedError, did_you_mean
 from ..frame.options import bootstrap_option, json_option, name_and_value
