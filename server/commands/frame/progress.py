@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from types import TracebackType
 from typing import Self, TextIO
@@ -14,10 +15,10 @@ CLEAR = "\r\x1b[K"
 class Progress:
     """While the block runs; leaves nothing behind. Where standard error is no terminal it does nothing."""
 
-    def __init__(self, stream: TextIO | None = None, *, width: int = 79) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._is_shown = self._stream is not None and self._stream.isatty()
-        self._width = width
+        self._width = shutil.get_terminal_size().columns - 1 if self._is_shown else 0
 
     def __enter__(self) -> Self:
         return self

@@ -124,7 +124,8 @@ def test_a_reader_that_has_gone_is_no_oserror(monkeypatch: pytest.MonkeyPatch) -
         show("text")
 
 
-def test_progress_is_written_over_on_a_terminal_and_nowhere_else() -> None:
+def test_progress_is_written_over_on_a_terminal_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     for stream, expected in ((Terminal(), "\r\x1b[Kone\r\x1b[K" + "x" * 78 + "…\r\x1b[K"), (io.StringIO(), "")):
         with Progress(stream) as progress:
             progress.say("one")
