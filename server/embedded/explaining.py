@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from .running import Running
 
 if TYPE_CHECKING:  # what only some need is loaded by them
-    from ..control.dry_run import DryRun
-    from ..control.explain import Explanation
-    from ..control.explain_key import KeyExplanation
+    from ..control.why.dry_run import DryRun
+    from ..control.why.explain import Explanation
+    from ..control.why.explain_key import KeyExplanation
 
 
 class Explaining(Running):
@@ -23,7 +23,7 @@ class Explaining(Running):
         Raises:
             ControlError: There is no such topic or partition; the message names the nearest.
         """
-        from ..control.explain import explain
+        from ..control.why.explain import explain
 
         return self._ask(explain, topic, None if partition is None else [partition])
 
@@ -39,7 +39,7 @@ class Explaining(Running):
         Raises:
             ControlError: There is no such topic or partition, it is not compacted, or somebody has it.
         """
-        from ..control.dry_run import dry_run
+        from ..control.why.dry_run import dry_run
 
         return self._ask(
             dry_run, topic, None if partition is None else [partition], force=force, records_max=records_max
@@ -58,7 +58,7 @@ class Explaining(Running):
         Raises:
             ControlError: There is no such topic or partition.
         """
-        from ..control.explain_key import explain_key
+        from ..control.why.explain_key import explain_key
 
         found = key.encode() if isinstance(key, str) else key
         return self._ask(explain_key, topic, found, partition=partition, records_max=records_max)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
-from ...control import dry_run as dry_runs
-from ...control import explain as explaining
-from ...control import explain_key as keys
-from ...control.dry_run import DryRun
 from ...control.errors import ControlError, Kind
-from ...control.explain import Explanation
-from ...control.explain_key import KeyExplanation
+from ...control.why import dry_run as dry_runs
+from ...control.why import explain as explaining
+from ...control.why import explain_key as keys
+from ...control.why.dry_run import DryRun
+from ...control.why.explain import Explanation
+from ...control.why.explain_key import KeyExplanation
 from ..call import Call, Lives
 from ..fields import PartitionId, Range, TopicName
 

@@ -259,7 +259,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         "server/cleaning/advice.py",
         "server/embedded/clock.py",
     }
-    keep_threads = {"server/runtime/turns.py", "server/partitions/searches.py", "server/control/explain_key.py"}
+    keep_threads = {"server/runtime/turns.py", "server/partitions/searches.py", "server/control/why/explain_key.py"}
     assert importing <= {"server/runtime/clock.py"} | print_times | read_times | of_clients | keep_threads
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from ...protocol.errors import CorruptRecordError, KafkaError
-from ...storage.cleaning.clean_stats import DryPass
-from ...storage.disk.paths import TopicPartition
-from ...storage.logs.log import Log
-from ..broker.broker import Broker
-from ..cleaning import dry_runs
-from ..cleaning.threads import CleanerSettings
-from .errors import ControlError, Kind, check_number
-from .partitions import logs_of
+from ....protocol.errors import CorruptRecordError, KafkaError
+from ....storage.cleaning.clean_stats import DryPass
+from ....storage.disk.paths import TopicPartition
+from ....storage.logs.log import Log
+from ...broker.broker import Broker
+from ...cleaning import dry_runs
+from ...cleaning.threads import CleanerSettings
+from ..errors import ControlError, Kind, check_number
+from ..partitions import logs_of
 
 LISTED = 100
 LISTED_MAX = 100_000
@@ -102,7 +102,7 @@ async def dry_run(
 
 
 async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int) -> PartitionDryRun:
-    from ...storage.cleaning.cleaner import CleaningAbortedError  # which loads the kernel
+    from ....storage.cleaning.cleaner import CleaningAbortedError  # which loads the kernel
 
     cleaning, tp = broker.services.cleaning, log.topic_partition
     if not log.config.is_compact:

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
-from ...protocol.errors import CorruptRecordError, KafkaError
-from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.cleaning.dirtiness import BoundBy, dirtiness_in_pieces, find_bound_in_pieces
-from ...storage.cleaning.key_history import Fate, Goes, KeyHistory, KeyRecord, KeySearch, Stays
-from ...storage.disk.paths import TopicPartition
-from ...storage.logs.log import Log
-from ...storage.steps import Steps
-from ..broker.broker import Broker
-from ..cleaning.advice import moment
-from ..client.partitioner import partition_of
-from ..runtime.disk import Work, in_thread
-from ..runtime.turns import Turn, in_turns
-from .errors import ControlError, Kind, check_number
-from .partitions import logs_of
+from ....protocol.errors import CorruptRecordError, KafkaError
+from ....storage.cleaning.cleaner_checkpoints import data_dir_of
+from ....storage.cleaning.dirtiness import BoundBy, dirtiness_in_pieces, find_bound_in_pieces
+from ....storage.cleaning.key_history import Fate, Goes, KeyHistory, KeyRecord, KeySearch, Stays
+from ....storage.disk.paths import TopicPartition
+from ....storage.logs.log import Log
+from ....storage.steps import Steps
+from ...broker.broker import Broker
+from ...cleaning.advice import moment
+from ...client.partitioner import partition_of
+from ...runtime.disk import Work, in_thread
+from ...runtime.turns import Turn, in_turns
+from ..errors import ControlError, Kind, check_number
+from ..partitions import logs_of
 
 RECORDS = 1_000
 RECORDS_MAX = 100_000

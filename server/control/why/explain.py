@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..broker.broker import Broker
-from ..runtime.turns import Turn
-from ..services.explaining import Explaining, PartitionExplanation
-from .partitions import logs_of
+from ...broker.broker import Broker
+from ...runtime.turns import Turn
+from ...services.explaining import Explaining, PartitionExplanation
+from ..partitions import logs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
