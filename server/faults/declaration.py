@@ -57,7 +57,8 @@ class Declaration:
     after: bool = False
     """With `error`: the request is carried out, and answered with the error all the same."""
     delay_ms: int = 0
-    """How long the request, and what comes behind it on its connection, is kept before anything else happens."""
+    """How long the request, and what comes behind it on its connection, is kept before anything else happens. It is carried out
+    then, whether or not its client has given it up meanwhile, as by a slow broker."""
     disconnect: Disconnect | None = None
     """The connection is closed, `before` the request is carried out or `after`, without an answer."""
     drop_response: bool = False

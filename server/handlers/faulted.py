@@ -118,7 +118,7 @@ class _Met:
         if not is_after:
             fault.hit()
         if it.delay_ms:
-            await ctx.client.hold(fault.removed, it.delay_ms / 1000)
+            await ctx.client.hold(fault.removed, it.delay_ms / 1000, is_client_needed=False)
             if fault.removed.is_set():
                 return await self._handler(ctx, self._request)
         if it.disconnect == "before":
@@ -131,7 +131,7 @@ class _Met:
         del answer  # it may be large
         fault.hit()
         if it.drop_response:
-            await ctx.client.hold(fault.removed, math.inf)
+            await ctx.client.hold(fault.removed, math.inf, is_client_needed=True)
         raise HangUpError(f"fault {fault.id}, after its {self._request.api.name} was carried out")
 
     async def damaged(self, fault: Fault) -> Any:
@@ -151,7 +151,7 @@ class _Met:
             return answer
         fault.hit()
         if it.delay_ms:
-            await ctx.client.hold(fault.removed, it.delay_ms / 1000)
+            await ctx.client.hold(fault.removed, it.delay_ms / 1000, is_client_needed=False)
             if fault.removed.is_set():
                 return answer
         records = {key: await _thread(faults_thread(), _with_a_wrong_byte, part) for key, part in harmed.items()}

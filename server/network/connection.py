@@ -205,11 +205,14 @@ class Connection:
         """Whether its request is kept waiting on purpose: nothing of it is under way."""
         return self._holding is not None
 
-    async def hold(self, until: trio.Event, for_s: float) -> None:
+    async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
         """Keep its request waiting until an event, `for_s` seconds at most.
 
+        Args:
+            is_client_needed: Give up when the client closes the connection; else what it has sent counts.
+
         Raises:
-            PeerGoneError: Either side closes the connection meanwhile, as ours does when the node stops.
+            PeerGoneError: The connection is closed meanwhile, by us when the node stops.
         """
         if not self._desk.is_open:
             raise PeerGoneError("the node stops, and its request was to be kept waiting")
@@ -220,7 +223,8 @@ class Connection:
                 while (left_s := due_s - trio.current_time()) > 0 and not until.is_set():
                     with trio.move_on_after(min(left_s, PEER_CHECK_MS / 1000)):
                         await until.wait()
-                    self.check_peer()
+                    if is_client_needed:
+                        self.check_peer()
             finally:
                 self._holding = None
         if holding.cancelled_caught:

@@ -26,8 +26,9 @@ class Client(Protocol):
     def check_peer(self) -> None:
         """Raise if nobody waits any more."""
 
-    async def hold(self, until: trio.Event, for_s: float) -> None:
-        """Keep the request waiting until an event, `for_s` seconds at most. Raises if nobody waits any more."""
+    async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
+        """Keep the request waiting until an event, `for_s` seconds at most. Raises if the node stops, or, where the client
+        is needed, nobody waits any more."""
 
 
 class Desk(Protocol):

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import trio
 
 import ottla
 from ottla.protocol.errors import ErrorCode
@@ -17,6 +18,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records import RecordBatch, batches
 from ottla.server.handlers import produce as produce_handler
 from ottla.server.handlers.faulted import PRODUCE_KEY
+from ottla.server.network import connection
 from ottla.server.network.large_requests import READ_ELEMENTS_AT_ONCE
 from support.broker.conversation import (
     address,
@@ -274,6 +276,43 @@ def test_what_is_removed_while_it_delays_acts_no_more(broker: ottla.Broker, clie
     fault.wait()
     fault.remove()
     assert client.receive().responses[0].partition_responses[0].error_code == 0
+
+
+def test_what_is_delayed_is_carried_out_whether_or_not_its_client_has_gone(
+    broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "PEER_CHECK_MS", 1)
+    fault = broker.fault("Produce", delay_ms=AN_HOUR_MS)
+    one = batch(("k", "v"), producer_id=5)
+    with connected(broker) as impatient:
+        impatient.send(produce_request("t", one), 12)
+        fault.wait()
+    retried = client.ask(produce_request("t", one), 12).responses[0].partition_responses[0]
+    assert (retried.error_code, retried.base_offset) == (0, 0)
+    with connected(broker) as impatient:
+        late = broker.fault("Produce", delay_ms=AN_HOUR_MS)
+        impatient.send(produce_request("u", batch(("k", "v"))), 12)
+        late.wait()
+    broker.clear_faults()
+    waiting = fetch_request("u", 0, max_wait_ms=60_000)
+    assert rows(client.ask(waiting, 12)) == {"u": (0, 1)}
+    assert end_of(client) == 1, "an idempotent producer's is not there twice"
+
+
+def test_a_silent_connection_ends_with_its_client(broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "PEER_CHECK_MS", 1)
+    silent = broker.fault("Produce", drop_response=True)
+    before = len(broker.inner.connections)
+    with connected(broker) as client:
+        client.send(produce_request("t", batch(("k", "v"))), 12)
+        silent.wait()
+
+    async def ended() -> None:
+        with trio.fail_after(60):
+            while len(broker.inner.connections) > before:
+                await trio.lowlevel.checkpoint()
+
+    broker.run(ended)
 
 
 def test_a_stop_waits_for_no_delay_and_no_silence(broker: ottla.Broker, client: RawClient) -> None:

@@ -17,7 +17,7 @@ class Staying:
     def check_peer(self) -> None:
         pass
 
-    async def hold(self, until: trio.Event, for_s: float) -> None:
+    async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
         with trio.move_on_after(for_s):
             await until.wait()
 
