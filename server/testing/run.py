@@ -140,7 +140,9 @@ class KafkaRun:
             broker.reset()
 
     def _sections(self) -> Iterator[tuple[str, str]]:
-        yield "Kafka broker log", "\n".join(self._log.since(self._line, LOG_LINES))
+        if self._brokers:
+            lines = self._log.since(self._line, LOG_LINES)
+            yield "Kafka broker log", "\n".join(lines) or "nothing was logged since the test began"
         for broker, bootstrap in self._brokers.items():
             before = self._ends.get(broker, {})
             used = {name for name, topic_id, end in topic_ends(broker) if before.get(topic_id) != end}

@@ -306,6 +306,7 @@ def test_a_failure_is_shown_with_the_end_of_the_topics_it_used(pytester: pytest.
     assert "None: b'xxxx" in shown and "…  headers={'trace': b'1'}" in shown
     assert "topic test_fails-main-" in shown
     assert "not shown" not in shown
+    assert "nothing was logged since the test began" in text
 
 
 def test_a_failure_is_shown_with_the_brokers_log(pytester: pytest.Pytester) -> None:
