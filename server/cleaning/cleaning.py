@@ -181,6 +181,9 @@ class Cleaning:
                 served, failure = ended.served, ended.failure
         except HeldError:
             pass  # who asked waits for its end
+        except Exception as error:
+            failure = f"{demand.log.topic_partition} cannot be cleaned: {str(error) or type(error).__name__}"
+            raise
         finally:
             demand.end(served, failure)
             self._give_back_if_off()

@@ -15,6 +15,7 @@ from functools import partial
 from ....protocol.errors import KafkaError
 from ....storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanStats
 from ....storage.cleaning.cleaner_manager import CleanerManager
+from ....storage.cleaning.cleaning_states import HeldError
 from ....storage.cleaning.delete_horizons import is_any_reached
 from ....storage.data_dirs.data_dir import DataDirectoryError
 from ....storage.disk import paths
@@ -149,7 +150,12 @@ class _Compacting:
     def _pass(self, passes: list[CleanStats]) -> bool:
         """Whether there is more to do."""
         log, manager, now_ms = self._log, self._manager, self._clock.now_ms()
-        chosen = to_the_end(manager.take(log, now_ms, is_forced=self._is_forced))
+        try:
+            chosen = to_the_end(manager.take(log, now_ms, is_forced=self._is_forced))
+        except HeldError:
+            mark = manager.uncleanable.get(log.topic_partition)
+            reason = log.failure if mark is None else mark.reason
+            raise ControlError(Kind.FAILED, f"{log.topic_partition} cannot be cleaned: {reason}") from None
         if chosen is None:
             return False
         try:

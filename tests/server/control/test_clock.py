@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
+from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.broker import Broker
 from ottla.server.control.clock import advance, freeze, read, set_to, unfreeze
 from ottla.server.control.errors import ControlError, Kind
 from ottla.server.runtime.clock import NOW_MS_MAX, Clock
+from ottla.server.transactions.verification import UnverifiedError
+from ottla.server.transactions.writes import TransactionalWrites
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic
@@ -180,6 +184,18 @@ async def test_a_frozen_clock_moves_when_it_is_told_to(tmp_path: Path) -> None:
         assert not unfreeze(served.broker).is_frozen
         await trio.sleep(0.005)
         assert moved.now_ms < read(served.broker).now_ms < moved.now_ms + HOUR_MS
+
+
+async def test_a_produce_that_waits_for_its_last_transaction_is_not_kept_by_a_frozen_clock(tmp_path: Path) -> None:
+    def check(_: TopicPartition) -> None:
+        raise UnverifiedError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")
+
+    async with resting(tmp_path) as (served, _):
+        freeze(served.broker)
+        verification: Any = SimpleNamespace(check=check)
+        writes = TransactionalWrites(served.broker.clock, served.broker.config.current, verification, waits=True)
+        with pytest.raises(UnverifiedError):
+            await writes.check(T_0)
 
 
 WRONG: dict[str, tuple[Any, str]] = {

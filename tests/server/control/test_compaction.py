@@ -320,6 +320,34 @@ async def test_a_disk_that_refuses_the_pass_is_told_of_and_the_next_call_tries_a
         assert one(await compact(served.broker, "t")).passes == 1
 
 
+async def test_what_nobody_thought_of_ends_the_call_and_not_the_cleaner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with resting(tmp_path) as (served, log):
+        closed(log)
+        manager = served.broker.services.cleaning.manager
+        with monkeypatch.context() as patch:
+            patch.setattr(log.producers, "last_records_in_pieces", lambda: 1 // 0, raising=False)
+            with pytest.raises(ControlError, match=r"t-0 cannot be cleaned: .*zero") as refused:
+                await compact(served.broker, "t")
+            assert refused.value.kind is Kind.UNAVAILABLE
+        assert not manager.is_held(T_0)
+        assert one(await compact(served.broker, "t")).passes == 1
+
+
+async def test_a_damaged_log_is_told_of_and_left_alone_from_then_on(tmp_path: Path) -> None:
+    async with resting(tmp_path) as (served, log):
+        closed(log)
+        path = tmp_path / "t-0" / f"{0:020}.log"
+        damaged = bytearray(path.read_bytes())
+        damaged[16] = 1  # magic
+        path.write_bytes(damaged)
+        for _ in range(2):
+            with pytest.raises(ControlError, match="t-0 is left alone, as a pass failed") as refused:
+                await compact(served.broker, "t", force=True)
+            assert refused.value.kind is Kind.CONFLICT
+
+
 # In company
 
 

@@ -107,3 +107,16 @@ def test_tombstones_go_at_their_horizon(tmp_path: Path) -> None:
     assert done.records_removed.tombstones == 1
     (done,) = compact_stopped(str(tmp_path), "orders", force=True).partitions
     assert done.passes == 0
+
+
+def test_a_damaged_segment_is_told_of_in_one_line(tmp_path: Path) -> None:
+    fill(tmp_path)
+    path = tmp_path / "orders-0" / f"{0:020}.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[61:64] = b"\xff\xff\xff"  # a record's length, which a start after a clean stop does not read
+    path.write_bytes(damaged)
+    with pytest.raises(ControlError, match=r"^orders-0 cannot be cleaned: ") as refused:
+        compact_stopped(str(tmp_path), "orders", force=True)
+    assert refused.value.kind is Kind.FAILED
+    assert "\n" not in str(refused.value)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
