@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import timedelta
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import trio
 
 from ..broker.broker import Broker as Inner
+from ..control.errors import ControlError, Kind
 from ..faults.table import Fault as Declared
 from .running import Running
 
@@ -99,12 +102,12 @@ class Faulting(Running):
         partition: int | None = None,
         group: str | None = None,
         transactional_id: str | None = None,
-        client_id: str | None = None,
+        client: str | None = None,
         node: int | None = None,
         version: int | None = None,
         error: str | None = None,
         after: bool = False,
-        delay_ms: int = 0,
+        delay: float | timedelta = 0,
         disconnect: Disconnect | None = None,
         drop_response: bool = False,
         corrupt_batch: bool = False,
@@ -114,6 +117,8 @@ class Faulting(Running):
         skip: int = 0,
     ) -> Fault:
         """Have requests meet a fault, or the disk: what each argument means stands in `Declaration`, and in docs/faults.md.
+
+        `client` is the `client_id` of requests, `delay` is in seconds, or a timedelta.
 
         It is in force when this returns, for connections that are open, too, over a `restart` (those of disks are not), and
         until `count` is used up, it is removed, or `reset`.
@@ -133,12 +138,12 @@ class Faulting(Running):
             partition=partition,
             group=group,
             transactional_id=transactional_id,
-            client_id=client_id,
+            client_id=client,
             node=node,
             version=version,
             error=error,
             after=after,
-            delay_ms=delay_ms,
+            delay_ms=_milliseconds(delay),
             disconnect=disconnect,
             drop_response=drop_response,
             corrupt_batch=corrupt_batch,
@@ -181,3 +186,12 @@ class Faulting(Running):
         from ..control.leaders import move_coordinator
 
         return self._ask(move_coordinator, node, group=group, transactional_id=transactional_id)
+
+
+def _milliseconds(delay: float | timedelta) -> int:
+    """Rounded up, that no delay is lost."""
+    if not isinstance(delay, timedelta):
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not math.isfinite(delay):
+            raise ControlError(Kind.INVALID, f"delay: expected seconds, or a timedelta, found {delay!r}")
+        return math.ceil(delay * 1000)
+    return -(-delay // timedelta(milliseconds=1))

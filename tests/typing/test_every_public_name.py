@@ -85,7 +85,7 @@ def test_faults(kafka_broker: ottla.Broker, kafka_topic: str) -> None:
         kafka_broker.produce(kafka_topic, "value")
         fault.wait(hits=2, timeout=10)
     assert (fault.hits, fault.is_active) == (2, False)
-    kafka_broker.fault("Fetch", delay_ms=1, count=None)
+    kafka_broker.fault("Fetch", delay=0.001, count=None)
     assert len(kafka_broker.faults()) >= 1
     kafka_broker.clear_faults()
     kafka_broker.fault("Metadata", disconnect="before").remove()

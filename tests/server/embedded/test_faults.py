@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -87,6 +89,15 @@ def test_after_the_stop_it_still_says_what_it_met(broker: ottla.Broker) -> None:
 def test_wrong_words_are_refused_in_one_line(broker: ottla.Broker) -> None:
     with pytest.raises(ControlError, match=r"^api: there is no 'produces'; did you mean Produce\?$"):
         broker.fault("produces", error=ERROR)
-    with pytest.raises(TypeError, match="delay"):
-        broker.fault("Produce", delay=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="delay_ms"):
+        broker.fault("Produce", delay_ms=1)  # type: ignore[call-arg]
+    for delay in (math.nan, math.inf, "1", True):
+        with pytest.raises(ControlError, match="^delay: expected seconds, or a timedelta, found "):
+            broker.fault("Produce", delay=delay)  # type: ignore[arg-type]
     assert broker.faults() == [] and broker.clear_faults() == 0
+
+
+@pytest.mark.parametrize(("delay", "delay_ms"), [(7, 7_000), (0.25, 250), (0.0001, 1), (timedelta(hours=1), 3_600_000)])
+def test_a_delay_is_seconds_or_a_timedelta(delay: float | timedelta, delay_ms: int, broker: ottla.Broker) -> None:
+    with broker.fault("Produce", client="nobody", delay=delay) as fault:
+        assert (fault.declaration.client_id, fault.declaration.delay_ms) == ("nobody", delay_ms)

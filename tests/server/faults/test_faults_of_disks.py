@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from ottla.storage.disk.os_files import OsFile, OsFiles
 from support.broker.conversation import address, create_topic, fetch, list_offset, produce, records_of
 from support.broker.raw_client import RawClient
 
-AN_HOUR_MS = 3_600_000
+AN_HOUR = timedelta(hours=1)
 LATEST = -1
 
 
@@ -111,7 +112,7 @@ def test_only_one_disk_is_full(tmp_path: Path) -> None:
 
 def test_who_waits_for_a_slow_disk_waits_longer_and_nobody_else(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "flushed", flush_messages=1)
-    fault = broker.fault(disk="slow", delay_ms=AN_HOUR_MS)
+    fault = broker.fault(disk="slow", delay=AN_HOUR)
     with ThreadPoolExecutor(1) as thread, connected(broker) as other:
         waiting = thread.submit(produce, other, "flushed", ("k", "v"))
         fault.wait()
@@ -122,7 +123,7 @@ def test_who_waits_for_a_slow_disk_waits_longer_and_nobody_else(broker: ottla.Br
 
 
 def test_nothing_is_in_memory_of_a_slow_disk(broker: ottla.Broker, client: RawClient) -> None:
-    fault = broker.fault(disk="slow", delay_ms=AN_HOUR_MS)
+    fault = broker.fault(disk="slow", delay=AN_HOUR)
     with ThreadPoolExecutor(1) as thread, connected(broker) as other:
         waiting = thread.submit(values, other)
         fault.wait()
@@ -132,7 +133,7 @@ def test_nothing_is_in_memory_of_a_slow_disk(broker: ottla.Broker, client: RawCl
 
 
 def test_what_came_from_a_slow_disk_is_in_memory_then(broker: ottla.Broker, client: RawClient) -> None:
-    fault = broker.fault(disk="slow", delay_ms=1)
+    fault = broker.fault(disk="slow", delay=0.001)
     assert values(client) == [b"before"]
     fault.wait()
     assert values(client) == [b"before"]
@@ -141,7 +142,7 @@ def test_what_came_from_a_slow_disk_is_in_memory_then(broker: ottla.Broker, clie
 def test_a_stop_waits_for_no_slow_disk(broker: ottla.Broker) -> None:
     with connected(broker) as client:
         create_topic(client, "flushed", flush_messages=1)
-        broker.fault(disk="slow", delay_ms=AN_HOUR_MS)
+        broker.fault(disk="slow", delay=AN_HOUR)
         broker.restart()
     with connected(broker) as again:
         assert produce(again, "flushed", ("k", "v")).error_code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ from support.broker.raw_client import RawClient
 from support.logs.batches import batch
 
 LATEST = -1
-AN_HOUR_MS = 3_600_000
+AN_HOUR = timedelta(hours=1)
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
 
 
@@ -250,7 +251,7 @@ def fetched(client: RawClient) -> list[RecordBatch]:
 
 
 def test_a_delay_keeps_the_order_of_its_connection_and_nobody_else(broker: ottla.Broker, client: RawClient) -> None:
-    fault = broker.fault("Produce", topic="t", delay_ms=AN_HOUR_MS)
+    fault = broker.fault("Produce", topic="t", delay=AN_HOUR)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     client.send(produce_request("u", batch(("k", "v"))), 12)
     client.send(MetadataRequest(topics=()), 12)
@@ -265,13 +266,13 @@ def test_a_delay_keeps_the_order_of_its_connection_and_nobody_else(broker: ottla
 
 
 def test_a_delay_is_over_in_its_time(broker: ottla.Broker, client: RawClient) -> None:
-    fault = broker.fault("Produce", delay_ms=1, error=NOT_LEADER)
+    fault = broker.fault("Produce", delay=0.001, error=NOT_LEADER)
     assert produce(client, "t", ("k", "v")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fault.hits == 1
 
 
 def test_what_is_removed_while_it_delays_acts_no_more(broker: ottla.Broker, client: RawClient) -> None:
-    fault = broker.fault("Produce", delay_ms=AN_HOUR_MS, error=NOT_LEADER)
+    fault = broker.fault("Produce", delay=AN_HOUR, error=NOT_LEADER)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     fault.wait()
     fault.remove()
@@ -282,7 +283,7 @@ def test_what_is_delayed_is_carried_out_whether_or_not_its_client_has_gone(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PEER_CHECK_MS", 1)
-    fault = broker.fault("Produce", delay_ms=AN_HOUR_MS)
+    fault = broker.fault("Produce", delay=AN_HOUR)
     one = batch(("k", "v"), producer_id=5)
     with connected(broker) as impatient:
         impatient.send(produce_request("t", one), 12)
@@ -290,7 +291,7 @@ def test_what_is_delayed_is_carried_out_whether_or_not_its_client_has_gone(
     retried = client.ask(produce_request("t", one), 12).responses[0].partition_responses[0]
     assert (retried.error_code, retried.base_offset) == (0, 0)
     with connected(broker) as impatient:
-        late = broker.fault("Produce", delay_ms=AN_HOUR_MS)
+        late = broker.fault("Produce", delay=AN_HOUR)
         impatient.send(produce_request("u", batch(("k", "v"))), 12)
         late.wait()
     broker.clear_faults()
@@ -316,7 +317,7 @@ def test_a_silent_connection_ends_with_its_client(broker: ottla.Broker, monkeypa
 
 
 def test_a_stop_waits_for_no_delay_and_no_silence(broker: ottla.Broker, client: RawClient) -> None:
-    delayed = broker.fault("Produce", topic="t", delay_ms=AN_HOUR_MS)
+    delayed = broker.fault("Produce", topic="t", delay=AN_HOUR)
     silent = broker.fault("Produce", topic="u", drop_response=True)
     with connected(broker) as other:
         client.send(produce_request("t", batch(("k", "v"))), 12)
@@ -330,7 +331,7 @@ def test_a_stop_waits_for_no_delay_and_no_silence(broker: ottla.Broker, client: 
 
 
 def test_a_node_that_stops_waits_for_no_delay(broker: ottla.Broker, client: RawClient) -> None:
-    delayed = broker.fault("Produce", topic="t", delay_ms=AN_HOUR_MS)
+    delayed = broker.fault("Produce", topic="t", delay=AN_HOUR)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     delayed.wait()
     broker.stop_node(0)
@@ -349,8 +350,8 @@ MATCHING: list[tuple[dict[str, Any], bool]] = [
     ({"topic": "t", "partition": 1}, True),
     ({"topic": "t", "partition": 0}, False),
     ({"api": "Produce", "topic": "t", "partition": 1}, True),
-    ({"client_id": "client"}, True),
-    ({"client_id": "another"}, False),
+    ({"client": "client"}, True),
+    ({"client": "another"}, False),
     ({"node": 0}, True),
     ({"node": 1}, False),
     ({"api": "Produce", "version": 12}, True),
@@ -358,14 +359,14 @@ MATCHING: list[tuple[dict[str, Any], bool]] = [
     ({"group": "g"}, False),
     ({"transactional_id": "x"}, False),
     ({"api": "Produce", "transactional_id": "x"}, False),
-    ({"api": "Produce", "topic": "t", "partition": 1, "client_id": "client", "node": 0, "version": 12}, True),
-    ({"api": "Produce", "topic": "t", "partition": 1, "client_id": "client", "node": 1, "version": 12}, False),
+    ({"api": "Produce", "topic": "t", "partition": 1, "client": "client", "node": 0, "version": 12}, True),
+    ({"api": "Produce", "topic": "t", "partition": 1, "client": "client", "node": 1, "version": 12}, False),
 ]
 
 
 @pytest.mark.parametrize(("of", "fits"), MATCHING, ids=[str(of) for of, _ in MATCHING])
 def test_all_that_is_said_has_to_fit(of: dict[str, Any], fits: bool, broker: ottla.Broker, client: RawClient) -> None:
-    fault = broker.fault(delay_ms=1, **of)
+    fault = broker.fault(delay=0.001, **of)
     produce(client, "t", ("k", "v"), partition=1)
     assert fault.hits == fits
 
@@ -444,14 +445,14 @@ def handlers(broker: ottla.Broker) -> Callable[[], Any]:
 def test_handlers_are_asked_themselves_while_no_fault_is_for_their_api(broker: ottla.Broker, client: RawClient) -> None:
     produce(client, "t", ("k", "v"))
     assert broker._call(handlers(broker)) is produce_handler.handle
-    others = broker.fault("Fetch", delay_ms=1)
+    others = broker.fault("Fetch", delay=0.001)
     assert broker._call(handlers(broker)) is produce_handler.handle
     spent = broker.fault("Produce", error=NOT_LEADER)
     assert broker._call(handlers(broker)) is not produce_handler.handle
     produce(client, "t", ("k", "v"))
     assert not spent.is_active
     assert broker._call(handlers(broker)) is produce_handler.handle
-    everywhere = broker.fault(client_id="nobody", delay_ms=1)
+    everywhere = broker.fault(client="nobody", delay=0.001)
     assert broker._call(handlers(broker)) is not produce_handler.handle
     everywhere.remove()
     assert broker._call(handlers(broker)) is produce_handler.handle
