@@ -92,7 +92,7 @@ def test_wrong_words_are_refused_in_one_line(broker: ottla.Broker) -> None:
     with pytest.raises(TypeError, match="delay_ms"):
         broker.fault("Produce", delay_ms=1)  # type: ignore[call-arg]
     for delay in (math.nan, math.inf, "1", True):
-        with pytest.raises(ControlError, match="^delay: expected seconds, or a timedelta, found "):
+        with pytest.raises(ControlError, match=r"^delay: expected seconds, or a timedelta, found "):
             broker.fault("Produce", delay=delay)  # type: ignore[arg-type]
     assert broker.faults() == [] and broker.clear_faults() == 0
 
