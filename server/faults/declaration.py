@@ -101,7 +101,7 @@ def check(declaration: Declaration) -> None:
     for name, default in _SAYS.items():
         value, wanted = getattr(declaration, name), _TYPES.get(name, str)
         if value != default and type(value) is not wanted and not (name == "count" and value is None):
-            raise FaultError(f"{name} is {value!r}; expected {_WORDS[wanted]}")
+            raise FaultError(f"{name} is {value!r:.60}; expected {_WORDS[wanted]}")
     if declaration.disk is None:
         _check_request(declaration)
     else:
@@ -195,5 +195,5 @@ def _one_of(name: str, value: str, allowed: Collection[str]) -> None:
     lowered = {each.lower(): each for each in allowed}
     near = difflib.get_close_matches(value.lower().replace("-", "_"), lowered, n=1, cutoff=0.5)
     if len(allowed) <= 4:
-        raise FaultError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
-    raise FaultError(f"{name}: there is no {value!r}" + (f"; did you mean {lowered[near[0]]}?" if near else ""))
+        raise FaultError(f"{name} is {value!r:.60}; allowed are {', '.join(allowed)}")
+    raise FaultError(f"{name}: there is no {value!r:.60}" + (f"; did you mean {lowered[near[0]]!r}?" if near else ""))

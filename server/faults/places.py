@@ -283,6 +283,7 @@ _MEANS = {
 }
 
 
+@cache
 def names(key: int) -> frozenset[Kind]:
     """What requests of an API name, in one version or another."""
     places = ERROR_PLACES[key]

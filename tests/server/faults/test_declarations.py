@@ -18,10 +18,13 @@ from ottla.server.handlers import SERVED
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "a fault needs one of error, disconnect, drop_response, corrupt_batch, delay_ms and disk"),
     ({"api": "Produce"}, "a fault needs one of error, disconnect, drop_response, corrupt_batch, delay_ms and disk"),
-    ({"api": "Prduce", "delay_ms": 1}, "api: there is no 'Prduce'; did you mean Produce?"),
-    ({"api": "offset-commit", "delay_ms": 1}, "api: there is no 'offset-commit'; did you mean OffsetCommit?"),
+    ({"api": "Prduce", "delay_ms": 1}, "api: there is no 'Prduce'; did you mean 'Produce'?"),
+    ({"api": "offset-commit", "delay_ms": 1}, "api: there is no 'offset-commit'; did you mean 'OffsetCommit'?"),
     ({"api": "ControlledShutdown", "delay_ms": 1}, "api: there is no 'ControlledShutdown'"),
-    ({"api": "Fetch", "error": "NOT_LEADER"}, "error: there is no 'NOT_LEADER'; did you mean NOT_LEADER_OR_FOLLOWER?"),
+    (
+        {"api": "Fetch", "error": "NOT_LEADER"},
+        "error: there is no 'NOT_LEADER'; did you mean 'NOT_LEADER_OR_FOLLOWER'?",
+    ),
     ({"api": "Fetch", "error": "NONE"}, "error: there is no 'NONE'"),
     ({"error": "UNKNOWN_SERVER_ERROR"}, "error UNKNOWN_SERVER_ERROR needs an api: each has its own place for it"),
     (
