@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any, TypeVar, TypeVarTuple
 
 import trio
@@ -22,11 +23,12 @@ from ...protocol.wire import as_array
 from ...storage.disk.files import FileSlice
 from ..faults.answers import Asked
 from ..faults.declaration import Declaration
-from ..faults.places import ERROR_PLACES, names
+from ..faults.places import ERROR_PLACES, Kind, names
 from ..faults.table import Fault, Faults
 from ..network.desk import Handler, HangUpError
 from ..network.large_requests import READ_ELEMENTS_AT_ONCE
 from ..partitions.fetch_sessions import FetchSessions, TopicKey
+from ..partitions.topics import Topics
 from ..services.context import Context
 
 PRODUCE_KEY, FETCH_KEY, METADATA_KEY = 0, 1, 3
@@ -47,7 +49,13 @@ def concerned(declaration: Declaration) -> frozenset[int]:
         return frozenset({declaration.api_key})
     if declaration.corrupt_batch:
         return frozenset({FETCH_KEY})
-    return frozenset(key for key in ERROR_PLACES if set(declaration.wanted) <= names(key))
+    return _naming(frozenset(declaration.wanted))
+
+
+@cache
+def _naming(kinds: frozenset[Kind]) -> frozenset[int]:
+    """The keys of the APIs whose requests name all these: asked for a thousand faults, whenever one of them is spent."""
+    return frozenset(key for key in ERROR_PLACES if kinds <= names(key))
 
 
 def around(faults: Faults, handler: Handler) -> Handler:
@@ -140,7 +148,7 @@ class _Met:
         answer: FetchResponse = await self._handler(ctx, self._request)
         harmed = {}
         for topic in answer.responses:
-            name = topic.topic or self._topic_name(topic.topic_id)
+            name = topic.topic or _topic_name(self._ctx.services.topics, topic.topic_id)
             for data in topic.partitions:
                 if ctx.turn.is_over():
                     await ctx.turn.next()
@@ -213,12 +221,9 @@ class _Met:
                 return found is not None and (partition is None or partition < len(found.partitions))
 
             body = None if self._key != FETCH_KEY else await self._with_session()
-            self._made = Asked(self._request, self._topic_name, there_is, body)
+            # It must not name this: a cycle would keep the request, of megabytes maybe, until somebody looks for cycles.
+            self._made = Asked(self._request, partial(_topic_name, topics), there_is, body)
         return self._made
-
-    def _topic_name(self, topic_id: bytes) -> str | None:
-        topic = self._ctx.services.topics.by_id(topic_id)
-        return None if topic is None else topic.name
 
     async def _with_session(self) -> FetchRequest:
         """What a Fetch asks for: a request in a session names only what is new to it."""
@@ -273,6 +278,11 @@ async def _thread(
     limiter: trio.CapacityLimiter, work: Callable[[*Arguments], Result], *arguments: *Arguments
 ) -> Result:
     return await trio.to_thread.run_sync(work, *arguments, limiter=limiter)
+
+
+def _topic_name(topics: Topics, topic_id: bytes) -> str | None:
+    topic = topics.by_id(topic_id)
+    return None if topic is None else topic.name
 
 
 def _message(fault: Fault) -> str:

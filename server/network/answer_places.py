@@ -11,6 +11,9 @@ APIs that park their requests are not among these. Fetch is bounded by the parti
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import trio
 
 from .request_memory import RequestMemory
@@ -64,6 +67,15 @@ class AnswerPlace:
         self._places = places
         if not places.take_now(self, 1):
             await places.take(self, 1)
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        """Let others have it, if it has one, while the block runs, and have one again behind it."""
+        places = self._places if self.held_bytes else None
+        self.leave()
+        yield
+        if places is not None:
+            await self.take(places)
 
     def leave(self) -> None:
         """Give it to others. May be called again."""

@@ -206,7 +206,7 @@ class Connection:
         return self._holding is not None
 
     async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
-        """Keep its request waiting until an event, `for_s` seconds at most.
+        """Keep its request waiting until an event, `for_s` seconds at most. Others may have its `AnswerPlace` meanwhile.
 
         Args:
             is_client_needed: Give up when the client closes the connection; else what it has sent counts.
@@ -214,6 +214,13 @@ class Connection:
         Raises:
             PeerGoneError: The connection is closed meanwhile, by us when the node stops.
         """
+        if self._place is None:
+            await self._hold(until, for_s, is_client_needed)
+            return
+        async with self._place.lent():
+            await self._hold(until, for_s, is_client_needed)
+
+    async def _hold(self, until: trio.Event, for_s: float, is_client_needed: bool) -> None:
         if not self._desk.is_open:
             raise PeerGoneError("the node stops, and its request was to be kept waiting")
         due_s = trio.current_time() + for_s

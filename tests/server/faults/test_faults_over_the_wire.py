@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +18,13 @@ from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import RecordBatch, batches
+from ottla.server.faults.declaration import Declaration
+from ottla.server.faults.places import ERROR_PLACES, Kind, names
+from ottla.server.handlers import faulted
 from ottla.server.handlers import produce as produce_handler
-from ottla.server.handlers.faulted import PRODUCE_KEY
+from ottla.server.handlers.faulted import METADATA_KEY, PRODUCE_KEY
 from ottla.server.network import connection
+from ottla.server.network.answer_places import PLACES
 from ottla.server.network.large_requests import READ_ELEMENTS_AT_ONCE
 from support.broker.conversation import (
     address,
@@ -457,6 +462,52 @@ def test_handlers_are_asked_themselves_while_no_fault_is_for_their_api(broker: o
     everywhere.remove()
     assert broker._call(handlers(broker)) is produce_handler.handle
     assert [fault.fault_id for fault in broker.faults()] == [others.id, spent.id]
+
+
+def test_a_request_that_faults_have_looked_at_is_freed_with_its_answer(broker: ottla.Broker, client: RawClient) -> None:
+    async def still_there() -> int:
+        return sum(type(each) is faulted._Met for each in gc.get_objects())
+
+    broker.fault("Produce", topic="u", error=NOT_LEADER)
+    broker.fault("Produce", topic="t", partition=1, error=NOT_LEADER)
+    gc.disable()
+    try:
+        for partition in (0, 1):
+            produce(client, "t", ("k", "v"), partition=partition)
+        assert broker.run(still_there) == 0, "nothing in it is for the collector of cycles"
+    finally:
+        gc.enable()
+
+
+def test_a_thousand_faults_are_taken_in_a_moment(broker: ottla.Broker) -> None:
+    asked = 0
+
+    def counted(key: int) -> frozenset[Kind]:
+        nonlocal asked
+        asked += 1
+        return names(key)
+
+    declarations = [Declaration(client_id=f"client-{number}", delay_ms=1) for number in range(1_000)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(faulted, "names", counted)
+        faulted._naming.cache_clear()
+        assert {len(faulted.concerned(each)) for each in declarations} == {len(ERROR_PLACES)}
+    assert asked == len(ERROR_PLACES)
+
+
+def test_who_is_kept_waiting_has_no_place_that_others_need(broker: ottla.Broker) -> None:
+    every = MetadataRequest(topics=None)
+    fault = broker.fault("Metadata", client_id="late", delay_ms=AN_HOUR_MS, count=None)
+    late = [connected(broker, "late") for _ in range(PLACES)]
+    for each in late:
+        each.send(every, 12)
+    fault.wait(PLACES)
+    used = broker._call(lambda: broker.inner.shares.answer_places[METADATA_KEY].used_bytes)
+    fault.remove()
+    for each in late:
+        assert len(each.receive().brokers) == 2
+        each.close()
+    assert used == 0
 
 
 # Lives
