@@ -70,12 +70,12 @@ class Fault:
 
     def remove(self) -> None:
         """End it: requests that it keeps waiting are carried out, connections that it has silenced are closed. Harmless
-        if it is removed."""
+        if it is removed, or the broker was stopped, with which it ended."""
 
         async def remove() -> None:
             self._declared.remove()
 
-        if not self._declared.removed.is_set():
+        if not self._declared.removed.is_set() and self._broker.state != "stopped":
             self._broker.run(remove)
 
     def __enter__(self) -> Self:

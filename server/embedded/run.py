@@ -35,6 +35,7 @@ class Run:
         self.lives: Lives
         self._options = options
         self._process_id = os.getpid()
+        self._thread = 0
         self._beginning = threading.Lock()
         self._has_begun = False
         self.is_serving = False
@@ -63,9 +64,11 @@ class Run:
             raise RuntimeError("the broker was stopped while it started")
 
     def stop(self) -> None:
-        """Return when nothing of it is left."""
+        """Return when nothing of it is left. Raises RuntimeError in its own thread, where it would wait for itself."""
         if self.is_elsewhere:
             return
+        if threading.get_ident() == self._thread:
+            raise RuntimeError("stop() waits for the broker's thread, and was called in it: call it in another one")
         self.is_stopping = True
         if self.before is not None:
             self.before.stop()
@@ -88,6 +91,7 @@ class Run:
                 if self.is_stopping:
                     return
                 self._has_begun = True
+            self._thread = threading.get_ident()
             _left.add(self)
             trio.run(self._main)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that called us
@@ -95,6 +99,7 @@ class Run:
         finally:
             _left.discard(self)
             self.has_ended = True
+            self._thread = 0  # Its number goes to another one.
             self._decided.open()
             self._over.open()
 

@@ -484,6 +484,18 @@ def test_a_broker_that_is_never_stopped_is_stopped_cleanly_at_the_end(tmp_path: 
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def test_a_stop_in_the_brokers_own_thread_is_refused_and_does_not_wait_for_itself() -> None:
+    with ottla.Broker() as broker:
+
+        async def stop() -> None:
+            broker.stop()
+
+        with pytest.raises(RuntimeError, match="called in it: call it in another one"):
+            broker.run(stop)
+        assert broker.state == "serving"
+    assert broker.state == "stopped"
+
+
 def test_a_fork_does_not_take_its_parents_directory(tmp_path: Path) -> None:
     program = """
         import os, sys, ottla
