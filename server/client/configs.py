@@ -13,7 +13,7 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from .nodes import Nodes, check
-from .topics import text
+from .topics import option_name, text
 from .values import Config, expect
 
 Kind = Literal["topic", "broker", "group"]
@@ -43,7 +43,7 @@ def set_configs(nodes: Nodes, kind: Kind, name: str, changes: Mapping[str, str |
     """Set options, or (None) take them back to their defaults; all of them or none."""
     expect("changes", changes, Mapping)
     rows = tuple(
-        AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=text(value))
+        AlterableConfig(name=option_name(key), config_operation=DELETE if value is None else SET, value=text(value))
         for key, value in changes.items()
     )
     resource = AlterConfigsResource(resource_type=_resource(kind), resource_name=name, configs=rows)
@@ -57,7 +57,7 @@ def set_configs(nodes: Nodes, kind: Kind, name: str, changes: Mapping[str, str |
 
 
 def _resource(kind: str) -> int:
-    if kind not in RESOURCES:
+    if not isinstance(kind, str) or kind not in RESOURCES:
         raise ValueError(f"configs of a {kind!r}; there are those of {', '.join(RESOURCES)}")
     return RESOURCES[kind]
 

@@ -244,6 +244,7 @@ class Nodes:
 
 def addresses(bootstrap: str) -> list[Address]:
     """`HOST:PORT[,HOST:PORT…]` as hosts and ports; brackets around an IPv6 address are taken off. Raises ValueError."""
+    expect("bootstrap", bootstrap, str)
     found = []
     for text in bootstrap.split(","):
         host, _, port = text.strip().rpartition(":")

@@ -49,6 +49,7 @@ def produce(
         TypeError, ValueError, KafkaError: A record is not fit to be sent; nothing was.
         KafkaError, OSError: A batch was refused, or is lost without an answer; those before it are written.
     """
+    expect("records", records, Iterable)
     given = [one if isinstance(one, NewRecord) else _pair(one) for one in records]
     if not given:
         return []

@@ -33,7 +33,9 @@ def create_topic(
         name=name,
         num_partitions=-1 if partitions is None else partitions,
         replication_factor=-1 if replicas is None else replicas,
-        configs=tuple(CreatableTopicConfig(name=key, value=text(value)) for key, value in (configs or {}).items()),
+        configs=tuple(
+            CreatableTopicConfig(name=option_name(key), value=text(value)) for key, value in (configs or {}).items()
+        ),
     )
     request = CreateTopicsRequest(topics=(wanted,), timeout_ms=round(nodes.timeout_s * 1000))
 
@@ -65,6 +67,12 @@ def delete_topic(nodes: Nodes, name: str) -> None:
         check(row.error_code, row.error_message or f"topic {name!r}")
 
     nodes.retrying(attempt, repeatable=False)
+
+
+def option_name(given: object) -> str:
+    """An option's name. Raises TypeError."""
+    expect("an option's name", given, str)
+    return str(given)
 
 
 def text(value: str | float | bool | None) -> str | None:

@@ -108,8 +108,14 @@ def content(what: str, value: Content) -> bytes | None:
 
 def headers(given: HeadersLike) -> tuple[tuple[str, bytes | None], ...]:
     """Headers as the wire has them, in the order given. Raises TypeError."""
-    pairs = tuple(given.items() if isinstance(given, Mapping) else given)
-    for name, _ in pairs:
+    pairs = given.items() if isinstance(given, Mapping) else given
+    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+        raise TypeError(f"a record's headers must be a mapping or pairs of name and content, not {given!r:.60}")
+    pairs = tuple(pairs)
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"a header must be a pair of name and content, not {pair!r:.60}")
+        name = pair[0]
         if not isinstance(name, str):
             raise TypeError(f"a header's name must be str, not {type(name).__name__} ({name!r:.60})")
     return tuple((name, content("header", value)) for name, value in pairs)

@@ -134,6 +134,8 @@ def seed_from(source: SeedSource) -> Seed:
             data = file.read(SEED_BYTES_MAX + 1)
     except OSError as error:
         raise ControlError(Kind.NOT_FOUND, f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:  # a path with a null character in it
+        raise ControlError(Kind.NOT_FOUND, f"cannot read {path!r}: {error}") from error
     if len(data) > SEED_BYTES_MAX:
         raise ControlError(Kind.INVALID, f"{path}: at most {SEED_BYTES_MAX} bytes are taken")
     try:

@@ -196,6 +196,31 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
         TypeError,
         "a record must be a NewRecord or a pair of key and value, not 'value'",
     ),
+    "records that are none": (
+        lambda kafka: kafka.produce_all("orders", 5),  # type: ignore[arg-type]
+        TypeError,
+        "records must be Iterable, not int (5)",
+    ),
+    "headers that are none": (
+        lambda kafka: kafka.produce("orders", "", headers="ab"),  # type: ignore[arg-type]
+        TypeError,
+        "a record's headers must be a mapping or pairs of name and content, not 'ab'",
+    ),
+    "a header that is no pair": (
+        lambda kafka: kafka.produce("orders", "", headers=[("a",)]),  # type: ignore[list-item]
+        TypeError,
+        "a header must be a pair of name and content, not ('a',)",
+    ),
+    "an option's name of another type": (
+        lambda kafka: kafka.create_topic("other", configs={1: "compact"}),  # type: ignore[dict-item]
+        TypeError,
+        "an option's name must be str, not int (1)",
+    ),
+    "a bootstrap that is no text": (
+        lambda _: Kafka(None),  # type: ignore[arg-type]
+        TypeError,
+        "bootstrap must be str, not NoneType (None)",
+    ),
     "a timestamp": (
         lambda kafka: kafka.produce("orders", "", timestamp_ms=-2),
         ValueError,
