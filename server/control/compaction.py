@@ -15,7 +15,7 @@ caller finds nothing left to do, and a deletion of the topic ends both.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -70,11 +70,14 @@ class PartitionCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """What `compact` did."""
+    """What `compact` did. As a text it is a block to be read."""
 
     topic: str
     is_forced: bool
     partitions: tuple[PartitionCompaction, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(line for each in self.partitions for line in _lines(self.topic, each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +97,39 @@ class PartitionCompacted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What `wait_until_compacted` waited for."""
+    """What `wait_until_compacted` waited for. As a text it is a block to be read."""
 
     topic: str
     partitions: tuple[PartitionCompacted, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{self.topic}-{each.partition}: clean below {each.first_dirty_offset}, {each.waited_for_offset} was waited for;"
+            f" log end {each.log_end_offset}\n  {each.explanation}"
+            for each in self.partitions
+        )
+
+
+def _lines(topic: str, done: PartitionCompaction) -> Iterator[str]:
+    passes = {0: "no pass", 1: "1 pass"}.get(done.passes, f"{done.passes} passes")
+    before = (
+        f" (before: {done.first_dirty_offset_before})"
+        if done.first_dirty_offset_before != done.first_dirty_offset
+        else ""
+    )
+    yield (
+        f"{topic}-{done.partition}: {passes}; clean below {done.first_dirty_offset}{before}, log from"
+        f" {done.log_start_offset} to {done.log_end_offset}"
+    )
+    if done.passes:
+        gone = ", ".join(f"{count} {reason}" for reason, count in asdict(done.records_removed).items() if count)
+        yield (
+            f"  kept {done.records_written} of {done.records_read} records, {done.bytes_written} of {done.bytes_read} bytes"
+            f" ({gone or 'nothing'} removed)"
+        )
+    rolled = ", the active one was rolled" * done.has_rolled
+    yield f"  segments: {done.segments_after} (before: {done.segments_before}){rolled}"
+    yield f"  {done.explanation}"
 
 
 async def compact(

@@ -31,10 +31,18 @@ class PartitionRolled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolled:
-    """What a roll did."""
+    """What a roll did. As a text it is a block to be read."""
 
     topic: str
     partitions: tuple[PartitionRolled, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{self.topic}-{each.partition}: rolled, the active segment begins at {each.active_segment}"
+            if each.has_rolled
+            else f"{self.topic}-{each.partition}: nothing to roll, the active segment is empty"
+            for each in self.partitions
+        )
 
 
 async def roll(broker: Broker, topic: str, partitions: Iterable[int] | None = None) -> Rolled:
@@ -87,9 +95,27 @@ class PartitionRetained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """What retention did."""
+    """What retention did. As a text it is a block to be read, of the partitions of which there is something to say."""
 
     partitions: tuple[PartitionRetained, ...]
+
+    def __str__(self) -> str:
+        told = [each for each in self.partitions if each.explanation is not None or _has_gone(each)]
+        lines = [each.explanation or _gone(each) for each in told]
+        if rest := len(self.partitions) - len(told):
+            lines.append(f"{rest} partition{'s' * (rest != 1)}{' more' * bool(told)}: nothing was to go")
+        return "\n".join(lines)
+
+
+def _has_gone(done: PartitionRetained) -> bool:
+    return bool(done.segments_deleted) or done.log_start_offset != done.log_start_offset_before
+
+
+def _gone(done: PartitionRetained) -> str:
+    return (
+        f"{done.topic}-{done.partition}: deleted {done.segments_deleted} segment{'s' * (done.segments_deleted != 1)} with {done.bytes_deleted} bytes; the log is"
+        f" from {done.log_start_offset} (before: {done.log_start_offset_before}) to {done.log_end_offset}"
+    )
 
 
 async def apply_retention(broker: Broker, topic: str | None = None) -> Retained:

@@ -110,6 +110,42 @@ def test_the_clock_moves_by_all_that_is_given(broker: ottla.Broker) -> None:
     assert not clock.is_frozen
 
 
+def test_answers_are_blocks_to_be_read(broker: ottla.Broker) -> None:
+    write_100_records(broker)
+    assert str(broker.compact("orders")).splitlines()[:2] == [
+        "orders-0: no pass; clean below 0, log from 0 to 100",
+        "  segments: 1 (before: 1)",
+    ]
+    done = broker.compact("orders", force=True)
+    (row,) = done.partitions
+    assert str(done).splitlines() == [
+        "orders-0: 1 pass; clean below 100 (before: 0), log from 0 to 100",
+        f"  kept 10 of 100 records, {row.bytes_written} of {row.bytes_read} bytes (90 superseded removed)",
+        "  segments: 2 (before: 1), the active one was rolled",
+        "  nothing is dirty",
+    ]
+    assert str(broker.wait_until_compacted("orders")).splitlines() == [
+        "orders-0: clean below 100, 100 was waited for; log end 100",
+        "  nothing is dirty",
+    ]
+    assert str(broker.roll("orders")) == "orders-0: nothing to roll, the active segment is empty"
+    broker.produce("orders", "one more", key="k0")
+    assert str(broker.roll("orders")) == "orders-0: rolled, the active segment begins at 101"
+    assert str(broker.apply_retention("orders")) == "1 partition: nothing was to go"
+
+
+def test_retention_tells_what_went(broker: ottla.Broker) -> None:
+    broker.clock.freeze()
+    broker.create_topic("clicks", 2, configs={"retention.ms": "1000", "file.delete.delay.ms": "0"})
+    broker.produce("clicks", "old", partition=1, timestamp_ms=0)
+    broker.roll("clicks")
+    told = str(broker.apply_retention("clicks")).splitlines()
+    assert told == [
+        "clicks-1: deleted 1 segment with 71 bytes; the log is from 1 (before: 0) to 1",
+        "1 partition more: nothing was to go",
+    ]
+
+
 def test_advance_clock_is_the_short_form(broker: ottla.Broker) -> None:
     broker.clock.freeze()
     before = broker.clock.now_ms()
