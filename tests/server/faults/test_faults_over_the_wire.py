@@ -497,7 +497,7 @@ def test_a_thousand_faults_are_taken_in_a_moment(broker: ottla.Broker) -> None:
 
 def test_who_is_kept_waiting_has_no_place_that_others_need(broker: ottla.Broker) -> None:
     every = MetadataRequest(topics=None)
-    fault = broker.fault("Metadata", client_id="late", delay_ms=AN_HOUR_MS, count=None)
+    fault = broker.fault("Metadata", client="late", delay=AN_HOUR, count=None)
     late = [connected(broker, "late") for _ in range(PLACES)]
     for each in late:
         each.send(every, 12)
