@@ -102,6 +102,8 @@ class Lives:
         """Set, and replaced, when `_is_serving`, `failure` or `_is_over` change."""
         self._wishes: deque[_Wish] = deque()
         self._wished = trio.Event()
+        self._changing = trio.Lock()
+        """Held from a wish, or from what is staged for it, to its end: a start removes what it finds staged."""
         self._open: set[_Wish] = set()
         """Wishes that were not granted yet: those in the queue, and the one that is at work."""
         self._companions: list[Callable[[Broker], Awaitable[object]]] = []
@@ -172,15 +174,18 @@ class Lives:
         """
         contents = self._contents
         snapshot = await self._on_disk(contents.read, path)
-        with trio.CancelScope(shield=True):  # what is staged is to come to an end
-            exchange = await self._on_disk(contents.staged, snapshot, self.rng)
-            try:
-                await self._wish(
-                    _Wish(End.PAUSE, partial(contents.put_in_place, exchange), anew_ms=snapshot.clock_ahead_ms)
-                )
-            except LifeOverError:
-                await self._on_disk(exchange.drop)
-                raise
+        async with self._changing:
+            for each in tuple(self._open):  # of somebody who is gone, or the stop
+                await each.granted.wait()
+            with trio.CancelScope(shield=True):  # what is staged is to come to an end
+                exchange = await self._on_disk(contents.staged, snapshot, self.rng)
+                try:
+                    await self._grant_of(
+                        _Wish(End.PAUSE, partial(contents.put_in_place, exchange), anew_ms=snapshot.clock_ahead_ms)
+                    )
+                except LifeOverError:
+                    await self._on_disk(exchange.drop)
+                    raise
         return snapshot
 
     async def _on_disk(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
@@ -230,6 +235,10 @@ class Lives:
             await wish.granted.wait()
 
     async def _wish(self, wish: _Wish) -> None:
+        async with self._changing:
+            await self._grant_of(wish)
+
+    async def _grant_of(self, wish: _Wish) -> None:
         if self._is_over or any(each.end is End.STOP for each in self._wishes):
             raise LifeOverError("the broker is being stopped")
         self._open.add(wish)

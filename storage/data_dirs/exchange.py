@@ -76,6 +76,7 @@ class Exchange:
         """
         files, first = self._files, self._data_dirs[0]
         for each in self._data_dirs:
+            own_entries(files, each)  # what refuses this now would keep the exchange from ending
             files.sync_dir(each)
         write_atomically(files, paths.join(self.staged[0], paths.EXCHANGE_FILE), self._id)
         files.rename(self.staged[0], paths.join(first, paths.NEXT_CONTENT))

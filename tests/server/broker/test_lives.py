@@ -34,6 +34,7 @@ from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, NEXT_CONTENT
 from support.broker.admin import metadata, topic_names
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
+from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
 
 HOUR_MS = 3_600_000
@@ -531,6 +532,45 @@ async def test_a_restore_whose_asker_is_cancelled_comes_to_its_end(tmp_path: Pat
         assert await there(lives) in (FILLED, ADDED)
         await lives.restart()
         assert lives.state == "serving"
+
+
+@pytest.mark.parametrize("end", [Lives.restart, Lives.crash])
+async def test_no_life_begins_while_a_snapshot_is_staged_as_it_would_remove_that(
+    end: Callable[[Lives], Awaitable[None]], tmp_path: Path
+) -> None:
+    files = GatedFiles("-delete/t-0/")
+    async with lives_in(tmp_path / "data", files) as lives:
+        await fill(lives)
+        await lives.snapshot(str(tmp_path / "snapshot"))
+        await add(lives)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lives.restore, str(tmp_path / "snapshot"))
+            await files.reached()
+            with trio.move_on_after(0.3):  # a life takes some hundredths of that
+                await end(lives)
+            await lives.broker.housekeeping.tick()
+            files.let_on()
+        assert await there(lives) == FILLED
+
+
+async def test_restores_that_wait_for_their_turn_end_with_the_broker(tmp_path: Path) -> None:
+    async with lives_in(tmp_path / "data") as lives:
+        await fill(lives)
+        await lives.snapshot(str(tmp_path / "snapshot"))
+        over: list[LifeOverError] = []
+
+        async def restore() -> None:
+            try:
+                await lives.restore(str(tmp_path / "snapshot"))
+            except LifeOverError as error:
+                over.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(restore)
+            await trio.lowlevel.checkpoint()
+            await lives.stop()
+        assert over
 
 
 async def test_an_error_of_a_later_life_ends_the_body_and_comes_out(tmp_path: Path) -> None:

@@ -172,6 +172,25 @@ def test_a_disk_that_refuses_any_operation_leaves_one_or_the_other() -> None:
     assert ended(files, TWO) == [NEW, NEW]
 
 
+def test_a_directory_that_cannot_be_looked_into_is_found_before_the_decision() -> None:
+    files = disk(TWO)
+    fill(files, "/e", {"backup-2023/1.jpg": b"not ours"})
+
+    def refuse(path: str) -> None:
+        if path.startswith("/e/backup-2023"):
+            raise OSError(errno.EACCES, "refused", path)
+
+    begun = Exchange(files, TWO, random.Random(1))
+    begun.make()
+    files.refuse_reading = refuse
+    with pytest.raises(OSError, match="refused"):
+        begun.carry_out()
+    files.refuse_reading = None
+    begun.drop()
+    assert not is_unfinished(files, TWO)
+    assert content(files, "/e") == content(files, "/d") == OLD
+
+
 def test_dropping_one_that_was_decided_drops_nothing() -> None:
     files = disk(TWO)
 
