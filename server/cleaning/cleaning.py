@@ -58,6 +58,8 @@ class Cleaning:
         self._is_stopping = False
         self.manager = CleanerManager(files, logs, log.warning)
         self.demands = Demands()
+        self.dry_running = trio.Lock()
+        """Held by the one dry run that is under way."""
         self.manager.on_freed = lambda _: self.demands.note_change()
         self.leased_until_ms: dict[TopicPartition, int] = {}
         """Partitions that somebody else compacts (`leases`), and until when, in elapsed time."""
@@ -139,6 +141,7 @@ class Cleaning:
                     await self.clock.sleep(settings.backoff_ms)
                 thread.rests_until_ms = None
             await trio.lowlevel.checkpoint()
+        self._give_back_if_off()
 
     @property
     def looks_again_ms(self) -> int | None:

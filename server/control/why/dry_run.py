@@ -108,18 +108,22 @@ async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int)
     if not log.config.is_compact:
         policy = ",".join(log.config.cleanup_policy)
         raise ControlError(Kind.CONFLICT, f"{tp} is not compacted: cleanup.policy is {policy or 'empty'}")
-    if cleaning.manager.is_held(tp):
-        raise ControlError(Kind.CONFLICT, f"{tp} is {cleaning.manager.state_name(tp)}; ask again when it is free")
-    settings = CleanerSettings.of(broker.config.current)
-    try:
-        found = await dry_runs.dry_run(
-            cleaning, settings, log, broker.clock.now_ms(), is_forced=force, records_max=records_max
-        )
-    except CleaningAbortedError as error:
-        raise ControlError(Kind.CONFLICT, f"{tp}: {error}; ask again") from error
-    except KafkaError as error:
-        raise ControlError(Kind.FAILED, error.message) from error
-    except (OSError, CorruptRecordError, ValueError) as error:
-        raise ControlError(Kind.FAILED, f"{tp}: {error}") from error
+    # In line for its turn a dry run holds nothing: whoever wants the partition would wait for those of others.
+    async with cleaning.dry_running:
+        if cleaning.logs.get(tp) is not log:
+            raise ControlError(Kind.CONFLICT, f"{tp} was deleted")
+        if cleaning.manager.is_held(tp):
+            raise ControlError(Kind.CONFLICT, f"{tp} is {cleaning.manager.state_name(tp)}; ask again when it is free")
+        settings = CleanerSettings.of(broker.config.current)
+        try:
+            found = await dry_runs.dry_run(
+                cleaning, settings, log, broker.clock.now_ms(), is_forced=force, records_max=records_max
+            )
+        except CleaningAbortedError as error:
+            raise ControlError(Kind.CONFLICT, f"{tp}: {error}; ask again") from error
+        except KafkaError as error:
+            raise ControlError(Kind.FAILED, error.message) from error
+        except (OSError, CorruptRecordError, ValueError) as error:
+            raise ControlError(Kind.FAILED, f"{tp}: {error}") from error
     sentences = tuple(_sentences(tp, found))
     return PartitionDryRun(partition=tp.partition, would_pass=found, sentences=sentences)

@@ -16,6 +16,8 @@ from ottla.server.broker.broker import Broker
 from ottla.server.control.clock import advance
 from ottla.server.control.compaction import Compaction, PartitionCompaction, compact
 from ottla.server.control.errors import ControlError, Kind
+from ottla.server.control.why.dry_run import dry_run
+from ottla.server.runtime.idle import idle
 from ottla.storage.logs.log import Log
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT
 from support.broker.admin import set_topic_configs
@@ -484,3 +486,26 @@ async def test_a_call_wakes_a_cleaner_that_rests_on_a_frozen_clock(tmp_path: Pat
         active(log)
         await first_round(served.broker)
         assert one(await compact(served.broker, "t", force=True)).passes == 1
+
+
+async def test_a_demand_in_line_when_the_last_thread_dies_is_given_back(tmp_path: Path) -> None:
+    dying = {"log_cleaner_io_buffer_load_factor": "0.0"}
+    async with resting(tmp_path, topic={"partitions": 2}, options=dying) as (served, log):
+        broker = served.broker
+        closed(log)
+        broker.services.cleaning.look_again()
+        while not broker.services.cleaning.manager.is_held(T_0):
+            await trio.lowlevel.checkpoint()
+        with pytest.raises(ControlError, match="every cleaner thread is dead"):
+            await compact(broker, "t", [1])
+
+
+async def test_a_dry_run_in_line_holds_no_partition(tmp_path: Path) -> None:
+    async with resting(tmp_path) as (served, log):
+        closed(log)
+        cleaning = served.broker.services.cleaning
+        async with trio.open_nursery() as nursery, cleaning.dry_running:
+            nursery.start_soon(dry_run, served.broker, "t")
+            await idle()
+            assert not cleaning.manager.is_held(T_0)
+        assert not cleaning.manager.is_held(T_0)
