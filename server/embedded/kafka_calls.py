@@ -26,13 +26,12 @@ class KafkaCalls(Running):
     _making = threading.Lock()
 
     def stop(self) -> None:
+        run = self._run
         try:
             super().stop()
         finally:
-            with self._making:
-                kafka, self._kafka = self._kafka, None
-            if kafka is not None:
-                kafka.close()
+            if run is None or not run.is_elsewhere:  # In a fork it may be locked by a thread that is not there.
+                self._close_client()
 
     def create_topic(
         self,
@@ -99,6 +98,12 @@ class KafkaCalls(Running):
     def commit(self, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit {(topic, partition): next offset to read} for a group without members."""
         self._client.commit(group_id, offsets)
+
+    def _close_client(self) -> None:
+        with self._making:
+            kafka, self._kafka = self._kafka, None
+        if kafka is not None:
+            kafka.close()
 
     @property
     def _client(self) -> Kafka:

@@ -515,6 +515,27 @@ def test_a_fork_does_not_take_its_parents_directory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_fork_in_the_midst_of_a_call_ends_without_whoever_makes_it() -> None:
+    program = """
+        import os, signal, sys, threading, ottla
+        with ottla.Broker() as broker:
+            broker.create_topic("t")
+            fault = broker.fault("Produce", delay=60)
+            call = threading.Thread(target=broker.produce, args=("t", "v"))
+            call.start()
+            fault.wait()
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                sys.exit(7)  # through the end of the block, which stops what is not its own
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            fault.remove()
+            call.join()
+            print(len(broker.records("t")))
+    """
+    assert python(program).stdout.splitlines() == ["7", "1"]
+
+
 def test_a_start_that_fails_leaves_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     refused: tuple[dict[str, Any], ...] = ({"profile": "fast"}, {"listener": "nowhere"}, {"admin": "0.0.0.0:0"})
