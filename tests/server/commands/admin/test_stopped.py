@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import ottla
+from ottla.server.commands.admin import stopped
 from ottla.server.commands.admin.stopped import compact_stopped
 from ottla.server.control.errors import ControlError, Kind
+from ottla.storage.disk.os_files import OsFile, OsFiles
 
 AT_REST = {"log.cleaner.backoff.ms": str(10**12)}
 
@@ -120,3 +122,60 @@ def test_a_damaged_segment_is_told_of_in_one_line(tmp_path: Path) -> None:
     assert refused.value.kind is Kind.FAILED
     assert "\n" not in str(refused.value)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+class InterruptedFiles(OsFiles):
+    """Somebody presses Ctrl-C at one of the operations that change names."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+
+    def _operation(self) -> None:
+        self._left -= 1
+        if self._left == -1:
+            raise KeyboardInterrupt
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        if create:
+            self._operation()
+        return super().open(path, create=create, truncate=truncate)
+
+    def rename(self, old: str, new: str) -> None:
+        self._operation()
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self._operation()
+        super().remove(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._operation()
+        super().sync_dir(path)
+
+
+def test_ctrl_c_at_any_operation_loses_no_record_and_the_next_call_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "filled")
+    with ottla.Broker(tmp_path / "filled", overrides=AT_REST) as broker:
+        for number in range(100, 103):
+            broker.roll("orders")
+            broker.produce("orders", str(number), key=f"k{number % 10}")
+    at, is_over = 0, False
+    while not is_over:
+        data_dir = tmp_path / str(at)
+        shutil.copytree(tmp_path / "filled", data_dir)
+        with monkeypatch.context() as patch:
+            patch.setattr(stopped, "OsFiles", lambda at=at: InterruptedFiles(at))
+            try:
+                compact_stopped(str(data_dir), "orders", force=True)
+                is_over = True
+            except KeyboardInterrupt:
+                pass
+        found = offsets(data_dir)
+        assert found == sorted(set(found)) and set(range(93, 103)) <= set(found), at
+        compact_stopped(str(data_dir), "orders", force=True)
+        assert offsets(data_dir) == list(range(93, 103)), at
+        shutil.rmtree(data_dir)
+        at += 1
+    assert at > 20
