@@ -173,15 +173,20 @@ async def wait_until_compacted(
             Kind.INVALID, f"timeout_s: expected seconds from 0 to {TIMEOUT_S_MAX:.0f}, found {timeout_s!r:.40}"
         )
     wanted = {log: _closed_up_to(log) for log in logs_of(broker, topic, partitions)}
+    turn = Turn()
     with trio.move_on_after(timeout_s) as waiting:
         for log, up_to in wanted.items():
+            if turn.is_over():
+                await turn.next()
             await _covered(broker, log, up_to)
     if waiting.cancelled_caught:
         for log, up_to in wanted.items():
+            if turn.is_over():
+                await turn.next()
             _check(broker, log)
             if _first_dirty(broker, log) < up_to:
                 raise await _timed_out(broker, log, up_to, timeout_s)
-    return Compacted(topic=topic, partitions=tuple([await _compacted(broker, *each) for each in wanted.items()]))
+    return Compacted(topic=topic, partitions=tuple([await _compacted(broker, *each, turn) for each in wanted.items()]))
 
 
 def _check(broker: Broker, log: Log) -> None:
@@ -199,8 +204,8 @@ def _first_dirty(broker: Broker, log: Log) -> int:
     return broker.services.cleaning.manager.first_dirty_offset(log)
 
 
-async def _explained(broker: Broker, log: Log) -> PartitionExplanation:
-    return await (await Explaining.of(broker.services, [log], Turn())).next()
+async def _explained(broker: Broker, log: Log, turn: Turn | None = None) -> PartitionExplanation:
+    return await (await Explaining.of(broker.services, [log], turn or Turn())).next()
 
 
 async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) -> PartitionCompaction:
@@ -286,8 +291,10 @@ async def _timed_out(broker: Broker, log: Log, up_to: int, timeout_s: float) -> 
     )
 
 
-async def _compacted(broker: Broker, log: Log, up_to: int) -> PartitionCompacted:
-    explained = await _explained(broker, log)
+async def _compacted(broker: Broker, log: Log, up_to: int, turn: Turn) -> PartitionCompacted:
+    if turn.is_over():
+        await turn.next()
+    explained = await _explained(broker, log, turn)
     return PartitionCompacted(
         partition=log.topic_partition.partition,
         waited_for_offset=up_to,
