@@ -82,9 +82,9 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 
 def duration_ms(text: str) -> int:
-    """Reads `25h`, `8d`, `1.5s`, `250ms`; a number alone is milliseconds."""
+    """Reads `25h`, `8d`, `1.5s`, `250ms`; of numbers alone only 0, as nobody can tell what another one counts."""
     match = _DURATION.fullmatch(text)
-    if match is None:
+    if match is None or (match[2] is None and float(match[1])):
         raise argparse.ArgumentTypeError(
             f"expected a number with one of {', '.join(_UNITS_MS)} behind it, as 25h, found {text!r}"
         )
