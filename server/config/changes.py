@@ -5,6 +5,7 @@ here. Errors are Apache Kafka's: 40 INVALID_CONFIG for topics, 42 INVALID_REQUES
 contradict themselves.
 """
 
+import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -27,6 +28,9 @@ catalog."""
 
 # A name that nobody knows may be as long as a string can be, and must leave room for the words around it.
 _NAME_CHARS_IN_MESSAGE = 1024
+
+_NAME_CHARS_LIKE = 100
+"""A name is compared with those that there are by so much of its beginning: none of them is longer."""
 
 _FIXED_HERE = ("listeners", "listener.security.protocol.map")
 """What Kafka changes at run time and Ottla does not."""
@@ -58,7 +62,9 @@ def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
     """
     for name in overrides:
         if name not in TOPIC_OPTIONS:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+            close = difflib.get_close_matches(name[:_NAME_CHARS_LIKE], TOPIC_OPTIONS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{hint}")
     try:
         return LogConfig.from_texts(overrides, config.log_defaults)
     except ConfigError as error:

@@ -77,6 +77,7 @@ def test_append_starts_from_the_static_value_not_from_a_dynamic_one() -> None:
         ([("segment.bytes", "5", SET)], ErrorCode.INVALID_CONFIG, ["5", "segment.bytes", "1048576"]),
         ([("segment.bytes", "x", SET)], ErrorCode.INVALID_CONFIG, ["x", "segment.bytes", "INT"]),
         ([("zork", "x", SET)], ErrorCode.INVALID_CONFIG, ["Unknown topic config name: zork"]),
+        ([("cleanup.polcy", "x", SET)], ErrorCode.INVALID_CONFIG, ["cleanup.polcy; did you mean cleanup.policy?"]),
         ([("segment.bytes", "5", APPEND)], ErrorCode.INVALID_CONFIG, ["segment.bytes"]),
         ([("zork", "5", SUBTRACT)], ErrorCode.INVALID_CONFIG, ["zork"]),
         ([("cleanup.policy", "zork", APPEND)], ErrorCode.INVALID_CONFIG, ["zork", "cleanup.policy", "compact, delete"]),
