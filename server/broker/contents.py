@@ -47,12 +47,20 @@ class Contents:
         return empty
 
     def check_place(self, path: str) -> str:
-        """The whole path of a new snapshot in `path`. SnapshotError: It is taken, or in a data directory."""
+        """The whole path of a new snapshot in `path`. SnapshotError: It is taken, or in a data directory, or cannot be made."""
+        _check_path(path)
         try:
             found = os.path.realpath(path)
             snapshots.check_place(_OUTSIDE, found, [os.path.realpath(each) for each in self._data_dirs])
         except OSError as error:
             raise SnapshotError(f"{path[:200]} cannot be a snapshot: {error.strerror}") from error
+        above = os.path.dirname(found)
+        while not os.path.exists(above):
+            above = os.path.dirname(above)
+        if not os.path.isdir(above):
+            raise SnapshotError(f"{path[:200]} cannot be a snapshot: {above[:200]} is no directory")
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise SnapshotError(f"{path[:200]} cannot be a snapshot: nothing may be written in {above[:200]}")
         return found
 
     def save(self, path: str, rng: random.Random, clock_ahead_ms: int) -> Snapshot:
@@ -63,6 +71,7 @@ class Contents:
 
     def read(self, path: str) -> Snapshot:
         """The snapshot in `path`. SnapshotError: It is none, not whole, or another broker's."""
+        _check_path(path)
         try:
             found = snapshots.read(_OUTSIDE, os.path.abspath(path))
         except OSError as error:
@@ -101,3 +110,8 @@ class Contents:
     def _carry_out(self, exchange: Exchange) -> None:
         with holding(self._files, self._data_dirs):
             exchange.carry_out()
+
+
+def _check_path(path: str) -> None:
+    if not path or "\0" in path:
+        raise SnapshotError(f"expected the path of a directory, found {path[:200]!r}")

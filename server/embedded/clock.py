@@ -68,8 +68,12 @@ class BrokerClock:
             TypeError: No durations.
         """
         from ..control.clock import advance
+        from ..control.errors import ControlError, Kind
 
-        by_ms = duration_ms(by, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+        try:
+            by_ms = duration_ms(by, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+        except (OverflowError, ValueError) as error:  # not a number, or more than a timedelta can tell
+            raise ControlError(Kind.INVALID, f"advance: expected a time until the year 9999: {error}") from None
         return self._broker._ask(advance, by_ms)
 
     def set(self, moment: datetime | int) -> ClockMoved:

@@ -53,6 +53,7 @@ def test_what_was_copied_comes_back(broker: ottla.Broker, admin: AdminCalls, tmp
         ("restore", "/dev", 409, "/dev is no snapshot: it has no ottla-snapshot.json"),
         ("snapshot", "/dev", 409, "/dev exists already, and is not an empty directory"),
         ("snapshot", "/" + "x" * 300, 409, "cannot be a snapshot: File name too long"),
+        ("snapshot", "/dev/null/s", 409, "/dev/null/s cannot be a snapshot: /dev/null is no directory"),
         ("restore", "/" + "x" * 300, 409, "cannot be read: File name too long"),
     ],
 )

@@ -121,6 +121,11 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         TypeError,
         "features: group.version: expected int, found '1'",
     ),
+    "a mistyped feature": (
+        lambda: ottla.Broker(features={"transaction.versio": 1}),
+        ConfigError,
+        "features: there is no feature transaction.versio; did you mean transaction.version?",
+    ),
     "a mistyped option": (
         lambda: ottla.Broker(overrides={"log.cleaner.enabel": True}),
         ConfigError,
@@ -255,6 +260,10 @@ def test_a_snapshot_goes_to_a_path_and_comes_back(tmp_path: Path) -> None:
             assert topic_names(client) == {"t"}
         with pytest.raises(SnapshotError, match="is no snapshot"):
             broker.restore(tmp_path)
+        for nowhere in ("", "a\0b"):
+            for ask in (broker.snapshot, broker.restore):
+                with pytest.raises(SnapshotError, match="expected the path of a directory, found "):
+                    ask(nowhere)
 
 
 def test_many_threads_may_end_its_lives_at_once() -> None:
