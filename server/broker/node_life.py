@@ -85,7 +85,8 @@ class NodeLife:
     def _node(self, node_id: int) -> Node:
         node = self._cluster.node(node_id)
         if node is None:
-            raise NodeError(f"there is no node {node_id}")
+            ids = ", ".join(str(each.node_id) for each in self._cluster.nodes)
+            raise NodeError(f"there is no node {node_id}; there are: {ids}")
         return node
 
     async def _become(self, node: Node, *, is_alive: bool) -> None:

@@ -14,6 +14,7 @@ import trio.from_thread
 
 from ..broker.broker import Broker as Inner
 from ..broker.lives import Lives
+from ..control.errors import ControlError
 from ..control.lives import SnapshotCopied
 from ..runtime.clock import Clock
 from .loops import beside
@@ -254,7 +255,11 @@ class Running:
         async def ask() -> Result:
             return await self._lives.call(operation, *args, **options)
 
-        return self.run(ask)
+        try:
+            return self.run(ask)
+        except ControlError as refusal:
+            # A failing test is to show its own lines and the sentence, not what lies between in the broker's thread.
+            raise refusal.with_traceback(None) from None
 
     def _call(self, function: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
         async def call() -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,3 +199,11 @@ def test_a_reset_takes_every_move_back_and_a_restart_none(broker: ottla.Broker) 
     broker.reset()
     assert abs(broker.clock.now_ms() - wall_time_ms()) < 60_000
     assert not broker.clock.is_frozen
+
+
+def test_a_refusal_shows_the_callers_lines_alone(broker: ottla.Broker) -> None:
+    with pytest.raises(ottla.ControlError, match="there is no topic 'orders'") as refused:
+        broker.compact("orders")
+    assert refused.value.__suppress_context__ and refused.value.__cause__ is None
+    rooms = {Path(str(entry.path)).parent.name for entry in refused.traceback}
+    assert rooms == {"embedded"}, rooms
