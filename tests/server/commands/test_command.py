@@ -78,7 +78,7 @@ def test_lines_on_standard_input_stop_and_start_nodes(tmp_path: Path) -> None:
         assert process.stop() == (0, "")
     told = [line for line in process.stderr.splitlines() if "standard input" in line]
     assert [line.partition("standard input: ")[2][:40] for line in told] == [
-        "cannot stop node 7: there is no node 7",
+        "cannot stop node 7: there is no node 7; ",
         "'stop' is neither 'stop ID' nor 'start I",
         "'shutdown 0' is neither 'stop ID' nor 's",
         "'stop -1' is neither 'stop ID' nor 'star",
