@@ -86,7 +86,7 @@ def requests_that_are_no_call(suite: Suite, ground: Ground, server: Served) -> N
         ("POST", "install", right | {"topic": "\0"}, 422, r"found '\x00'"),
         ("POST", "install", right | {"partition": -1}, 422, "found -1"),
         ("POST", "install", right | {"lease": "0"}, 409, "under lease 0"),
-        ("POST", "install", right | {"sources": []}, 422, "found []"),
+        ("POST", "install", right | {"sources": []}, 422, "sources: expected 1 or more members, found 0"),
         ("POST", "install", right | {"sources": [[0, 1]]}, 409, "[(0, 1)]"),
         ("POST", "install", right | {"sources": [[0, "x"]]}, 422, "'x'"),
         ("POST", "install", right, 422, "expected a manifest of CRC 0x1"),
@@ -98,7 +98,7 @@ def requests_that_are_no_call(suite: Suite, ground: Ground, server: Served) -> N
         ("POST", "install", right | {"staged": f"{ground.beside}/link/elsewhere"}, 422, "/link/elsewhere'"),
         ("POST", "install", right | {"staged": str(ground.beside) + "x/plan"}, 422, "x/plan'"),
         ("POST", "install", right | {"staged": str(group / "none")}, 422, "none/manifest.json"),
-        ("POST", "install", right | {"staged": "x" * 100_000}, 422, "xxx"),
+        ("POST", "install", right | {"staged": "x" * 100_000}, 422, "characters, found 100000"),
         ("POST", "resume", {"topic": "t", "partition": 0, "lease": lease, "clean_up_to": 10**9}, 422, "1000000000"),
         ("POST", "pause", {"topic": "t", "partition": 0, "lease_ms": 10**9}, 422, "found 1000000000"),
     ]

@@ -15,6 +15,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError as KafkaPythonError
+from kafka.errors import UnknownBrokerIdError
 from kafka.structs import OffsetAndMetadata
 
 from ..support.brokers.ottla_process import OttlaProcess
@@ -109,7 +110,11 @@ class KafkaPythonReader(Reader):
             enable_auto_commit=False,
         )
         while not self.done.is_set():
-            polled = consumer.poll(200)
+            try:
+                polled = consumer.poll(200)
+            except UnknownBrokerIdError:
+                # Raised out of `poll` when the leader leaves the metadata between its choice and the fetch (3.0.12).
+                continue
             for records in polled.values():
                 self.seen.update(record.value for record in records)
             offsets = {tp: OffsetAndMetadata(records[-1].offset + 1, "", -1) for tp, records in polled.items()}
