@@ -90,6 +90,10 @@ def body(suite: Suite, options: Options) -> None:
             for name in ("restart", "crash", "reset", "snapshot", "restore")
         )
         suite.note(f"{place} directory, {RESET_TOPICS} topics: {ends}")
+    counts = {what: len(found) for what, found in lives.items()}
+    suite.check(
+        "every life was followed by the next", set(counts.values()) == {runs} and len(counts) == 10, str(counts)
+    )
     if options.quick:
         return  # a machine that does other things as well says nothing about milliseconds
     judged = (
