@@ -122,6 +122,19 @@ class BrokerConfig(BrokerOptions):
                 return option.parse(texts[name])
         return option.default
 
+    def listener_value(self, listener: str, name: str, mechanism: str = "") -> Value:
+        """The value of a broker option for one listener, and there for one SASL mechanism.
+
+        Of `listener.name.LISTENER.MECHANISM.NAME`, `listener.name.LISTENER.NAME` and NAME the first that is set holds,
+        else NAME's default. KeyError for a name that Kafka does not have.
+        """
+        prefix = f"{_LISTENER_PREFIX}{listener.lower()}."
+        names = [f"{prefix}{mechanism.lower()}.{name}"] if mechanism else []
+        for candidate in (*names, prefix + name):
+            if any(candidate in texts for _, texts in self.layers):
+                return self.value(candidate)
+        return self.value(name)
+
     def topic_config(self, overrides: Texts) -> LogConfig:
         """What a topic with these overrides runs with. They have been checked when they were set; if this version
         does not take one, it does not count."""

@@ -36,6 +36,7 @@ class ListenerConfig:
     port: int
     advertised_host: str
     advertised_port: int
+    security_protocol: str = PLAINTEXT
 
 
 def parse_endpoint(option: str, text: str) -> Endpoint:
@@ -74,8 +75,7 @@ def resolve_listeners(
     endpoints = _named_endpoints("listeners", listeners, left_out)
     if not endpoints:
         raise ConfigError("Invalid value for configuration listeners: must name a listener that clients can use")
-    for name in endpoints:
-        _check_protocol(name, protocol_map)
+    protocols = {name: _protocol(name, protocol_map) for name in endpoints}
     _check_addresses(endpoints.values())
     told = endpoints if advertised is None else _named_endpoints("advertised.listeners", advertised, left_out)
     for endpoint in told.values():
@@ -88,7 +88,9 @@ def resolve_listeners(
                 "must be an address that clients can connect to; set advertised.listeners, or leave the host out of"
                 " listeners, which tells clients the name of this machine",
             )
-    return tuple(_joined(endpoint, told.get(endpoint.name)) for endpoint in endpoints.values())
+    return tuple(
+        _joined(endpoint, told.get(endpoint.name), protocols[endpoint.name]) for endpoint in endpoints.values()
+    )
 
 
 def _named_endpoints(option: str, texts: Iterable[str], left_out: Collection[str]) -> dict[str, Endpoint]:
@@ -108,10 +110,10 @@ def _refused(option: str, endpoint: Endpoint, bound: str) -> ConfigError:
     )
 
 
-def _joined(endpoint: Endpoint, told: Endpoint | None) -> ListenerConfig:
+def _joined(endpoint: Endpoint, told: Endpoint | None, protocol: str) -> ListenerConfig:
     if told is None:  # not advertised: only clients that were given its address come here
         told = Endpoint(endpoint.name, "" if endpoint.host in _ANY_ADDRESS else endpoint.host, endpoint.port)
-    return ListenerConfig(endpoint.name, endpoint.host, endpoint.port, told.host, told.port)
+    return ListenerConfig(endpoint.name, endpoint.host, endpoint.port, told.host, told.port, protocol)
 
 
 def _check_addresses(endpoints: Iterable[Endpoint]) -> None:
@@ -137,7 +139,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
-def _check_protocol(name: str, protocol_map: Mapping[str, str] | None) -> None:
+def _protocol(name: str, protocol_map: Mapping[str, str] | None) -> str:
     default = name if name in _PROTOCOLS else PLAINTEXT
     protocol = default if protocol_map is None else protocol_map.get(name)
     if protocol is None:
@@ -149,3 +151,4 @@ def _check_protocol(name: str, protocol_map: Mapping[str, str] | None) -> None:
             f"Invalid value {name} for configuration listeners: its security protocol is {protocol},"
             f" Ottla offers {PLAINTEXT}"
         )
+    return protocol

@@ -108,6 +108,9 @@ COORDINATED = {
 """Which APIs ask for a coordinator: it is loaded with their handlers. Not those that mostly need none, InitProducerId and
 Produce: a client with transactions begins with FindCoordinator."""
 
+LAYERS = ("faults", "quotas")
+"""Who may stand between connections and handlers, the innermost first."""
+
 _LOADED: set[int] = set()
 """The keys of APIs whose modules are there, for all brokers of the process: one that is just being imported would be waited for."""
 
@@ -124,7 +127,8 @@ class Handlers(dict[int, Handler]):
         self._release = release
         self._own: dict[int, Handler] = {}
         """By key, whatever is asked in their stead."""
-        self._instead: Mapping[int, Callable[[Handler], Handler]] = {}
+        self._instead: dict[str, Mapping[int, Callable[[Handler], Handler]]] = {}
+        """By layer, of LAYERS."""
         self._loading: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
         """By key: a thousand connections may begin with the same API, and nobody waits for what others begin with."""
 
@@ -140,18 +144,23 @@ class Handlers(dict[int, Handler]):
         self._put(key)
         return self[key]
 
-    def interpose(self, instead: Mapping[int, Callable[[Handler], Handler]]) -> None:
+    def interpose(self, layer: str, instead: Mapping[int, Callable[[Handler], Handler]]) -> None:
         """Have others asked in their stead, which are made of them, for these APIs; for all others they themselves.
 
+        `layer` is one of LAYERS, each of which has its own others; what it had before is gone.
         Holds from the next request on, of connections that are open, too.
         """
-        self._instead = instead
+        self._instead[layer] = instead
         for key in self._own:
             self._put(key)
 
     def _put(self, key: int) -> None:
         handler = self._own[key]
-        self[key] = self._instead[key](handler) if key in self._instead else handler
+        for layer in LAYERS:
+            instead = self._instead.get(layer, {})
+            if key in instead:
+                handler = instead[key](handler)
+        self[key] = handler
 
     async def loaded(self, key: int) -> Handler:
         """`self[key]`, loaded in a thread if it has to be: the first request of groups would keep others for a tenth of a second.

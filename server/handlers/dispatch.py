@@ -37,9 +37,9 @@ def take_faults(handlers: Handlers, faults: Faults) -> None:
     """Have declared faults act on the requests of those APIs that one in force may be for; costs all others nothing."""
     active = [fault.declaration for fault in faults.active() if fault.declaration.disk is None]
     if not active:
-        handlers.interpose({})
+        handlers.interpose("faults", {})
         return
     from .faulted import around, concerned  # No broker without faults shall wait for it.
 
     keys = {key for declaration in active for key in concerned(declaration)}
-    handlers.interpose({key: partial(around, faults) for key in keys})
+    handlers.interpose("faults", {key: partial(around, faults) for key in keys})

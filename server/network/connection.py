@@ -15,6 +15,7 @@ import trio
 
 from ...protocol.connection import Request, parse_request
 from ...protocol.errors import ProtocolError
+from ..security.principal import ANONYMOUS, Principal
 from .answer_places import AnswerPlace
 from .desk import Desk, HangUpError
 from .frames import FrameReader
@@ -45,6 +46,9 @@ class Connection:
 
     _holding: trio.CancelScope | None = None
     """While its request is kept waiting on purpose."""
+
+    principal: Principal = ANONYMOUS
+    """Who the client is, as far as it has proved that."""
 
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import trio
 
 from ...protocol.connection import Request
+from ..security.principal import Principal
 
 Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 """Called with what `Desk.context_for` has made, and a request; returns the answer's body, None where none is sent."""
@@ -22,6 +23,10 @@ class Client(Protocol):
 
     @property
     def client_host(self) -> str: ...
+
+    @property
+    def principal(self) -> Principal:
+        """Who it is, as far as it has proved that."""
 
     def check_peer(self) -> None:
         """Raise if nobody waits any more."""

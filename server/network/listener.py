@@ -9,7 +9,7 @@ from typing import Self
 
 import trio
 
-from ..config.listeners import ListenerConfig
+from ..config.listeners import PLAINTEXT, ListenerConfig
 
 Socket = socket.socket
 
@@ -27,13 +27,22 @@ class Listener:
     port: int
     advertised_host: str
     advertised_port: int
+    security_protocol: str = PLAINTEXT
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     socket: Socket | None = None
     _reserved: Socket | None = None
 
     @classmethod
     def of(cls, config: ListenerConfig) -> Self:
         """The listener that `config` describes, not bound yet."""
-        return cls(config.name, config.host, config.port, config.advertised_host, config.advertised_port)
+        return cls(
+            config.name,
+            config.host,
+            config.port,
+            config.advertised_host,
+            config.advertised_port,
+            config.security_protocol,
+        )
 
     def bind(self, backlog: int) -> None:
         """Listen on `host:port` (0 takes a free port), with `backlog` connections waiting at most.

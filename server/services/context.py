@@ -23,6 +23,8 @@ from ..partitions.topics import Topics
 from ..partitions.waits import Waits
 from ..runtime.clock import Clock
 from ..runtime.turns import Turn
+from ..security.acls.authorizer import Authorizer
+from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from .coordinators import Coordinators
 
 
@@ -48,6 +50,8 @@ class Services:
     coordinators: Coordinators
     features_epoch: int
     """Higher after each start, which may have changed levels: clients believe the highest that they have seen."""
+    authorizer: Authorizer | None = None
+    """None: everybody may do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +65,17 @@ class Context:
     client: Client
     turn: Turn = field(default_factory=Turn)
     """Of the task that serves the connection: for handlers that mostly have little to do."""
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether the client may do this to that resource, which need not be there."""
+        authorizer, client = self.services.authorizer, self.client
+        return authorizer is None or authorizer.allows(
+            client.principal, client.client_host, operation, resource_type, name
+        )
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may do this to some resource of the type, be there one or not."""
+        authorizer, client = self.services.authorizer, self.client
+        return authorizer is None or authorizer.allows_any(
+            client.principal, client.client_host, operation, resource_type
+        )

@@ -28,6 +28,7 @@ from .catalog_file import (
     CatalogError,
     CatalogState,
     Configs,
+    Facts,
     PartitionEntry,
     Texts,
     TopicEntry,
@@ -42,6 +43,7 @@ MAX_CATALOG_BYTES = 256 << 20
 """A larger file is neither read nor written: 100 000 partitions take 6 MB."""
 
 _NO_CONFIGS: Configs = MappingProxyType({})
+_NO_ENTRIES: Mapping[str, Facts] = MappingProxyType({})
 
 
 class Catalog:
@@ -155,6 +157,21 @@ class Catalog:
                 }
             }
         )
+
+    def entries(self, section: str) -> Mapping[str, Facts]:
+        """What a section of the file holds, by key; section is one of `catalog_file.SECTIONS`."""
+        return self._state.sections.get(section, _NO_ENTRIES)
+
+    def put_entries(self, section: str, entries: Mapping[str, Facts | None]) -> None:
+        """Set entries of a section, and remove those that are None here, in one write. Values are what JSON has."""
+
+        def changed(state: CatalogState) -> dict[str, Any]:
+            merged: dict[str, Facts | None] = {**state.sections.get(section, _NO_ENTRIES), **entries}
+            kept = {key: facts for key, facts in merged.items() if facts is not None}
+            others = {name: of for name, of in state.sections.items() if name != section}
+            return {"sections": {**others, section: kept} if kept else others}
+
+        self._change(changed)
 
     def set_directories(self, directories: Mapping[str, str]) -> None:
         """Replace the list of data directories; no write if it is the same."""

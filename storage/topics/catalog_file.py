@@ -11,6 +11,8 @@ JSON, one line a partition:
     "broker_configs": {
       "": {"log.retention.ms": "1000"},
       "1": {"max.connections": "5"}},
+    "acls": {
+      "…": {"principal": "User:alice", …}},
     "topics": {
       "orders": {"id": "…22 characters…", "configs": {"cleanup.policy": "compact"}, "partitions": [
         {"replicas": [0, 1], "leader": 0, "leader_epoch": 0},
@@ -35,6 +37,23 @@ CLUSTER_DEFAULT = ""
 PIECE_CHARS = 1 << 20
 
 Configs = Mapping[str, str]
+
+Facts = Mapping[str, Any]
+"""One entry of a section: JSON values by name."""
+
+SECTIONS = (
+    "acls",  # access control entries, by their text
+    "client_metrics",  # configs of client-metrics subscriptions, by name
+    "client_quotas",  # quotas by entity
+    "delegation_tokens",  # by token id
+    "group_configs",  # configs of groups, by group id
+    "reassignments",  # moves of partitions that are under way, by partition
+    "scram_users",  # salted credentials, by user
+)
+"""What else the file may hold; each section is its owner's, who knows the shape of its entries. Without entries it is left
+out, so that a file in which nobody has set any of it stays readable for an Ottla that does not know it."""
+
+Sections = Mapping[str, Mapping[str, Facts]]
 
 Texts = dict[str, tuple["TopicEntry", str]]
 """What the file says of topics, by name: of two thousand mostly one changes."""
@@ -77,6 +96,8 @@ class CatalogState:
 
     None in a file of an Ottla that did not count them.
     """
+    sections: Sections = field(default_factory=dict)
+    """Entries by section (of SECTIONS) and key; no section is empty."""
 
 
 def encode(state: CatalogState) -> bytes:
@@ -109,6 +130,9 @@ def _lines(state: CatalogState, texts: Texts) -> Iterator[str]:
     yield f'"next_producer_id": {state.next_producer_id},'
     yield f'"features": {_json(dict(sorted(state.features.items())))},'
     yield from _block("broker_configs", [f"{_json(node)}: {_configs(c)}" for node, c in state.broker_configs.items()])
+    for section in sorted(state.sections):
+        entries = state.sections[section].items()
+        yield from _block(section, [f"{_json(key)}: {_json(dict(sorted(facts.items())))}" for key, facts in entries])
     yield '"topics": {'
     last = len(state.topics)
     for number, name in enumerate(sorted(state.topics), start=1):
@@ -176,8 +200,13 @@ class _Reader:
         if version != VERSION:
             raise self._error("version", f"is {version!r}; this Ottla reads version {VERSION}")
         directories = self._configs(top["directories"], "directories") if "directories" in top else None
+        sections = {
+            name: {key: dict(self._map(facts, f"{name}[{key!r}]")) for key, facts in self._map(top[name], name)}
+            for name in SECTIONS
+            if name in top
+        }
         found = self._object(
-            {key: value for key, value in top.items() if key != "directories"},
+            {key: value for key, value in top.items() if key != "directories" and key not in sections},
             *("the file", "version", "cluster_id", "next_producer_id", "features", "broker_configs", "topics"),
         )
         topics = {name: self._topic(name, value) for name, value in self._map(found["topics"], "topics")}
@@ -196,6 +225,7 @@ class _Reader:
                 for name, level in self._map(found["features"], "features")
             },
             directories=directories,
+            sections={name: entries for name, entries in sections.items() if entries},
         )
 
     def _topic(self, name: str, value: Any) -> TopicEntry:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.topics.catalog import PRODUCER_ID_BLOCK, Catalog
 from ottla.storage.topics.catalog_file import (
+    SECTIONS,
     CatalogError,
     CatalogState,
     PartitionEntry,
@@ -49,6 +50,11 @@ configs = st.dictionaries(texts, texts, max_size=3)
 partitions = st.builds(
     PartitionEntry, st.lists(node_ids, min_size=1, max_size=3).map(tuple), node_ids, st.integers(0, 2**31 - 1)
 )
+sections = st.dictionaries(
+    st.sampled_from(SECTIONS),
+    st.dictionaries(texts, st.dictionaries(texts, st.none() | st.integers() | texts | st.lists(texts)), min_size=1),
+    max_size=2,
+)
 
 
 @st.composite
@@ -68,6 +74,7 @@ def states(draw: st.DrawFn) -> CatalogState:
         broker_configs=draw(st.dictionaries(texts, configs, max_size=2)),
         next_producer_id=draw(st.integers(0, 2**63 - 1)),
         features=draw(st.dictionaries(texts, st.integers(0, 2**15 - 1), max_size=2)),
+        sections=draw(sections),
     )
 
 
@@ -232,6 +239,17 @@ def test_the_configs_of_many_topics_are_one_write() -> None:
         {"retention.ms": "6"},
         {"retention.ms": "7"},
     ]
+
+
+def test_entries_of_a_section_are_set_and_removed_in_one_write_and_an_empty_section_is_left_out() -> None:
+    files, catalog = made()
+    catalog.put_entries("acls", {"1": {"principal": "User:a"}, "2": {"principal": "User:b"}})
+    catalog.put_entries("acls", {"1": None, "3": {"hosts": ["*"]}, "4": None})
+    assert reloaded(files).sections == {"acls": {"2": {"principal": "User:b"}, "3": {"hosts": ["*"]}}}
+    assert catalog.entries("acls") == reloaded(files).sections["acls"]
+    catalog.put_entries("acls", {"2": None, "3": None})
+    assert reloaded(files) == EXAMPLE
+    assert catalog.entries("acls") == {}
 
 
 def test_changes_from_many_threads_are_all_kept(tmp_path: object) -> None:

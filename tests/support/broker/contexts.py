@@ -6,6 +6,7 @@ import trio
 
 from ottla.server.broker.broker import Broker
 from ottla.server.network.desk import Client
+from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.services.context import Context
 
 
@@ -13,6 +14,7 @@ class Staying:
     """A client that stays."""
 
     client_host = "127.0.0.1"
+    principal: Principal = ANONYMOUS
 
     def check_peer(self) -> None:
         pass

@@ -1,0 +1,37 @@
+"""Who a client is, as access control and quotas see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+USER = "User"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A type and a name, written `User:alice`; Apache Kafka's KafkaPrincipal."""
+
+    type: str
+    name: str
+    is_by_token: bool = False
+    """Whether it logged in with a delegation token, which may neither make nor renew others (KIP-48). Not part of its text."""
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`TYPE:NAME`; the name may have colons.
+
+        Raises:
+            ValueError: There is no colon, or nothing before it.
+        """
+        kind, colon, name = text.partition(":")
+        if not colon or not kind:
+            raise ValueError(f"{text!r} is no principal; expected TYPE:NAME, as User:alice")
+        return cls(kind, name)
+
+
+ANONYMOUS = Principal(USER, "ANONYMOUS")
+"""Who has proved nothing: on plain listeners everybody."""

@@ -1,0 +1,1 @@
+"""What passwords and tokens prove: the mechanisms of SASL, as conversations of bytes."""
