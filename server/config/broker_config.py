@@ -23,6 +23,7 @@ from .known_options import known_options
 from .listeners import ListenerConfig, parse_endpoint, parse_protocol_map, resolve_listeners
 from .properties import Properties
 from .rules import broken_rules
+from .security_options import PER_LISTENER
 
 BROKER_OPTIONS: dict[str, Option] = dict(
     sorted((ACTED_ON | {option.name: option for option in topic_default_options()} | known_options()).items())
@@ -81,7 +82,7 @@ class ConfigSource(IntEnum):
 class BrokerConfig(BrokerOptions):
     """The configuration of one node."""
 
-    layers: tuple[tuple[ConfigSource, Texts], ...] = ()
+    layers: tuple[tuple[ConfigSource, Texts], ...] = field(default=(), repr=False)
     """The texts that were set, by source, the strongest source first."""
     log_defaults: LogConfig = field(default_factory=LogConfig)
     """What a topic without overrides runs with."""
@@ -247,7 +248,8 @@ def _of_one_listener(name: str) -> Option | None:
     _, _, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
     for candidate in (base, base.partition(".")[2]):  # some are prefixed with a SASL mechanism as well
         if candidate in BROKER_OPTIONS:
-            return dataclasses.replace(BROKER_OPTIONS[candidate], name=name, acts=False)
+            option = BROKER_OPTIONS[candidate]
+            return dataclasses.replace(option, name=name, acts=option.acts and candidate in PER_LISTENER)
     return None
 
 
@@ -304,7 +306,7 @@ class StaticConfig:
     """What a start is told, before any dynamic config."""
 
     node_ids: tuple[int, ...]
-    texts: Mapping[int, Texts]
+    texts: Mapping[int, Texts] = field(repr=False)
     """The static values of each node."""
     cluster_id: str | None
     features: Mapping[str, int]
@@ -414,7 +416,13 @@ def warnings_of(texts: Texts) -> Iterable[str]:
         if option is None:
             yield f"{name}: unknown option, ignored"
         elif not option.acts:
-            yield f"{name}: known to Kafka, not acted on by Ottla"
+            yield f"{name}: known to Kafka, not acted on by Ottla{_reason(option)}"
+
+
+def _reason(option: Option) -> str:
+    """Why it means nothing, where its declaration says that."""
+    _, means_nothing, reason = option.doc.partition("Means nothing here")
+    return reason.removesuffix(".") if means_nothing else ""
 
 
 def _warnings(

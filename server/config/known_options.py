@@ -53,7 +53,6 @@ broker.heartbeat.interval.ms INT read-only 2000
 broker.session.timeout.ms INT read-only 9000
 client.quota.callback.class CLASS read-only -
 config.providers LIST cluster-wide ""
-connection.failed.authentication.delay.ms INT read-only 100 0..
 connections.max.reauth.ms LONG read-only 0
 controlled.shutdown.enable BOOLEAN read-only true
 controller.performance.always.log.threshold.ms LONG read-only,hidden 2000 0..
@@ -272,29 +271,6 @@ socket.connection.setup.timeout.max.ms LONG read-only 30000
 socket.connection.setup.timeout.ms LONG read-only 10000
 socket.receive.buffer.bytes INT read-only 102400
 socket.send.buffer.bytes INT read-only 102400
-ssl.allow.dn.changes BOOLEAN read-only false
-ssl.allow.san.changes BOOLEAN read-only false
-ssl.cipher.suites LIST per-broker ""
-ssl.client.auth STRING per-broker none required|requested|none
-ssl.enabled.protocols LIST per-broker TLSv1.2,TLSv1.3
-ssl.endpoint.identification.algorithm STRING per-broker https
-ssl.engine.factory.class CLASS per-broker -
-ssl.key.password PASSWORD per-broker -
-ssl.keymanager.algorithm STRING per-broker SunX509
-ssl.keystore.certificate.chain PASSWORD per-broker -
-ssl.keystore.key PASSWORD per-broker -
-ssl.keystore.location STRING per-broker -
-ssl.keystore.password PASSWORD per-broker -
-ssl.keystore.type STRING per-broker JKS
-ssl.principal.mapping.rules STRING read-only DEFAULT
-ssl.protocol STRING per-broker TLSv1.3
-ssl.provider STRING per-broker -
-ssl.secure.random.implementation STRING per-broker -
-ssl.trustmanager.algorithm STRING per-broker PKIX
-ssl.truststore.certificates PASSWORD per-broker -
-ssl.truststore.location STRING per-broker -
-ssl.truststore.password PASSWORD per-broker -
-ssl.truststore.type STRING per-broker JKS
 telemetry.max.bytes INT read-only 1048576 1..
 transaction.state.log.load.buffer.size INT read-only 5242880 1..
 transaction.two.phase.commit.enable BOOLEAN read-only false

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from ...storage.topics.options import ConfigError
 
 PLAINTEXT = "PLAINTEXT"
-_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SSL = "SSL"
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SASL_SSL = "SASL_SSL"
+_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+OFFERED = (PLAINTEXT,)
+"""Security protocols that a listener may have; any other ends the start."""
+OVER_TLS = (SSL, SASL_SSL)
+OVER_SASL = (SASL_PLAINTEXT, SASL_SSL)
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _ENDPOINT = re.compile(r"(?P<name>[^:/,\s]+)://(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})")
 
@@ -146,9 +153,9 @@ def _protocol(name: str, protocol_map: Mapping[str, str] | None) -> str:
         raise ConfigError(
             f"Invalid value {name} for configuration listeners: listener.security.protocol.map has no protocol for it"
         )
-    if protocol != PLAINTEXT:
+    if protocol not in OFFERED:
         raise ConfigError(
             f"Invalid value {name} for configuration listeners: its security protocol is {protocol},"
-            f" Ottla offers {PLAINTEXT}"
+            f" Ottla offers {', '.join(OFFERED)}"
         )
     return protocol

@@ -25,8 +25,8 @@ _HINT = re.compile(r"# (nodes|controllers|cluster\.id|feature\.[^=:\s]+|node\.[0
 class Properties:
     """What a file says. A key that occurs twice has its last value, as in Java."""
 
-    values: dict[str, str] = field(default_factory=dict)
-    node_values: dict[int, dict[str, str]] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict, repr=False)
+    node_values: dict[int, dict[str, str]] = field(default_factory=dict, repr=False)
     nodes: int | None = None
     controllers: frozenset[int] = frozenset()
     cluster_id: str | None = None

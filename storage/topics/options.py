@@ -208,7 +208,7 @@ def option(
     """A dataclass field that declares an option; the field's name is the option's, with `_` for `.`."""
     names = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
     declared = Option("", type, default, check, doc, update, names, acts, hidden)
-    return dataclasses.field(default=default, metadata={_OPTION: declared})
+    return dataclasses.field(default=default, repr=not declared.is_sensitive, metadata={_OPTION: declared})
 
 
 def options_of(config_class: type) -> dict[str, Option]:

@@ -252,10 +252,10 @@ def test_stored_dynamic_values_of_another_version_are_left_out_and_told() -> Non
 def test_each_option_that_means_nothing_here_is_told_once() -> None:
     static = static_config(
         file=file("super.users=User:a\nnum.io.threads=8\nlog.local.retention.ms=5\nnum.partitions=4\n# nodes=2\n"),
-        overrides={"num.io.threads": "9", "listener.name.external.ssl.keystore.location": "x"},
+        overrides={"num.io.threads": "9", "listener.name.external.ssl.provider": "x"},
     )
     assert sorted(static.warnings) == [
-        "listener.name.external.ssl.keystore.location: known to Kafka, not acted on by Ottla",
+        "listener.name.external.ssl.provider: known to Kafka, not acted on by Ottla: it names a provider of the Java machine",
         "log.local.retention.ms: known to Kafka, not acted on by Ottla",
         "num.io.threads: known to Kafka, not acted on by Ottla",
         "super.users: unknown option, ignored",
@@ -390,5 +390,16 @@ def test_connection_limits_by_host_are_numbers() -> None:
 def test_an_option_of_one_listener_is_made_once() -> None:
     name = "listener.name.internal.ssl.cipher.suites"
     found = find_option(name)
-    assert found is not None and found.name == name and not found.acts
+    assert found is not None and found.name == name and found.acts
     assert find_option(name) is found
+
+
+@pytest.mark.parametrize("name", ["ssl.provider", "num.partitions", "connection.failed.authentication.delay.ms"])
+def test_what_means_nothing_for_one_listener_says_so(name: str) -> None:
+    found = find_option(f"listener.name.internal.{name}")
+    assert found is not None and not found.acts
+
+
+def test_no_repr_shows_a_secret() -> None:
+    texts = {"ssl.key.password": "hunter2", "listener.name.a.ssl.keystore.password": "hunter2"}
+    assert "hunter2" not in repr(BrokerConfig.from_texts(texts)) + repr(static_config(overrides=texts))

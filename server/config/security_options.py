@@ -1,0 +1,147 @@
+"""The broker options of listeners that prove who their clients are: `ssl.*`, and what comes with it.
+
+Names, types, defaults, bounds and update modes are Apache Kafka 4.3.1's. Each counts for one listener as
+`listener.name.NAME.OPTION` and for all others as it is (`BrokerConfig.listener_value`). What only a Java class could act
+on, or a connection from one broker to another, is declared with the reason why it means nothing here; a start that sets
+it says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...storage.topics.options import OptionType, UpdateMode, at_least, one_of, option, options_of
+
+_BOOLEAN = OptionType.BOOLEAN
+_CLASS = OptionType.CLASS
+_INT = OptionType.INT
+_LIST = OptionType.LIST
+_PASSWORD = OptionType.PASSWORD
+_STRING = OptionType.STRING
+
+_FIXED = UpdateMode.READ_ONLY
+_PER_BROKER = UpdateMode.PER_BROKER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityOptions:
+    """Typed values of those options, as they are for listeners without values of their own."""
+
+    connection_failed_authentication_delay_ms: int = option(
+        _INT, 100, at_least(0), "How long a client whose authentication failed waits for its end.", update=_FIXED
+    )
+    ssl_allow_dn_changes: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Whether a new certificate of a running listener may have another subject.",
+        update=_FIXED,
+    )
+    ssl_allow_san_changes: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Whether a new certificate of a running listener may lack alternative names of the old one.",
+        update=_FIXED,
+    )
+    ssl_cipher_suites: tuple[str, ...] = option(
+        _LIST, (), None, "Cipher suites that are offered, by their IANA names; empty: OpenSSL's.", update=_PER_BROKER
+    )
+    ssl_client_auth: str = option(
+        _STRING,
+        "none",
+        one_of("required", "requested", "none"),
+        "Whether clients of TLS must, may or need not show a certificate.",
+        update=_PER_BROKER,
+    )
+    ssl_enabled_protocols: tuple[str, ...] = option(
+        _LIST, ("TLSv1.2", "TLSv1.3"), None, "Versions of TLS that are spoken: TLSv1.2, TLSv1.3.", update=_PER_BROKER
+    )
+    ssl_endpoint_identification_algorithm: str = option(
+        _STRING,
+        "https",
+        None,
+        "Means nothing here: it is for connections from one broker to another, and there are none.",
+        update=_PER_BROKER,
+        acts=False,
+    )
+    ssl_engine_factory_class: str | None = option(
+        _CLASS, None, None, "Means nothing here: it names a Java class.", update=_PER_BROKER, acts=False
+    )
+    ssl_key_password: str | None = option(_PASSWORD, None, None, "Password of the private key.", update=_PER_BROKER)
+    ssl_keymanager_algorithm: str = option(
+        _STRING,
+        "SunX509",
+        None,
+        "Means nothing here: it names an algorithm of the Java machine.",
+        update=_PER_BROKER,
+        acts=False,
+    )
+    ssl_keystore_certificate_chain: str | None = option(
+        _PASSWORD, None, None, "Certificates of the server in PEM, its own first.", update=_PER_BROKER
+    )
+    ssl_keystore_key: str | None = option(
+        _PASSWORD, None, None, "Private key of the server in PEM (PKCS#8).", update=_PER_BROKER
+    )
+    ssl_keystore_location: str | None = option(
+        _STRING, None, None, "File with the private key and the certificates of the server.", update=_PER_BROKER
+    )
+    ssl_keystore_password: str | None = option(
+        _PASSWORD, None, None, "Password of the file ssl.keystore.location.", update=_PER_BROKER
+    )
+    ssl_keystore_type: str = option(
+        _STRING, "JKS", None, "What ssl.keystore.location is: PEM or PKCS12.", update=_PER_BROKER
+    )
+    ssl_principal_mapping_rules: str = option(
+        _STRING,
+        "DEFAULT",
+        None,
+        "How the subject of a client's certificate becomes its user: RULE:PATTERN/REPLACEMENT/[LU] and DEFAULT.",
+        update=_FIXED,
+    )
+    ssl_protocol: str = option(
+        _STRING, "TLSv1.3", None, "Newest version of TLS: TLSv1.3, TLSv1.2; TLS means the newest.", update=_PER_BROKER
+    )
+    ssl_provider: str | None = option(
+        _STRING,
+        None,
+        None,
+        "Means nothing here: it names a provider of the Java machine.",
+        update=_PER_BROKER,
+        acts=False,
+    )
+    ssl_secure_random_implementation: str | None = option(
+        _STRING,
+        None,
+        None,
+        "Means nothing here: it names a generator of the Java machine.",
+        update=_PER_BROKER,
+        acts=False,
+    )
+    ssl_trustmanager_algorithm: str = option(
+        _STRING,
+        "PKIX",
+        None,
+        "Means nothing here: it names a way of the Java machine to check certificates.",
+        update=_PER_BROKER,
+        acts=False,
+    )
+    ssl_truststore_certificates: str | None = option(
+        _PASSWORD, None, None, "Certificates in PEM that clients' certificates are to come from.", update=_PER_BROKER
+    )
+    ssl_truststore_location: str | None = option(
+        _STRING, None, None, "File with certificates that clients' certificates are to come from.", update=_PER_BROKER
+    )
+    ssl_truststore_password: str | None = option(
+        _PASSWORD, None, None, "Password of the file ssl.truststore.location.", update=_PER_BROKER
+    )
+    ssl_truststore_type: str = option(
+        _STRING, "JKS", None, "What ssl.truststore.location is: PEM or PKCS12.", update=_PER_BROKER
+    )
+
+
+OF_ALL_LISTENERS = frozenset({"connection.failed.authentication.delay.ms"})
+"""Those that no listener has a value of its own for."""
+
+PER_LISTENER = frozenset(options_of(SecurityOptions).keys() - OF_ALL_LISTENERS)
+"""Those that do something where they are set for one listener."""
