@@ -1,18 +1,228 @@
-"""Decisions: may this principal, from this host, do that to a resource?"""
+"""Decisions: may this principal, from this host, do that to a resource? Apache Kafka's StandardAuthorizer.
+
+Super users may everything. Of the entries whose pattern, principal, host and operation match, one that denies is stronger
+than all that allow. Where none matches, the answer is no; but where no entry at all speaks of the resource, it is what
+`allow.everyone.if.no.acl.found` says.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import ipaddress
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..principal import Principal
-from .kinds import Operation, ResourceType
+from .acl import ANYTHING, Acl, AclError
+from .index import ALL_BIT, ALLOWING, DENYING, AclIndex, Pattern, whoever
+from .kinds import Operation, Permission, ResourceType
+
+log = logging.getLogger("ottla.authorizer")
+
+MAX_CACHED = 10_000
+"""Decisions that are remembered at least; at most twice as many."""
+
+MAX_CACHED_CHARS = 512
+"""Of a resource's name: decisions about longer ones are made each time, so that nobody fills memory with them."""
+
+_Key: TypeAlias = tuple[object, ...]
 
 
-class Authorizer(Protocol):
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether somebody may do something, and why."""
+
+    is_allowed: bool
+    reason: str
+    """One of: SUPER_USER, DENIED_BY, ALLOWED_BY, NO_MATCH (some entry speaks of the resource, none of this), NO_ACL."""
+    acl: Acl | None = None
+    """The entry that decides, where one does."""
+
+
+class Authorizer:
+    """What entries there are, and what follows from them. For one thread.
+
+    Args:
+        super_users: Principals, `TYPE:NAME`, that may everything.
+        allow_if_no_acl: The answer where no entry speaks of a resource.
+    """
+
+    def __init__(self, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
+        self._super_users = frozenset(super_users)
+        self._allow_if_no_acl = allow_if_no_acl
+        self.index = AclIndex()
+        """Read by everybody; changed by `add` and `remove`."""
+        self._decided: dict[_Key, bool] = {}
+        self._decided_before: dict[_Key, bool] = {}
+        """The generation that goes next."""
+
+    def load(self, entries: Mapping[str, Mapping[str, object]]) -> list[str]:
+        """Take over what the catalog has; returns a line on each entry that this version does not take."""
+        problems = []
+        for key, facts in entries.items():
+            try:
+                self.index.add(Acl.from_facts(facts))
+            except AclError as error:
+                problems.append(f"stored ACL {key!r} ignored: {error}")
+        self._forget()
+        return problems
+
+    def add(self, acl: Acl) -> None:
+        """Let an entry hold from now on."""
+        self.index.add(acl)
+        self._forget()
+
+    def remove(self, acl: Acl) -> None:
+        """Let an entry hold no more."""
+        self.index.remove(acl)
+        self._forget()
+
     def allows(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
-        """Whether it may."""
+        """Whether it may.
+
+        Args:
+            host: The client's address.
+            name: Of the resource, which need not be there; no pattern.
+        """
+        key = (principal, host, operation, resource_type, name)
+        decided = self._decided.get(key)
+        if decided is None:
+            decided = self._decide_anew(key, lambda: self._logged(principal, host, operation, resource_type, name))
+        return decided
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether it may with at least one resource of this type, be there one or not."""
+        """Whether it may with at least one resource of this type, be there one or not: Apache Kafka's
+        authorizeByResourceType (KIP-679), for which no operation follows from another."""
+        key = (principal, host, operation, resource_type)
+        decided = self._decided.get(key)
+        if decided is None:
+            decided = self._decide_anew(key, lambda: self._decide_any(principal, host, operation, resource_type))
+        return decided
+
+    def allowed(
+        self, principal: Principal, host: str, operations: Iterable[Operation], resource_type: ResourceType, name: str
+    ) -> list[Operation]:
+        """Those of `operations` that it may; what it may not is no attempt, and is not logged."""
+        return [
+            operation
+            for operation in operations
+            if self.decide(principal, host, operation, resource_type, name).is_allowed
+        ]
+
+    def decide(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> Decision:
+        """The same as `allows`, with its reason; remembers nothing."""
+        if str(principal) in self._super_users:
+            return Decision(True, "SUPER_USER")
+        who = whoever(str(principal), java_host(host))
+        denying, allowing = DENYING[operation], ALLOWING[operation]
+        allowed_by: Acl | None = None
+        has_rules = False
+        for pattern, rules in self.index.rules_for(resource_type, name):
+            has_rules = True
+            for each in who:
+                bits = rules.get(each)
+                if bits is None:
+                    continue
+                if bits[0] & denying:
+                    return Decision(
+                        False,
+                        "DENIED_BY",
+                        _acl(resource_type, pattern, each, bits[0] & denying, operation, Permission.DENY),
+                    )
+                if allowed_by is None and bits[1] & allowing:
+                    allowed_by = _acl(resource_type, pattern, each, bits[1] & allowing, operation, Permission.ALLOW)
+        if allowed_by is not None:
+            return Decision(True, "ALLOWED_BY", allowed_by)
+        return Decision(False, "NO_MATCH") if has_rules else Decision(self._allow_if_no_acl, "NO_ACL")
+
+    def _logged(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        decision = self.decide(principal, host, operation, resource_type, name)
+        if not decision.is_allowed:
+            rule = decision.acl or decision.reason
+            log.info(
+                "%s may not %s %s:%.100r from %s: %s", principal, operation.name, resource_type.name, name, host, rule
+            )
+        return decision.is_allowed
+
+    def _decide_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        # As in Apache Kafka, by the name of some resource: super users may whatever is denied.
+        if self.decide(principal, host, operation, resource_type, "hardcode").is_allowed:
+            return True
+        who = whoever(str(principal), java_host(host))
+        denied, denied_prefixes = map(_union, self.index.names(resource_type, who, operation, Permission.DENY))
+        literals, prefixes = self.index.names(resource_type, who, operation, Permission.ALLOW)
+        if ANYTHING in denied:
+            return False
+        if any(ANYTHING in names for names in literals):
+            return True
+        return any(
+            _is_one_outside(names, denied_prefixes)
+            for names in (*prefixes, *(names - denied if denied else names for names in literals))
+        )
+
+    def _decide_anew(self, key: _Key, decide: Callable[[], bool]) -> bool:
+        decided = self._decided_before.get(key)
+        if decided is None:
+            decided = decide()
+        name = key[-1]
+        if not isinstance(name, str) or len(name) <= MAX_CACHED_CHARS:
+            if len(self._decided) >= MAX_CACHED:
+                self._decided_before, self._decided = self._decided, {}
+            self._decided[key] = decided
+        return decided
+
+    def _forget(self) -> None:
+        if self._decided or self._decided_before:
+            self._decided, self._decided_before = {}, {}
+
+
+def java_host(host: str) -> str:
+    """An address as Apache Kafka compares it with those of entries: IPv6 in eight groups without leading zeros."""
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host.strip("[]"))
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    groups = ":".join(f"{int(group, 16):x}" for group in address.exploded.partition("%")[0].split(":"))
+    return groups if address.scope_id is None else f"{groups}%{address.scope_id}"
+
+
+def _union(sets: list[set[str]]) -> set[str]:
+    return sets[0] if len(sets) == 1 else set().union(*sets)
+
+
+def _is_one_outside(names: Collection[str], prefixes: Collection[str]) -> bool:
+    """Whether one of `names` begins with none of `prefixes`."""
+    if not prefixes:
+        return bool(names)
+    if len(prefixes) <= 8:
+        beginnings = tuple(prefixes)
+        return not all(name.startswith(beginnings) for name in names)
+    lengths = sorted(set(map(len, prefixes)))
+    return not all(any(name[:length] in prefixes for length in lengths if length <= len(name)) for name in names)
+
+
+def _acl(
+    resource_type: ResourceType,
+    pattern: Pattern,
+    who: tuple[str, str],
+    bits: int,
+    operation: Operation,
+    permission: Permission,
+) -> Acl:
+    """The entry of which `bits` are left: that of the operation itself if there is one, else the next best."""
+    kind, name = pattern
+    found = (
+        operation if bits >> operation & 1 else Operation.ALL if bits & ALL_BIT else Operation(bits.bit_length() - 1)
+    )
+    return Acl(resource_type, name, kind, *who, found, permission)

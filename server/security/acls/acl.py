@@ -1,0 +1,192 @@
+"""One access control entry, as a value, as text for people, and as the catalog keeps it.
+
+User:alice allow READ topic:orders           exactly the topic orders
+User:alice allow READ topic:orders-*         topics whose names begin with "orders-"
+User:* deny ALL topic:* from 10.0.0.7        every topic, for everybody at that address
+User:alice allow READ "topic:a b*" literal   a name as it is, with its blank and its star
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Self, TypeVar
+
+from ..principal import Principal
+from .kinds import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+
+ANYTHING = "*"
+"""As a name, every resource; as a host, every address."""
+
+EVERYBODY = "User:*"
+
+MAX_TEXT_CHARS = 65_536
+_ALIASES = {"transactionalid": ResourceType.TRANSACTIONAL_ID, "token": ResourceType.DELEGATION_TOKEN}
+
+_Kind = TypeVar("_Kind", bound=IntEnum)
+
+
+class AclError(ValueError):
+    """A text is no access control entry; says what is expected in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """Who may, or may not, do what to which resources, from where. Kinds are real ones: neither UNKNOWN, ANY nor MATCH."""
+
+    resource_type: ResourceType
+    name: str
+    pattern: PatternType
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+    def __str__(self) -> str:
+        """As `parse` takes it; different for different entries."""
+        return text_of(self, self.operation.name)
+
+    def facts(self) -> dict[str, str]:
+        """As the catalog keeps it."""
+        return {
+            "resource_type": self.resource_type.name,
+            "name": self.name,
+            "pattern": self.pattern.name,
+            "principal": self.principal,
+            "host": self.host,
+            "operation": self.operation.name,
+            "permission": self.permission.name,
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """What `facts` are of. AclError if they are of none, or of one that is refused."""
+        try:
+            found = cls(
+                ResourceType[facts["resource_type"]],
+                facts["name"],
+                PatternType[facts["pattern"]],
+                facts["principal"],
+                facts["host"],
+                Operation[facts["operation"]],
+                Permission[facts["permission"]],
+            )
+        except (KeyError, TypeError) as error:
+            raise AclError(f"{error} is not known") from None
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Raise AclError unless an entry of this kind may be stored; Apache Kafka's words where it has some."""
+        if self.resource_type <= ResourceType.ANY:
+            raise AclError(f"Invalid resourceType {self.resource_type.name}")
+        if self.pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
+            raise AclError(f"Invalid patternType {self.pattern.name}")
+        if self.operation <= Operation.ANY:
+            raise AclError(f"Invalid operation {self.operation.name}")
+        if self.permission not in (Permission.DENY, Permission.ALLOW):
+            raise AclError(f"Invalid permissionType {self.permission.name}")
+        texts = (self.name, self.principal, self.host)
+        if not all(isinstance(text, str) for text in texts):
+            raise AclError("name, principal and host must be texts")
+        if not self.name:
+            raise AclError("Resource name should not be empty")
+        if ":" not in self.principal:
+            raise AclError(
+                f"Could not parse principal from `{self.principal}` (no colon is present separating the principal type"
+                " from the principal name)"
+            )
+
+
+def check_cluster_name(name: str) -> None:
+    """Raise AclError, with Apache Kafka's words, unless `name` is that of the one resource of type CLUSTER."""
+    if name != CLUSTER_NAME:
+        raise AclError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+
+
+def text_of(acl: Acl, operations: str) -> str:
+    """An entry as text; `operations` in the place of its own."""
+    star = ANYTHING if acl.pattern is PatternType.PREFIXED else ""
+    resource = _quoted(f"{acl.resource_type.name.lower()}:{acl.name}{star}")
+    literal = acl.pattern is PatternType.LITERAL and acl.name != ANYTHING and acl.name.endswith(ANYTHING)
+    parts = [_quoted(acl.principal), acl.permission.name.lower(), operations, resource]
+    parts += ["literal"] if literal else []
+    return " ".join(parts + ([] if acl.host == ANYTHING else ["from", _quoted(acl.host)]))
+
+
+def parse(text: str) -> Iterator[Acl]:
+    """The entries that a line stands for, one for each of its operations.
+
+    `PRINCIPAL allow|deny OPERATION[,OPERATION…] TYPE:NAME [literal] [from HOST]`. A star at the end of NAME makes a
+    prefix of it, a star alone stands for all names, `literal` takes the name as it is. `cluster` needs no name. A part
+    with blanks is quoted as in JSON. Operations, types and permissions are read in any case, `-` for `_`.
+
+    Raises:
+        AclError: Says what is wrong and what is expected.
+    """
+    words = _words(text)
+    if len(words) < 4:
+        raise AclError(f"{text!r} is no ACL; expected PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]")
+    who, permission, operations, resource, *rest = words
+    try:
+        Principal.parse(who)
+    except ValueError as error:
+        raise AclError(str(error)) from None
+    kind_text, _, name = resource.partition(":")
+    kind = _ALIASES.get(kind_text.lower()) or kind_of(ResourceType, kind_text, "resource type")
+    pattern = PatternType.LITERAL
+    if rest[:1] == ["literal"]:
+        del rest[0]
+    elif name != ANYTHING and name.endswith(ANYTHING):
+        pattern, name = PatternType.PREFIXED, name[:-1]
+    if kind is ResourceType.CLUSTER:
+        name = name or CLUSTER_NAME
+        check_cluster_name(name)
+    host = ANYTHING
+    if rest[:1] == ["from"] and len(rest) == 2:
+        host = rest[1]
+    elif rest:
+        raise AclError(f"{text!r}: {' '.join(rest)!r} is not understood; after the resource come: literal, from HOST")
+    may = kind_of(Permission, permission, "permission")
+    for operation in operations.split(","):
+        found = Acl(kind, name, pattern, who, host, kind_of(Operation, operation, "operation"), may)
+        found.check()
+        yield found
+
+
+def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:
+    """The kind of this name, in any case; UNKNOWN, ANY and MATCH are none. AclError names those that there are."""
+    there = [kind for kind in kinds if kind.name not in ("UNKNOWN", "ANY", "MATCH")]
+    plain = text.strip().replace("-", "_").upper()
+    for kind in there:
+        if plain in (kind.name, kind.name.replace("_", "")):
+            return kind
+    raise AclError(f"{text!r} is no {what}; expected one of: {', '.join(kind.name for kind in there)}")
+
+
+def _quoted(text: str) -> str:
+    is_plain = re.fullmatch(r'[^\s"]+', text) and text.isprintable()
+    return text if is_plain else json.dumps(text)
+
+
+_WORD = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([^\s"]+))(?=\s|$)')
+
+
+def _words(text: str) -> list[str]:
+    if len(text) > MAX_TEXT_CHARS:
+        raise AclError(f"an ACL of {len(text)} characters, more than the {MAX_TEXT_CHARS} that are read")
+    words, at = [], 0
+    text = text.strip()
+    while at < len(text):
+        match = _WORD.match(text, at)
+        if match is None:
+            raise AclError(f"{text!r}: quotes are not in order at {text[at : at + 20]!r}")
+        try:
+            words.append(json.loads(match[1]) if match[1] else match[2])
+        except ValueError:
+            raise AclError(f"{text!r}: {match[1]} is no text in quotes as JSON has them") from None
+        at = match.end()
+    return words

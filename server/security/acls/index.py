@@ -1,0 +1,123 @@
+"""All entries, by what a decision looks for: bits of operations by pattern, principal and host.
+
+A decision over a hundred thousand entries looks into a few dicts, and a change of one entry changes a few bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypeAlias
+
+from .acl import ANYTHING, EVERYBODY, Acl
+from .kinds import Operation, PatternType, Permission, ResourceType
+
+Pattern: TypeAlias = tuple[PatternType, str]
+Who: TypeAlias = tuple[str, str]
+"""Principal and host, each as in the entry."""
+
+ALL_BIT = 1 << Operation.ALL
+
+_TO_DESCRIBE = (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
+_TO_DESCRIBE_CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+_IMPLIED_BY = {Operation.DESCRIBE: _TO_DESCRIBE, Operation.DESCRIBE_CONFIGS: _TO_DESCRIBE_CONFIGS}
+
+ALLOWING = {
+    operation: ALL_BIT | sum(1 << each for each in _IMPLIED_BY.get(operation, (operation,))) for operation in Operation
+}
+"""By operation, the bits of those that allow it when allowed."""
+
+DENYING = {operation: ALL_BIT | 1 << operation for operation in Operation}
+"""By operation, the bits of those that deny it when denied: nothing else follows from a denial."""
+
+
+class AclIndex:
+    """The entries there are. Adding one that is there, or taking away one that is not, changes nothing."""
+
+    def __init__(self) -> None:
+        self._acls: dict[Acl, None] = {}
+        self._rules: dict[tuple[ResourceType, Pattern], dict[Who, list[int]]] = {}
+        """Operations, as bits: those denied, and those allowed, in this order."""
+        self._prefix_chars: defaultdict[ResourceType, Counter[int]] = defaultdict(Counter)
+        """How many patterns there are with a prefix of so many characters."""
+        self._names: dict[tuple[ResourceType, Who, Operation, Permission], dict[PatternType, set[str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._acls)
+
+    def __contains__(self, acl: Acl) -> bool:
+        return acl in self._acls
+
+    def all(self) -> list[Acl]:
+        """The entries as they are now, in the order in which they came."""
+        return list(self._acls)
+
+    def add(self, acl: Acl) -> None:
+        if acl in self._acls:
+            return
+        self._acls[acl] = None
+        key = acl.resource_type, (acl.pattern, acl.name)
+        rules = self._rules.get(key)
+        if rules is None:
+            rules = self._rules[key] = {}
+            if acl.pattern is PatternType.PREFIXED:
+                self._prefix_chars[acl.resource_type][len(acl.name)] += 1
+        rules.setdefault((acl.principal, acl.host), [0, 0])[acl.permission is Permission.ALLOW] |= 1 << acl.operation
+        by_pattern = self._names.setdefault(_names_key(acl), {PatternType.LITERAL: set(), PatternType.PREFIXED: set()})
+        by_pattern[acl.pattern].add(acl.name)
+
+    def remove(self, acl: Acl) -> None:
+        if acl not in self._acls:
+            return
+        del self._acls[acl]
+        key, who = (acl.resource_type, (acl.pattern, acl.name)), (acl.principal, acl.host)
+        rules = self._rules[key]
+        rules[who][acl.permission is Permission.ALLOW] &= ~(1 << acl.operation)
+        if rules[who] == [0, 0]:
+            del rules[who]
+        if not rules:
+            del self._rules[key]
+            if acl.pattern is PatternType.PREFIXED:
+                lengths = self._prefix_chars[acl.resource_type]
+                lengths[len(acl.name)] -= 1
+                if not lengths[len(acl.name)]:
+                    del lengths[len(acl.name)]
+        by_pattern = self._names[_names_key(acl)]
+        by_pattern[acl.pattern].discard(acl.name)
+        if not any(by_pattern.values()):
+            del self._names[_names_key(acl)]
+
+    def rules_for(self, resource_type: ResourceType, name: str) -> Iterator[tuple[Pattern, Mapping[Who, list[int]]]]:
+        """What is said of the patterns that match the resource `name`: literal ones first, then ever shorter prefixes."""
+        patterns: list[Pattern] = [(PatternType.LITERAL, name)]
+        if name != ANYTHING:
+            patterns.append((PatternType.LITERAL, ANYTHING))
+        lengths = self._prefix_chars.get(resource_type, ())
+        patterns += [
+            (PatternType.PREFIXED, name[:length]) for length in sorted(lengths, reverse=True) if length <= len(name)
+        ]
+        for pattern in patterns:
+            rules = self._rules.get((resource_type, pattern))
+            if rules is not None:
+                yield pattern, rules
+
+    def names(
+        self, resource_type: ResourceType, who: Collection[Who], operation: Operation, permission: Permission
+    ) -> tuple[list[set[str]], list[set[str]]]:
+        """Literal names, and prefixes, in entries for this operation or ALL; nothing else is implied. Not to be changed."""
+        found = [
+            self._names[key]
+            for each in who
+            for asked in (operation, Operation.ALL)
+            if (key := (resource_type, each, asked, permission)) in self._names
+        ]
+        return [by[PatternType.LITERAL] for by in found], [by[PatternType.PREFIXED] for by in found]
+
+
+def whoever(principal: str, host: str) -> tuple[Who, ...]:
+    """As whom the entries may speak of this principal at this address."""
+    return tuple({(one, where): None for one in (principal, EVERYBODY) for where in (host, ANYTHING)})
+
+
+def _names_key(acl: Acl) -> tuple[ResourceType, Who, Operation, Permission]:
+    return acl.resource_type, (acl.principal, acl.host), acl.operation, acl.permission
