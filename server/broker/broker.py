@@ -13,6 +13,7 @@ from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.steps import to_the_end
+from ...storage.topics.catalog import Catalog
 from ..cleaning.cleaning import Cleaning
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
@@ -39,6 +40,7 @@ from ..partitions.waits import Waits
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
 from ..runtime.nursery import Tasks
+from ..security.acls.authorizer import Authorizer
 from ..services.context import Services
 from ..services.coordinators import Coordinators
 from .housekeeping import Housekeeping
@@ -136,6 +138,7 @@ class Broker:
             producer_ids=producer_ids,
             coordinators=Coordinators(ground, producer_ids, self.tasks),
             features_epoch=self._features_epoch,
+            authorizer=_authorizer(config, catalog),
         )
         cluster.watchers += [waits, self.services.coordinators]
         self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
@@ -250,6 +253,19 @@ def nodes_of(static: StaticConfig) -> list[Node]:
 
 def _node(config: BrokerConfig) -> Node:
     return Node(config.node_id, [Listener.of(listener) for listener in config.listener_configs], config.broker_rack)
+
+
+def _authorizer(config: LiveConfig, catalog: Catalog) -> Authorizer | None:
+    entries = catalog.entries("acls")
+    told = config.current.authorization
+    if told is None:
+        if entries:
+            log.warning("%d ACLs are stored, and hold for nobody: authorizer.class.name is not set", len(entries))
+        return None
+    authorizer = Authorizer(told.super_users, allow_if_no_acl=told.allow_if_no_acl)
+    for problem in authorizer.load(entries):
+        log.warning("%s", problem)
+    return authorizer
 
 
 def _fetch_sessions(config: LiveConfig, rng: random.Random) -> dict[int, FetchSessions]:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from ...storage.topics.catalog_file import CLUSTER_DEFAULT
 from ...storage.topics.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, Value, format_value
+from .authorization import CLASS_NAME, HANDED_ON, Authorization, authorization_of
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
 from .emulation import release_of
 from .features import check_levels, feature_warnings
@@ -171,6 +172,11 @@ class BrokerConfig(BrokerOptions):
         return partitions, factor, configs
 
     @property
+    def authorization(self) -> Authorization | None:
+        """What the authorizer is told; None: there is none. From the static options alone."""
+        return authorization_of(self.authorizer_class_name, self.texts_of(ConfigSource.STATIC_BROKER))
+
+    @property
     def data_dirs(self) -> tuple[str, ...]:
         return self.log_dir if self.log_dirs is None else self.log_dirs
 
@@ -212,6 +218,7 @@ class BrokerConfig(BrokerOptions):
                 str(self.group_min_session_timeout_ms),
                 f"must not exceed group.max.session.timeout.ms={self.group_max_session_timeout_ms}",
             )
+        _ = self.authorization
         for name, rule in broken_rules(self):
             raise BROKER_OPTIONS[name].error(format_value(self.value(name)), rule)
         if self.log_cleaner_threads < 1:  # Kafka takes 0, and then divides by it.
@@ -413,7 +420,10 @@ def warnings_of(texts: Texts) -> Iterable[str]:
     """One line for each option that is set and means nothing here."""
     for name in texts:
         option = find_option(name)
-        if option is None:
+        if name in HANDED_ON:
+            if not texts.get(CLASS_NAME):
+                yield f"{name}: counts only at a start with {CLASS_NAME}, ignored"
+        elif option is None:
             yield f"{name}: unknown option, ignored"
         elif not option.acts:
             yield f"{name}: known to Kafka, not acted on by Ottla{_reason(option)}"

@@ -79,6 +79,13 @@ class BrokerOptions(SecurityOptions):
         "Addresses that clients are told, NAME://HOST:PORT; without it, those of listeners.",
         update=_FIXED,
     )
+    authorizer_class_name: str = option(
+        _STRING,
+        "",
+        None,
+        "Who decides what clients may do: Apache Kafka's StandardAuthorizer, or nobody.",
+        update=_FIXED,
+    )
     auto_create_topics_enable: bool = option(
         _BOOLEAN, True, None, "Create a topic when a client asks for metadata of one that is missing.", update=_FIXED
     )

@@ -46,7 +46,6 @@ _TABLE = """\
 alter.config.policy.class.name CLASS read-only -
 alter.log.dirs.replication.quota.window.num INT read-only 11 1..
 alter.log.dirs.replication.quota.window.size.seconds INT read-only 1 1..
-authorizer.class.name STRING read-only ""
 auto.leader.rebalance.enable BOOLEAN read-only true
 background.threads INT cluster-wide 10 1..
 broker.heartbeat.interval.ms INT read-only 2000

@@ -5,60 +5,60 @@ Bit n stands for the operation with ACL code n.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from collections.abc import Collection
+
+from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ..services.context import Context
 
 NOT_ASKED = -(2**31)
 """Kafka's answer where the request did not ask for operations."""
 
+_OF_TOPICS = (
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+_OF_THE_CLUSTER = (
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+_OF_GROUPS = (  # describing or altering a group's configs included (KIP-848)
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
 
-class Operation(IntEnum):
-    """ACL operation codes (KIP-140, KIP-373)."""
 
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+def topic_operations(ctx: Context, name: str) -> int:
+    """Of the operations that a topic knows those that the client may do."""
+    return _allowed(ctx, _OF_TOPICS, ResourceType.TOPIC, name)
 
 
-def _mask(*operations: Operation) -> int:
+def cluster_operations(ctx: Context) -> int:
+    """Of the operations that the cluster knows those that the client may do; none if it may not describe it, as in Kafka."""
+    allowed = _allowed(ctx, _OF_THE_CLUSTER, ResourceType.CLUSTER, CLUSTER_NAME)
+    return allowed if allowed >> Operation.DESCRIBE & 1 else 0
+
+
+def group_operations(ctx: Context, name: str) -> int:
+    """Of the operations that a group knows those that the client may do."""
+    return _allowed(ctx, _OF_GROUPS, ResourceType.GROUP, name)
+
+
+def _allowed(ctx: Context, operations: Collection[Operation], resource_type: ResourceType, name: str) -> int:
+    authorizer, client = ctx.services.authorizer, ctx.client
+    if authorizer is not None:
+        operations = authorizer.allowed(client.principal, client.client_host, operations, resource_type, name)
     return sum(1 << operation for operation in operations)
-
-
-def topic_operations() -> int:
-    """Every operation that a topic knows."""
-    return _mask(
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    )
-
-
-def cluster_operations() -> int:
-    """Every operation that the cluster resource knows."""
-    return _mask(
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    )
-
-
-def group_operations() -> int:
-    """Every operation that a consumer group knows (describing or altering a group's configs included, KIP-848)."""
-    return _mask(
-        Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
-    )

@@ -47,5 +47,7 @@ async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
                 ctx, [node.node_id for node in services.cluster.nodes] if body.include_fenced_brokers else live
             )
         ),
-        cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(ctx)
+        if body.include_cluster_authorized_operations
+        else NOT_ASKED,
     )

@@ -28,9 +28,11 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
             await turn.next()
         groups.append(await _describe(ctx, group_id, request.version, turn))
     if body.include_authorized_operations:
-        allowed = group_operations()
         groups = await turn.map(
-            lambda one: one if one.error_code else replace(one, authorized_operations=allowed), groups
+            lambda one: (
+                one if one.error_code else replace(one, authorized_operations=group_operations(ctx, one.group_id))
+            ),
+            groups,
         )
     return DescribeGroupsResponse(groups=tuple(groups))
 

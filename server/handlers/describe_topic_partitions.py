@@ -41,7 +41,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
     first_partition = 0
     if body.cursor is not None:
         if body.cursor.partition_index < 0 or (named and body.cursor.topic_name not in named):
-            invalid = partial(_missing, code=ErrorCode.INVALID_REQUEST)
+            invalid = partial(_missing, ctx, code=ErrorCode.INVALID_REQUEST)
             return _answer(await turn.map(invalid, await turn.map(attrgetter("name"), body.topics)), None)
         at = bisect_left(names, body.cursor.topic_name)
         if at < len(names) and names[at] == body.cursor.topic_name:
@@ -59,9 +59,9 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
         if topic is None:
             try:
                 check_name(name)
-                found.append(_missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                found.append(_missing(ctx, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             except KafkaError as error:
-                found.append(_missing(name, error.code))
+                found.append(_missing(ctx, name, error.code))
             continue
         shown = topic.partitions[start : start + left]
         live = services.cluster.live_node_ids()
@@ -72,7 +72,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
                 partitions=tuple(await turn.map(partial(_partition, live=live), shown)),
-                topic_authorized_operations=topic_operations(),
+                topic_authorized_operations=topic_operations(ctx, topic.name),
             )
         )
         left -= len(shown)
@@ -87,14 +87,14 @@ def _answer(
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=tuple(topics), next_cursor=cursor)
 
 
-def _missing(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _missing(ctx: Context, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
-        topic_authorized_operations=topic_operations(),
+        topic_authorized_operations=topic_operations(ctx, name),
     )
 
 

@@ -14,7 +14,9 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -39,11 +41,14 @@ FIRST_VERSION_WITH_IDS = 10
 # These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
 NO_IDS_YET = (10, 11)
 
+Operations: TypeAlias = Callable[[str], int]
+"""What the client may do with a topic of this name, as bits."""
+
 
 async def handle(ctx: Context, request: Request) -> MetadataResponse:
     body: MetadataRequest = request.body
     services = ctx.services
-    topic_operations_mask = topic_operations() if body.include_topic_authorized_operations else NOT_ASKED
+    operations = partial(topic_operations, ctx) if body.include_topic_authorized_operations else _not_asked
     everything = body.topics is None or (request.version == 0 and not body.topics)
     turn = ctx.turn
     topics = []
@@ -52,7 +57,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
             if turn.is_over():
                 await turn.next()
             if services.topics.get(topic.name) is topic:
-                topics.append(await _topic(ctx, topic, request.version, topic_operations_mask, turn))
+                topics.append(await _topic(ctx, topic, request.version, operations, turn))
     elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
         topics = await turn.map(
             lambda row: _missing(row.name or "", row.topic_id, ErrorCode.INVALID_REQUEST, NOT_ASKED), body.topics or ()
@@ -66,7 +71,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
             key = _key(row, request.version)
             if key not in seen:
                 seen.add(key)
-                topics.append(await _wanted(ctx, key, request.version, creating, topic_operations_mask, turn))
+                topics.append(await _wanted(ctx, key, request.version, creating, operations, turn))
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=tuple(
@@ -76,9 +81,15 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
         topics=tuple(topics),
-        cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(ctx)
+        if body.include_cluster_authorized_operations
+        else NOT_ASKED,
         error_code=ErrorCode.NONE,
     )
+
+
+def _not_asked(_: str) -> int:
+    return NOT_ASKED
 
 
 def _names_an_id(row: MetadataRequestTopic) -> bool:
@@ -93,7 +104,7 @@ def _key(row: MetadataRequestTopic, version: int) -> str | bytes:
 
 
 async def _wanted(
-    ctx: Context, key: str | bytes, version: int, creating: _Creating, operations: int, turn: Turn
+    ctx: Context, key: str | bytes, version: int, creating: _Creating, operations: Operations, turn: Turn
 ) -> MetadataResponseTopic:
     """One topic, by name or id; a missing name is created if that is allowed."""
     services = ctx.services
@@ -101,8 +112,8 @@ async def _wanted(
     if topic is not None:
         return await _topic(ctx, topic, version, operations, turn)
     if isinstance(key, bytes):
-        return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, operations)
-    return _missing(key, ZERO_UUID, await creating.code_for(key), operations)
+        return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, NOT_ASKED)
+    return _missing(key, ZERO_UUID, await creating.code_for(key), operations(key))
 
 
 class _Creating:
@@ -139,7 +150,7 @@ def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int
     )
 
 
-async def _topic(ctx: Context, topic: Topic, version: int, operations: int, turn: Turn) -> MetadataResponseTopic:
+async def _topic(ctx: Context, topic: Topic, version: int, operations: Operations, turn: Turn) -> MetadataResponseTopic:
     live = ctx.services.cluster.live_node_ids()
     partitions: Sequence[MetadataResponsePartition]
     if len(topic.partitions) == 1:
@@ -152,7 +163,7 @@ async def _topic(ctx: Context, topic: Topic, version: int, operations: int, turn
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=tuple(partitions),
-        topic_authorized_operations=operations,
+        topic_authorized_operations=operations(topic.name),
     )
 
 

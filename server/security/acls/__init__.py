@@ -1,4 +1,4 @@
 """What a principal may do: Apache Kafka's StandardAuthorizer.
 
-`kinds` (operations, resources, patterns), `authorizer` (the decisions).
+`kinds` (operations, resources, patterns), `acl` (one entry), `index` (all of them), `authorizer` (the decisions).
 """

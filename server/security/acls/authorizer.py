@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -103,14 +103,22 @@ class Authorizer:
         return decided
 
     def allowed(
-        self, principal: Principal, host: str, operations: Iterable[Operation], resource_type: ResourceType, name: str
+        self, principal: Principal, host: str, operations: Collection[Operation], resource_type: ResourceType, name: str
     ) -> list[Operation]:
         """Those of `operations` that it may; what it may not is no attempt, and is not logged."""
-        return [
-            operation
-            for operation in operations
-            if self.decide(principal, host, operation, resource_type, name).is_allowed
-        ]
+        if str(principal) in self._super_users:
+            return list(operations)
+        who = whoever(str(principal), java_host(host))
+        denied, allowed, has_rules = 0, 0, False
+        for _, rules in self.index.rules_for(resource_type, name):
+            has_rules = True
+            for each in who:
+                if each in rules:
+                    denied |= rules[each][0]
+                    allowed |= rules[each][1]
+        if not has_rules:
+            return list(operations) if self._allow_if_no_acl else []
+        return [each for each in operations if allowed & ALLOWING[each] and not denied & DENYING[each]]
 
     def decide(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
@@ -187,14 +195,14 @@ def java_host(host: str) -> str:
     """An address as Apache Kafka compares it with those of entries: IPv6 in eight groups without leading zeros."""
     if ":" not in host:
         return host
+    plain, percent, scope = host.strip("[]").partition("%")
     try:
-        address = ipaddress.IPv6Address(host.strip("[]"))
+        address = ipaddress.IPv6Address(plain)
     except ValueError:
         return host
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    groups = ":".join(f"{int(group, 16):x}" for group in address.exploded.partition("%")[0].split(":"))
-    return groups if address.scope_id is None else f"{groups}%{address.scope_id}"
+    return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":")) + percent + scope
 
 
 def _union(sets: list[set[str]]) -> set[str]:

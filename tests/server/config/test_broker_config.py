@@ -1,7 +1,10 @@
 """The broker's configuration: which source wins, what a bad value gets, and what topics inherit."""
 
+import re
+
 import pytest
 
+from ottla.server.config.authorization import STANDARD, Authorization
 from ottla.server.config.broker_config import (
     BROKER_OPTIONS,
     PROFILES,
@@ -258,8 +261,39 @@ def test_each_option_that_means_nothing_here_is_told_once() -> None:
         "listener.name.external.ssl.provider: known to Kafka, not acted on by Ottla: it names a provider of the Java machine",
         "log.local.retention.ms: known to Kafka, not acted on by Ottla",
         "num.io.threads: known to Kafka, not acted on by Ottla",
-        "super.users: unknown option, ignored",
+        "super.users: counts only at a start with authorizer.class.name, ignored",
     ]
+
+
+def test_what_the_authorizer_is_told_comes_from_the_start_alone() -> None:
+    lines = f"authorizer.class.name={STANDARD}\nsuper.users=User:a; User:b:c ;\nallow.everyone.if.no.acl.found= TRUE\n"
+    static = static_config(file=file(lines))
+    assert static.warnings == ()
+    changed = static.node(0, cluster_dynamic={"super.users": "User:z"})
+    assert changed.authorization == Authorization(frozenset({"User:a", "User:b:c"}), allow_if_no_acl=True)
+    assert static_config().node(0).authorization is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    {
+        "another class": (
+            "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+            f"authorizer.class.name: a Java class cannot be loaded here; there is {STANDARD}, or none if it is empty",
+        ),
+        "no principal": (
+            f"authorizer.class.name={STANDARD}\nsuper.users=User:a;bob",
+            "Invalid value bob for configuration super.users: must be TYPE:NAME, as User:alice",
+        ),
+        "no boolean": (
+            f"authorizer.class.name={STANDARD}\nallow.everyone.if.no.acl.found=yes",
+            "Invalid value yes for configuration allow.everyone.if.no.acl.found: must be true or false",
+        ),
+    }.values(),
+)
+def test_what_the_authorizer_cannot_be_told_ends_the_start(lines: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        static_config(file=file(lines))
 
 
 def test_an_option_of_one_node_that_all_share_is_told() -> None:

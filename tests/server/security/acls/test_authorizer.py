@@ -1,0 +1,190 @@
+"""Decisions: StandardAuthorizer's rules one by one, and any set of entries against a plain model."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.server.security.acls.acl import Acl, parse
+from ottla.server.security.acls.authorizer import MAX_CACHED, Authorizer, java_host
+from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ottla.server.security.principal import Principal
+from support.security.acl_model import allows, allows_any
+
+ALICE = Principal("User", "alice")
+HOST = "10.0.0.1"
+
+
+def authorizer(*lines: str, allow_if_no_acl: bool = False, super_users: tuple[str, ...] = ()) -> Authorizer:
+    made = Authorizer(super_users, allow_if_no_acl=allow_if_no_acl)
+    for line in lines:
+        for acl in parse(line):
+            made.add(acl)
+    return made
+
+
+def may(by: Authorizer, operation: str, name: str, *, host: str = HOST, principal: Principal = ALICE) -> bool:
+    return by.allows(principal, host, Operation[operation], ResourceType.TOPIC, name)
+
+
+RULES = {
+    "a literal name": ("User:alice allow READ topic:orders", {"orders": True, "orders-1": False, "order": False}),
+    "a prefix": ("User:alice allow READ topic:orders*", {"orders": True, "orders-1": True, "order": False}),
+    "every name": ("User:alice allow READ topic:*", {"orders": True, "*": True}),
+    "a name that ends with a star": (
+        "User:alice allow READ topic:a* literal",
+        {"a*": True, "ab": False},
+    ),
+    "a prefix of a star": ("User:alice allow READ topic:**", {"*x": True, "x": False}),
+    "everybody": ("User:* allow READ topic:orders", {"orders": True}),
+    "another": ("User:bob allow READ topic:orders", {"orders": False}),
+    "another kind of principal": ("Group:alice allow READ topic:orders", {"orders": False}),
+    "another kind of resource": ("User:alice allow READ group:orders", {"orders": False}),
+    "her host": ("User:alice allow READ topic:orders from 10.0.0.1", {"orders": True}),
+    "another host": ("User:alice allow READ topic:orders from 10.0.0.2", {"orders": False}),
+    "all operations": ("User:alice allow ALL topic:orders", {"orders": True}),
+    "another operation": ("User:alice allow WRITE topic:orders", {"orders": False}),
+}
+
+
+@pytest.mark.parametrize(("line", "said"), RULES.values(), ids=RULES)
+def test_an_entry_matches_by_kind_name_principal_host_and_operation(line: str, said: dict[str, bool]) -> None:
+    by = authorizer(line)
+    assert {name: may(by, "READ", name) for name in said} == said
+
+
+@pytest.mark.parametrize("denial", ["topic:orders", "topic:ord*", "topic:*"])
+@pytest.mark.parametrize("operation", ["READ", "ALL"])
+@pytest.mark.parametrize("who", ["User:alice", "User:*"])
+def test_a_denial_is_stronger_than_all_that_allow(denial: str, operation: str, who: str) -> None:
+    allowing = ("User:alice allow ALL topic:*", "User:* allow READ topic:orders", "User:alice allow READ topic:orde*")
+    by = authorizer(*allowing, f"{who} deny {operation} {denial}")
+    assert not may(by, "READ", "orders")
+    assert may(authorizer(*allowing), "READ", "orders")
+
+
+@pytest.mark.parametrize("allowed", ["READ", "WRITE", "DELETE", "ALTER", "DESCRIBE", "ALL"])
+def test_describe_follows_from_what_is_allowed_and_not_from_what_is_denied(allowed: str) -> None:
+    assert may(authorizer(f"User:alice allow {allowed} topic:t"), "DESCRIBE", "t")
+    by = authorizer("User:alice allow DESCRIBE topic:t", f"User:alice deny {allowed} topic:t")
+    assert may(by, "DESCRIBE", "t") is (allowed not in ("DESCRIBE", "ALL"))
+
+
+def test_describing_configs_follows_from_altering_them() -> None:
+    by = authorizer("User:alice allow ALTER_CONFIGS topic:t")
+    assert may(by, "DESCRIBE_CONFIGS", "t")
+    assert not may(by, "DESCRIBE", "t")
+
+
+def test_a_super_user_may_what_is_denied() -> None:
+    by = authorizer("User:* deny ALL topic:*", super_users=("User:alice",))
+    assert may(by, "READ", "t")
+    assert by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)
+    assert by.allowed(ALICE, HOST, [Operation.READ], ResourceType.TOPIC, "t") == [Operation.READ]
+    assert not may(by, "READ", "t", principal=Principal("User", "bob"))
+
+
+def test_where_no_entry_speaks_of_a_resource_everybody_may_if_so_configured() -> None:
+    by = authorizer("User:bob allow READ topic:orders", allow_if_no_acl=True)
+    assert may(by, "READ", "other")
+    assert not may(by, "READ", "orders")
+
+
+def test_every_change_counts_from_the_next_decision_on() -> None:
+    by = authorizer()
+    [acl] = parse("User:alice allow READ topic:t")
+    said = [may(by, "READ", "t")]
+    by.add(acl)
+    said += [may(by, "READ", "t"), by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)]
+    by.remove(acl)
+    said += [may(by, "READ", "t"), by.allows_any(ALICE, HOST, Operation.READ, ResourceType.TOPIC)]
+    assert said == [False, True, True, False, False]
+
+
+def test_hostile_names_fill_no_memory() -> None:
+    by = authorizer("User:alice allow READ topic:t*")
+    for number in range(3 * MAX_CACHED):
+        by.allows(ALICE, HOST, Operation.READ, ResourceType.TOPIC, f"t{number}")
+    by.allows(ALICE, HOST, Operation.READ, ResourceType.TOPIC, "t" * 30_000)
+    remembered = {**by._decided, **by._decided_before}
+    assert len(remembered) <= 2 * MAX_CACHED
+    assert max(len(str(key[-1])) for key in remembered) < 100
+
+
+@pytest.mark.parametrize(
+    ("told", "compared"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("[::1]", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::7", "2001:db8:0:0:0:0:0:7"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+        ("a:b", "a:b"),
+    ],
+)
+def test_addresses_are_compared_as_java_writes_them(told: str, compared: str) -> None:
+    assert java_host(told) == compared
+
+
+def test_a_refusal_is_logged_once_with_what_decided(caplog: pytest.LogCaptureFixture) -> None:
+    by = authorizer("User:* deny ALL topic:secret*")
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            may(by, "READ", "secrets")
+    assert caplog.messages == ["User:alice may not READ TOPIC:'secrets' from 10.0.0.1: User:* deny ALL topic:secret*"]
+
+
+def test_stored_entries_that_this_version_does_not_take_are_told_and_count_for_nothing() -> None:
+    by = Authorizer()
+    [acl] = parse("User:alice allow READ topic:t")
+    problems = by.load(
+        {"a": acl.facts(), "b": acl.facts() | {"operation": "FLY"}, "c": {}, "d": acl.facts() | {"name": 5}}
+    )
+    assert problems == [
+        "stored ACL 'b' ignored: 'FLY' is not known",
+        "stored ACL 'c' ignored: 'resource_type' is not known",
+        "stored ACL 'd' ignored: name, principal and host must be texts",
+    ]
+    assert by.index.all() == [acl]
+
+
+NAMES = st.sampled_from(["*", "a", "ab", "abc", "b", "hardcode", "h", "a*"])
+PRINCIPALS = st.sampled_from(["User:alice", "User:bob", "User:*"])
+HOSTS = st.sampled_from(["*", HOST, "10.0.0.2"])
+OPERATIONS = st.sampled_from([each for each in Operation if each > Operation.ANY])
+ACLS = st.builds(
+    Acl,
+    st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP]),
+    NAMES,
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    PRINCIPALS,
+    HOSTS,
+    OPERATIONS,
+    st.sampled_from([Permission.ALLOW, Permission.DENY]),
+)
+
+
+@given(st.lists(ACLS, max_size=12), st.lists(st.integers(0, 11), max_size=4), st.booleans(), OPERATIONS, NAMES)
+def test_any_entries_decide_as_a_plain_model_says(
+    acls: list[Acl], taken_away: list[int], default: bool, operation: Operation, name: str
+) -> None:
+    by = Authorizer(allow_if_no_acl=default)
+    for acl in acls:
+        by.add(acl)
+    gone = {acls[number] for number in taken_away if number < len(acls)}
+    for acl in gone:
+        by.remove(acl)
+    left = [acl for acl in acls if acl not in gone]
+    for principal in (ALICE, Principal("User", "bob")):
+        asked = (str(principal), HOST, operation, ResourceType.TOPIC)
+        allowed = allows(left, *asked, name, default)
+        assert by.allows(principal, HOST, operation, ResourceType.TOPIC, name) is allowed
+        decision = by.decide(principal, HOST, operation, ResourceType.TOPIC, name)
+        assert decision.is_allowed is allowed
+        assert decision.acl is None or decision.acl in left
+        assert (operation in by.allowed(principal, HOST, list(Operation), ResourceType.TOPIC, name)) is allowed
+        assert by.allows_any(principal, HOST, operation, ResourceType.TOPIC) is allows_any(left, *asked, default)
+    assert sorted(map(str, by.index.all())) == sorted(set(map(str, left)))

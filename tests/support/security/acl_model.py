@@ -1,0 +1,66 @@
+"""StandardAuthorizer's rules once more, in plain loops over a list: what the authorizer's answers are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.server.security.acls.acl import Acl
+from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
+
+IMPLIED = {
+    Operation.DESCRIBE: {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
+    Operation.DESCRIBE_CONFIGS: {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS},
+}
+
+
+def allows(
+    acls: Iterable[Acl],
+    principal: str,
+    host: str,
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+    default: bool,
+) -> bool:
+    about = [acl for acl in acls if acl.resource_type is resource_type and _matches(acl, name)]
+    if not about:
+        return default
+    mine = [acl for acl in about if acl.principal in (principal, "User:*") and acl.host in (host, "*")]
+    denied = {acl.operation for acl in mine if acl.permission is Permission.DENY}
+    allowed = {acl.operation for acl in mine if acl.permission is Permission.ALLOW}
+    if denied & {operation, Operation.ALL}:
+        return False
+    return bool(allowed & (IMPLIED.get(operation, {operation}) | {Operation.ALL}))
+
+
+def allows_any(
+    acls: list[Acl], principal: str, host: str, operation: Operation, resource_type: ResourceType, default: bool
+) -> bool:
+    if allows(acls, principal, host, operation, resource_type, "hardcode", default):
+        return True
+    mine = [
+        acl
+        for acl in acls
+        if acl.resource_type is resource_type
+        and acl.principal in (principal, "User:*")
+        and acl.host in (host, "*")
+        and acl.operation in (operation, Operation.ALL)
+    ]
+    denied = [acl for acl in mine if acl.permission is Permission.DENY]
+    allowed = [acl for acl in mine if acl.permission is Permission.ALLOW]
+    star = (PatternType.LITERAL, "*")
+    if star in [(acl.pattern, acl.name) for acl in denied]:
+        return False
+    if star in [(acl.pattern, acl.name) for acl in allowed]:
+        return True
+    return any(not any(_dominates(no, acl) for no in denied) for acl in allowed)
+
+
+def _matches(acl: Acl, name: str) -> bool:
+    return name.startswith(acl.name) if acl.pattern is PatternType.PREFIXED else acl.name in (name, "*")
+
+
+def _dominates(denied: Acl, allowed: Acl) -> bool:
+    if denied.pattern is PatternType.PREFIXED:
+        return allowed.name.startswith(denied.name)
+    return allowed.pattern is PatternType.LITERAL and allowed.name == denied.name
