@@ -80,6 +80,7 @@ class Broker:
         next_producer_id: int = 0,
     ) -> None:
         self.config = LiveConfig(static)
+        self.config.features_epoch = clock.now_ms()
         self.clock = clock
         self.files = with_faults(files, unique(self.config.current.data_dirs))
         self.faults = faults
@@ -95,7 +96,6 @@ class Broker:
         self.began_s: float
         """When it began to serve, by Trio's clock, which nobody moves."""
         self._next_producer_id = next_producer_id
-        self._features_epoch = clock.now_ms()
         self._node_life: NodeLife
         self._store: OpenStore | None = None
         """While it is open."""
@@ -137,7 +137,6 @@ class Broker:
             config_changes=ConfigChanges(cluster, config, cleaning),
             producer_ids=producer_ids,
             coordinators=Coordinators(ground, producer_ids, self.tasks),
-            features_epoch=self._features_epoch,
             authorizer=_authorizer(config, catalog),
         )
         cluster.watchers += [waits, self.services.coordinators]

@@ -49,6 +49,15 @@ class ConfigChanges:
         self._cleaning.reconfigure()
         await self._reconfigure_logs(list(self._cluster.topics))
 
+    async def finalize_features(self, levels: Mapping[str, int]) -> None:
+        """Give features other finalized levels; they hold at once.
+
+        Raises:
+            KafkaError: as `alter_topics`.
+        """
+        await self._cluster.write(self._cluster.catalog.set_features, levels)
+        self._live_config.finalize(levels)
+
     async def _reconfigure_logs(self, topics: Iterable[Topic]) -> None:
         """Give the logs what they run with by now; topics that are made meanwhile have it already."""
         turn = Turn()

@@ -55,6 +55,7 @@ _FIRST: dict[str, Range] = {
     "OffsetDelete": (0, 0),
     "DescribeCluster": (0, 0),
     "DescribeProducers": (0, 0),
+    "UpdateFeatures": (0, 0),
 }
 """Of 2.8."""
 
@@ -69,7 +70,12 @@ _CHANGES: dict[str, dict[str, Range]] = {
     },
     "3.1": {"Fetch": (0, 13), "Metadata": (0, 12)},
     "3.2": {"JoinGroup": (0, 9), "LeaveGroup": (0, 5), "DescribeLogDirs": (0, 3)},
-    "3.3": {"DescribeLogDirs": (0, 4)},
+    "3.3": {
+        "DescribeLogDirs": (0, 4),
+        "DescribeQuorum": (0, 1),
+        "UnregisterBroker": (0, 0),
+        "UpdateFeatures": (0, 1),
+    },
     "3.4": {},
     "3.5": {"Fetch": (0, 15), "ListOffsets": (0, 8)},
     "3.6": {"AddPartitionsToTxn": (0, 4)},
@@ -81,6 +87,8 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "DescribeCluster": (0, 1),
         "ConsumerGroupHeartbeat": (0, 0),
         "ListConfigResources": (0, 0),
+        "GetTelemetrySubscriptions": (0, 0),
+        "PushTelemetry": (0, 0),
     },
     "3.8": {
         "Produce": (0, 11),
@@ -95,7 +103,15 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "ConsumerGroupDescribe": (0, 0),
         "DescribeTopicPartitions": (0, 0),
     },
-    "3.9": {"Fetch": (0, 17), "ListOffsets": (0, 9), "FindCoordinator": (0, 6), "ApiVersions": (0, 4)},
+    "3.9": {
+        "Fetch": (0, 17),
+        "ListOffsets": (0, 9),
+        "FindCoordinator": (0, 6),
+        "ApiVersions": (0, 4),
+        "DescribeQuorum": (0, 2),
+        "AddRaftVoter": (0, 0),
+        "RemoveRaftVoter": (0, 0),
+    },
     "4.0": {
         # KIP-896; Produce is named from 0 on all the same, or librdkafka before 2.11.1 stops compressing (KAFKA-18659).
         "Produce": (0, 12),
@@ -117,6 +133,7 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "DescribeCluster": (0, 2),
         "ConsumerGroupHeartbeat": (0, 1),
         "ConsumerGroupDescribe": (0, 1),
+        "UpdateFeatures": (0, 2),
     },
     "4.1": {
         "Produce": (0, 13),
@@ -127,13 +144,29 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "ListTransactions": (0, 2),
         "ListConfigResources": (0, 1),
     },
-    "4.2": {"ListOffsets": (1, 11), "OffsetCommit": (2, 10), "OffsetFetch": (1, 10), "WriteTxnMarkers": (1, 2)},
+    "4.2": {
+        "ListOffsets": (1, 11),
+        "OffsetCommit": (2, 10),
+        "OffsetFetch": (1, 10),
+        "WriteTxnMarkers": (1, 2),
+        "AddRaftVoter": (0, 1),
+    },
     "4.3": {"DescribeLogDirs": (1, 5)},
 }
 """By release: each API that it has anew, or in other versions than the one before."""
 
-_FEATURES: dict[str, Mapping[str, int]] = {"4.0": {"group.version": 1, "transaction.version": 2}}
-"""By the release that brought them: the highest level of each feature that Ottla acts on."""
+_FEATURES: dict[str, Mapping[str, int]] = {
+    "4.0": {"group.version": 1, "transaction.version": 2},
+    "4.3": {
+        "eligible.leader.replicas.version": 1,
+        "kraft.version": 1,
+        "metadata.version": 30,
+        "share.version": 1,
+        "streams.version": 1,
+    },
+}
+"""By release, the highest level of features: of those that Ottla acts on by the release that brought them, of the others for
+the newest."""
 
 RELEASES = tuple(_CHANGES)
 """Those that can be emulated, the oldest first."""

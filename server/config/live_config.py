@@ -25,6 +25,8 @@ class LiveConfig:
         """The release of Apache Kafka that is emulated."""
         self.features: Mapping[str, Feature] = {}
         """The finalized features, from `open` on."""
+        self.features_epoch = 0
+        """Higher after each start and each change of `features`: clients believe the highest that they have seen."""
         self.watchers: list[Callable[[], None]] = []
         """Called once `current` is another one."""
         self._catalog: Catalog
@@ -45,6 +47,13 @@ class LiveConfig:
         """The values that the logs of topic `name` run with."""
         entry = self._catalog.topics.get(name)
         return self.current.topic_config(entry.configs if entry else {})
+
+    def finalize(self, levels: Mapping[str, int]) -> None:
+        """Features, all of them known, have other levels from now on."""
+        self.features = {
+            name: feature._replace(level=levels.get(name, feature.level)) for name, feature in self.features.items()
+        }
+        self.features_epoch += 1
 
     def feature_level(self, name: str) -> int:
         """The finalized level of a feature that we support; 0 is none. KeyError for any other."""

@@ -15,7 +15,7 @@ from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ..cluster.opening import static_config_with_stored_id
 from ..config.broker_config import BROKER_OPTIONS, StaticConfig, find_option
 from ..config.emulation import release_of
-from ..config.features import KNOWN_TO_KAFKA, SUPPORTED
+from ..config.features import SUPPORTED
 from ..config.properties import Properties
 from ..runtime.clock import Clock
 
@@ -113,7 +113,7 @@ def checked(
     _expect("features", features, Mapping, type(None))
     for name, level in (features or {}).items():
         _expect(f"features: {name}", level, int)
-        if name not in SUPPORTED and name not in KNOWN_TO_KAFKA:
+        if name not in SUPPORTED:
             raise ConfigError(f"features: there is no feature {name}{_nearest(name, SUPPORTED)}")
     return Options(
         _directory(data_dir),

@@ -53,7 +53,7 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
             # Clients of version 3 take a minimum of 0 for an error.
             if feature.max_level and (request.version >= 4 or feature.min_level > 0)
         ),
-        finalized_features_epoch=ctx.services.features_epoch,
+        finalized_features_epoch=ctx.services.config.features_epoch,
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
             for name, feature in features.items()

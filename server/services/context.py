@@ -48,8 +48,6 @@ class Services:
     config_changes: ConfigChanges
     producer_ids: ProducerIds
     coordinators: Coordinators
-    features_epoch: int
-    """Higher after each start, which may have changed levels: clients believe the highest that they have seen."""
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
 

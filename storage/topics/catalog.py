@@ -158,6 +158,10 @@ class Catalog:
             }
         )
 
+    def set_features(self, levels: Mapping[str, int]) -> None:
+        """Set the levels of these features, in one write; 0 is kept, as a level that somebody chose."""
+        self._change(lambda state: {"features": {**state.features, **levels}})
+
     def entries(self, section: str) -> Mapping[str, Facts]:
         """What a section of the file holds, by key; section is one of `catalog_file.SECTIONS`."""
         return self._state.sections.get(section, _NO_ENTRIES)

@@ -1,0 +1,96 @@
+"""DescribeQuorum, API key 55, versions 0-2 (KIP-595, KIP-836, KIP-853).
+
+Behaviour
+- Answers as a cluster of Apache Kafka with one controller that is a broker, too: the node that clients are told is the
+  controller votes alone and leads, the other nodes follow, as far as they live. The end of the metadata log is the number of
+  changes since the start, the epoch of its leader 1.
+- Only `__cluster_metadata-0`, alone, is known; anything else is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionQuorum,
+    ReplicaState,
+    TopicData,
+    TopicQuorum,
+)
+from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+
+METADATA_TOPIC = "__cluster_metadata"
+LEADER_EPOCH = 1
+NO_MESSAGE = ""
+"""What Apache Kafka says where nothing is wrong."""
+
+
+async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
+    body: DescribeQuorumRequest = request.body
+    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+        )
+    if not _is_metadata_log(body.topics):
+        turn = Turn()
+        return DescribeQuorumResponse(
+            error_message=NO_MESSAGE, topics=tuple(await turn.map(_unknown, body.topics))
+        )
+    controller = ctx.services.cluster.controller_node()
+    topic = TopicQuorum(topic_name=METADATA_TOPIC, partitions=(_quorum(ctx),))
+    listeners = tuple(
+        Listener(name=each.name, host=each.advertised_host, port=each.advertised_port) for each in controller.controllers
+    )
+    return DescribeQuorumResponse(
+        error_message=NO_MESSAGE, topics=(topic,), nodes=(Node(node_id=controller.node_id, listeners=listeners),)
+    )
+
+
+def _is_metadata_log(topics: tuple[TopicData, ...]) -> bool:
+    return (
+        len(topics) == 1
+        and topics[0].topic_name == METADATA_TOPIC
+        and [each.partition_index for each in topics[0].partitions[:2]] == [0]
+    )
+
+
+def _unknown(topic: TopicData) -> TopicQuorum:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return TopicQuorum(
+        topic_name=topic.topic_name,
+        partitions=tuple(
+            PartitionQuorum(
+                partition_index=each.partition_index,
+                error_code=code,
+                error_message="This server does not host this topic-partition.",
+            )
+            for each in topic.partitions
+        ),
+    )
+
+
+def _quorum(ctx: Context) -> PartitionQuorum:
+    cluster, now_ms = ctx.services.cluster, ctx.services.clock.now_ms()
+    end, leader = cluster.changes, cluster.controller_node().node_id
+
+    def state(node_id: int) -> ReplicaState:
+        return ReplicaState(
+            replica_id=node_id,
+            log_end_offset=end,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+
+    return PartitionQuorum(
+        leader_id=leader,
+        leader_epoch=LEADER_EPOCH,
+        high_watermark=end,
+        current_voters=(state(leader),),
+        observers=tuple(state(node_id) for node_id in cluster.live_node_ids() if node_id != leader),
+    )

@@ -1,0 +1,35 @@
+"""UnregisterBroker, API key 64, version 0 (KIP-631).
+
+Behaviour
+- An id that no node has is BROKER_ID_NOT_REGISTERED, as in Kafka.
+
+Differs from Apache Kafka
+- The nodes of an Ottla are the processes' own and stay registered: INVALID_REQUEST. Apache Kafka forgets any broker, a living
+  one registers again at once.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+
+
+async def handle(ctx: Context, request: Request) -> UnregisterBrokerResponse:
+    body: UnregisterBrokerRequest = request.body
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
+        return UnregisterBrokerResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+        )
+    node = ctx.services.cluster.node(body.broker_id)
+    if node is None:
+        return UnregisterBrokerResponse(
+            error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+            error_message=f"Broker ID {body.broker_id} is not currently registered",
+        )
+    return UnregisterBrokerResponse(
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=f"Broker ID {body.broker_id} is a node of this process, which registers it for as long as it runs",
+    )

@@ -1,0 +1,67 @@
+"""UpdateFeatures, API key 57, versions 0-2 (KIP-584, KIP-778).
+
+Behaviour
+- All updates of a request or none: the first that is refused is told of, FEATURE_UPDATE_FAILED being what Kafka calls
+  INVALID_UPDATE_VERSION here.
+- Levels are in the catalog before anybody sees them, and hold at once, with a higher epoch.
+
+Differs from Apache Kafka
+- kraft.version stays 0: there is no quorum of controllers.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from ..config.features import UpgradeType, refusal
+from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+
+RESULTS_SINCE_TYPES = 1
+"""From this version on a request says what kind of update it wants, before whether a downgrade is allowed."""
+
+
+async def handle(ctx: Context, request: Request) -> UpdateFeaturesResponse:
+    body: UpdateFeaturesRequest = request.body
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+        )
+    turn, config, cluster = Turn(), ctx.services.config, ctx.services.cluster
+    levels: dict[str, int] = {}
+    async with cluster.change_lock:
+        for update in body.feature_updates:
+            if turn.is_over():
+                await turn.next()
+            kind = update.upgrade_type
+            if request.version < RESULTS_SINCE_TYPES and update.allow_downgrade:
+                kind = UpgradeType.SAFE_DOWNGRADE
+            name, level = update.feature, update.max_version_level
+            if (reason := refusal(config.features, cluster.controller_id(), name, level, kind)) is not None:
+                return UpdateFeaturesResponse(
+                    error_code=ErrorCode.INVALID_UPDATE_VERSION,
+                    error_message=_shortened(
+                        f"The update failed for all features since the following feature had an error: {reason}"
+                    ),
+                )
+            levels[name] = level
+        changed = {name: level for name, level in levels.items() if config.features[name].level != level}
+        if changed and not body.validate_only:
+            try:
+                await ctx.services.config_changes.finalize_features(changed)
+            except KafkaError as error:
+                return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+    return UpdateFeaturesResponse(
+        results=tuple(UpdatableFeatureResult(feature=name, error_message=ErrorCode.NONE.name) for name in levels)
+    )
+
+
+def _shortened(message: str) -> str:
+    """No longer than what any error says: it carries a name of the client's."""
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message).message
