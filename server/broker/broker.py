@@ -23,6 +23,7 @@ from ..cluster.partition_logs import PartitionLogs
 from ..cluster.producer_ids import ProducerIds
 from ..cluster.topic_admin import TopicAdmin
 from ..config.broker_config import BrokerConfig, StaticConfig
+from ..config.listeners import ListenerConfig
 from ..config.live_config import LiveConfig
 from ..coordination.ground import Ground
 from ..faults.disk import with_faults
@@ -247,11 +248,13 @@ def _some_at_a_time(close: Callable[[Log], bool], logs: Sequence[Log]) -> Iterab
 
 def nodes_of(static: StaticConfig) -> list[Node]:
     """The nodes that a start is told of, not bound yet."""
-    return [_node(static.node(node_id)) for node_id in static.node_ids]
+    first = static.node_ids[0]
+    return [_node(static.node(node_id), static.controllers if node_id == first else ()) for node_id in static.node_ids]
 
 
-def _node(config: BrokerConfig) -> Node:
-    return Node(config.node_id, [Listener.of(listener) for listener in config.listener_configs], config.broker_rack)
+def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node:
+    listeners = [Listener.of(listener) for listener in (*config.listener_configs, *controllers)]
+    return Node(config.node_id, listeners, config.broker_rack)
 
 
 def _authorizer(config: LiveConfig, catalog: Catalog) -> Authorizer | None:

@@ -79,6 +79,7 @@ class NodeLife:
             except BaseException:
                 node.pause()
                 raise
+            node.is_registered = True
             self._accept_on(node)
             log.info("node %d: started", node_id)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from ...storage.topics.catalog import Catalog
+from ..network.listener import Listener
 from ..partitions.topics import Topics, unknown_topic
 from ..partitions.watcher import Watcher
 from ..runtime.disk import Arguments, Result, Work, on_disk
@@ -25,6 +26,8 @@ class Cluster:
         self.is_stopping = False
         """The broker stops: no more requests are taken, and those that wait are answered."""
         self.catalog = catalog
+        self.changes = 1
+        """How many there have been of the catalog, with the start: where the end of Apache Kafka's metadata log would be."""
         self._node_by_id = {node.node_id: node for node in nodes}
 
     @property
@@ -43,6 +46,19 @@ class Cluster:
         """The node that clients are told to send admin requests to, the first live one; −1 if none lives."""
         return next(iter(self.live_node_ids()), -1)
 
+    def controllers(self) -> dict[int, list[Listener]]:
+        """By id the listeners of controllers that answer, in order of ids; none where no listener is a controller's."""
+        found: dict[int, list[Listener]] = {}
+        for node in self.nodes:
+            for listener in node.listeners:
+                if node.is_alive and listener.controller_id is not None:
+                    found.setdefault(listener.controller_id, []).append(listener)
+        return dict(sorted(found.items()))
+
+    def quorum_leader(self) -> int:
+        """The controller that leads: the first that answers, the node that clients are told is the controller without any."""
+        return next(iter(self.controllers()), self.controller_id())
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The overrides of a topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION, also in the moment in which it goes."""
         entry = self.catalog.topics.get(name)
@@ -56,4 +72,6 @@ class Cluster:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        return await on_disk(Work.CATALOG, self.catalog.data_dir, change, *arguments)
+        result = await on_disk(Work.CATALOG, self.catalog.data_dir, change, *arguments)
+        self.changes += 1
+        return result

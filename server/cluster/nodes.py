@@ -22,10 +22,12 @@ class Node:
     rack: str | None = None
     is_alive: bool = True
     """Whether it serves: false from the moment on that it leads nothing any more until it may lead again."""
+    is_registered: bool = True
+    """Whether it is known where nodes that do not live are listed, too; from each of its starts on."""
     by_listener: dict[str, Listener] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.by_listener = {listener.name: listener for listener in self.listeners}
+        self.by_listener = {listener.name: listener for listener in self.listeners if listener.controller_id is None}
 
     def bind(self, backlog: int) -> None:
         """Listen on every address, or on none if one cannot be had.

@@ -26,6 +26,8 @@ Comment lines of the --config file say what has no property:
   # nodes=3                          how many broker ids to play
   # node.1.listeners=NAME://H:PORT   listeners, advertised.listeners, broker.rack of one node
   # cluster.id=ID                    for a new data directory
+  # controllers=ID@HOST:PORT,...     where controllers answer tools that ask one, if listeners do not name them
+  # controller.listener=NAME         the name of their listener; CONTROLLER by default
   # feature.NAME=LEVEL               transaction.version (0 to 2) or group.version (0 or 1); the newest by default
 """
 

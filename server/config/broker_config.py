@@ -21,7 +21,7 @@ from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
 from .emulation import release_of
 from .features import check_levels, feature_warnings
 from .known_options import known_options
-from .listeners import ListenerConfig, parse_endpoint, parse_protocol_map, resolve_listeners
+from .listeners import ListenerConfig, controller_listener, parse_endpoint, parse_protocol_map, resolve_listeners
 from .properties import Properties
 from .rules import broken_rules
 from .security_options import PER_LISTENER
@@ -238,7 +238,9 @@ class BrokerConfig(BrokerOptions):
         name = "listener.security.protocol.map"
         is_set = any(name in texts for _, texts in self.layers)
         protocols = parse_protocol_map(self.listener_security_protocol_map) if is_set else None
-        return resolve_listeners(self.listeners, self.advertised_listeners, protocols, self.controller_listener_names)
+        return resolve_listeners(
+            self.listeners, self.advertised_listeners, protocols, self.controller_listener_names, self.node_id
+        )
 
 
 def find_option(name: str) -> Option | None:
@@ -322,6 +324,8 @@ class StaticConfig:
     emulate: str | None = None
     """The release of Apache Kafka that the broker plays (`emulation.RELEASES`); None: the newest that Ottla has."""
     profile: str = "kafka"
+    controllers: tuple[ListenerConfig, ...] = ()
+    """Listeners of controllers that are no nodes; the first node has them."""
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
         """The configuration of one node. ConfigError as for `BrokerConfig.from_texts`."""
@@ -360,7 +364,7 @@ def static_config(
     strongest = dict(flags) | dict(overrides)
     first = BrokerConfig.from_texts(_own_id(base | strongest)).node_id
     node_ids = tuple(range(first, first + count))
-    controllers = file.controllers.difference(node_ids)
+    controllers = file.controllers.keys() - set(node_ids)
     # What Apache Kafka's controllers decide by (num.partitions, topic defaults) holds where the file sets nothing else.
     decided = [file.node_values.get(each, {}) for each in sorted(controllers)]
     base = (
@@ -389,10 +393,26 @@ def static_config(
         warnings,
         None if release is None else release.name,
         profile,
+        _controllers(file, BrokerConfig.from_texts(texts[first])),
     )
     for node_id in node_ids:
         static.node(node_id)
     return static
+
+
+def _controllers(file: Properties, config: BrokerConfig) -> tuple[ListenerConfig, ...]:
+    """What the file's comment lines say of controllers, if its listeners do not name one."""
+    if any(each.controller_id is not None for each in config.listener_configs):
+        return ()
+    name = file.controller_listener or next(iter(config.controller_listener_names), "CONTROLLER")
+    protocols = parse_protocol_map(config.listener_security_protocol_map)
+    if name.upper() not in protocols:
+        protocols = {}
+    return tuple(
+        controller_listener(each, name, address, protocols)
+        for each, address in sorted(file.controllers.items())
+        if address
+    )
 
 
 def _own_id(texts: Texts) -> Texts:

@@ -99,7 +99,7 @@ class BrokerOptions(SecurityOptions):
         update=_FIXED,
     )
     controller_listener_names: tuple[str, ...] = option(
-        _LIST, (), None, "Listeners for controllers; Ottla has none and does not open them.", update=_FIXED
+        _LIST, (), None, "Listeners at which a controller answers tools that ask one.", update=_FIXED
     )
     default_replication_factor: int = option(
         _INT, 1, None, "Replicas of topics that are created without a number.", update=_FIXED

@@ -87,8 +87,6 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "DescribeCluster": (0, 1),
         "ConsumerGroupHeartbeat": (0, 0),
         "ListConfigResources": (0, 0),
-        "GetTelemetrySubscriptions": (0, 0),
-        "PushTelemetry": (0, 0),
     },
     "3.8": {
         "Produce": (0, 11),

@@ -4,8 +4,8 @@ Used by the configuration, so that a bad address is refused before anything is o
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from ...storage.topics.options import ConfigError
 
@@ -44,6 +44,8 @@ class ListenerConfig:
     advertised_host: str
     advertised_port: int
     security_protocol: str = PLAINTEXT
+    controller_id: int | None = None
+    """Who answers there: the controller with this id; None for the broker."""
 
 
 def parse_endpoint(option: str, text: str) -> Endpoint:
@@ -64,50 +66,66 @@ def resolve_listeners(
     listeners: Iterable[str],
     advertised: Iterable[str] | None,
     protocol_map: Mapping[str, str] | None,
-    skip: Iterable[str],
+    controllers: Iterable[str],
+    controller_id: int = 0,
 ) -> tuple[ListenerConfig, ...]:
-    """The listeners of one node, in order.
+    """The listeners of one node, those for clients of the broker first, each kind in order.
 
     Args:
         listeners: The items of the option `listeners`.
         advertised: The items of `advertised.listeners`; None advertises the listeners themselves.
         protocol_map: Security protocols by listener name; None takes a listener of any name for PLAINTEXT.
-        skip: Names of listeners that are not for clients (`controller.listener.names`).
+        controllers: Names of listeners that a controller answers at (`controller.listener.names`).
+        controller_id: Its id, the node's.
 
     Raises:
         ConfigError: Malformed, twice the same name or address, no protocol, a protocol that is not offered, an
             advertised name without listener or an address nobody can connect to.
     """
-    left_out = {name.upper() for name in skip}
-    endpoints = _named_endpoints("listeners", listeners, left_out)
-    if not endpoints:
+    of_controllers = {name.upper() for name in controllers}
+    endpoints = _named_endpoints("listeners", listeners)
+    if not endpoints.keys() - of_controllers:
         raise ConfigError("Invalid value for configuration listeners: must name a listener that clients can use")
     protocols = {name: _protocol(name, protocol_map) for name in endpoints}
     _check_addresses(endpoints.values())
-    told = endpoints if advertised is None else _named_endpoints("advertised.listeners", advertised, left_out)
-    for endpoint in told.values():
-        if endpoint.name not in endpoints:
+    told = dict(endpoints) if advertised is None else _named_endpoints("advertised.listeners", advertised)
+    for endpoint in list(told.values()):
+        if endpoint.name in of_controllers:
+            if endpoint.host in _ANY_ADDRESS:
+                del told[endpoint.name]  # Nobody but tools asks for it, so this machine's name will do.
+        elif endpoint.name not in endpoints:
             raise _refused("advertised.listeners", endpoint, "must be a name from listeners")
-        if endpoint.host in _ANY_ADDRESS:
+        elif endpoint.host in _ANY_ADDRESS:
             raise _refused(
                 "advertised.listeners",
                 endpoint,
                 "must be an address that clients can connect to; set advertised.listeners, or leave the host out of"
                 " listeners, which tells clients the name of this machine",
             )
-    return tuple(
-        _joined(endpoint, told.get(endpoint.name), protocols[endpoint.name]) for endpoint in endpoints.values()
+    found = [_joined(endpoint, told.get(endpoint.name), protocols[endpoint.name]) for endpoint in endpoints.values()]
+    return (
+        *(each for each in found if each.name not in of_controllers),
+        *(replace(each, controller_id=controller_id) for each in found if each.name in of_controllers),
     )
 
 
-def _named_endpoints(option: str, texts: Iterable[str], left_out: Collection[str]) -> dict[str, Endpoint]:
+def controller_listener(controller_id: int, name: str, address: str, protocol_map: Mapping[str, str]) -> ListenerConfig:
+    """The listener of a controller that a file's comment line names; `address` is HOST:PORT.
+
+    Raises:
+        ConfigError: No address, or a protocol that is not offered.
+    """
+    endpoint = parse_endpoint("# controllers", f"{name}://{address}")
+    return replace(_joined(endpoint, None, _protocol(endpoint.name, protocol_map or None)), controller_id=controller_id)
+
+
+def _named_endpoints(option: str, texts: Iterable[str]) -> dict[str, Endpoint]:
     found: dict[str, Endpoint] = {}
     for text in texts:
         endpoint = parse_endpoint(option, text)
         if endpoint.name in found:
             raise _refused(option, endpoint, "each listener needs a name of its own")
-        if endpoint.name not in left_out:
-            found[endpoint.name] = endpoint
+        found[endpoint.name] = endpoint
     return found
 
 

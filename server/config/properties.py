@@ -1,7 +1,8 @@
 """Reads `server.properties` files: Java's properties syntax, and the comment lines that carry what has no property.
 
     # nodes=3                          number of nodes
-    # controllers=3000@localhost:9093  ids of Apache Kafka's controllers, of whom `# node.ID.…` lines may speak
+    # controllers=3000@localhost:9093  controllers by id, of whom `# node.ID.…` lines may speak, and where they answer
+    # controller.listener=CONTROLLER   the name of their listener
     # node.1.listeners=PLAINTEXT://:0  an option of one node
     # cluster.id=abc                   the cluster's id
     # feature.metadata.version=30      a finalized feature level to start with
@@ -18,7 +19,9 @@ from ...storage.topics.options import ConfigError
 _SPACE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_HINT = re.compile(r"# (nodes|controllers|cluster\.id|feature\.[^=:\s]+|node\.[0-9]+\.[^=:\s]+)[ \t]*=")
+_HINT = re.compile(
+    r"# (nodes|controllers|controller\.listener|cluster\.id|feature\.[^=:\s]+|node\.[0-9]+\.[^=:\s]+)[ \t]*="
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,9 @@ class Properties:
     values: dict[str, str] = field(default_factory=dict, repr=False)
     node_values: dict[int, dict[str, str]] = field(default_factory=dict, repr=False)
     nodes: int | None = None
-    controllers: frozenset[int] = frozenset()
+    controllers: dict[int, str] = field(default_factory=dict)
+    """HOST:PORT of controllers by id; empty for one that is only spoken of."""
+    controller_listener: str | None = None
     cluster_id: str | None = None
     features: dict[str, int] = field(default_factory=dict)
 
@@ -55,8 +60,13 @@ def parse_server_properties(text: str) -> Properties:
             features[rest] = _number(f"# {key}", value, 2**15 - 1)
     nodes = _number("# nodes", found["nodes"], 1000) if "nodes" in found else None
     voters = filter(None, found.get("controllers", "").split(","))
-    controllers = frozenset(_number("# controllers", voter.partition("@")[0].strip(), 2**31 - 1) for voter in voters)
-    return Properties(values, node_values, nodes, controllers, found.get("cluster.id"), features)
+    controllers = {
+        _number("# controllers", voter.partition("@")[0].strip(), 2**31 - 1): voter.partition("@")[2].strip()
+        for voter in voters
+    }
+    return Properties(
+        values, node_values, nodes, controllers, found.get("controller.listener"), found.get("cluster.id"), features
+    )
 
 
 def _number(place: str, text: str, maximum: int) -> int:

@@ -146,6 +146,7 @@ _BY_API = {
         on_top=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
         is_all_or_nothing=True,
     ),
+    "AddRaftVoter": Places(),
     "AlterConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
     "AlterPartitionReassignments": Places((_topics(_partitions(), told="responses"),), on_top=_OF_CONTROLLERS),
     "ApiVersions": Places(),
@@ -170,6 +171,7 @@ _BY_API = {
         is_overlaid=True,
     ),
     "DescribeProducers": Places((_topics(_partitions("partition_indexes", "")),)),
+    "DescribeQuorum": Places(),
     "DescribeTopicPartitions": Places(
         (
             _topics(
@@ -256,8 +258,11 @@ _BY_API = {
         ),
         _TRANSACTION,
     ),
+    "RemoveRaftVoter": Places(),
     "SyncGroup": Places(flat=_GROUP),
     "TxnOffsetCommit": Places((_topics(_partitions()),), _GROUP | _TRANSACTION),
+    "UnregisterBroker": Places(),
+    "UpdateFeatures": Places(),
     "WriteTxnMarkers": Places(
         (
             Rows(

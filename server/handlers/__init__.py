@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -52,7 +53,6 @@ SERVED = frozenset(
         "EndTxn",
         "Fetch",
         "FindCoordinator",
-        "GetTelemetrySubscriptions",
         "Heartbeat",
         "IncrementalAlterConfigs",
         "InitProducerId",
@@ -69,7 +69,6 @@ SERVED = frozenset(
         "OffsetFetch",
         "OffsetForLeaderEpoch",
         "Produce",
-        "PushTelemetry",
         "RemoveRaftVoter",
         "SyncGroup",
         "TxnOffsetCommit",
@@ -79,6 +78,40 @@ SERVED = frozenset(
     }
 )
 
+OF_CONTROLLERS = frozenset(
+    {
+        "AddRaftVoter",
+        "AlterClientQuotas",
+        "AlterConfigs",
+        "AlterPartitionReassignments",
+        "AlterUserScramCredentials",
+        "ApiVersions",
+        "CreateAcls",
+        "CreateDelegationToken",
+        "CreatePartitions",
+        "CreateTopics",
+        "DeleteAcls",
+        "DeleteTopics",
+        "DescribeAcls",
+        "DescribeCluster",
+        "DescribeConfigs",
+        "DescribeDelegationToken",
+        "DescribeQuorum",
+        "DescribeUserScramCredentials",
+        "ElectLeaders",
+        "ExpireDelegationToken",
+        "IncrementalAlterConfigs",
+        "ListPartitionReassignments",
+        "RemoveRaftVoter",
+        "RenewDelegationToken",
+        "SaslAuthenticate",
+        "SaslHandshake",
+        "UnregisterBroker",
+        "UpdateFeatures",
+    }
+)
+"""Which APIs are answered at a controller's listener: those of Apache Kafka's that are for clients and tools, not for brokers
+and other controllers."""
 
 COORDINATED = {
     "groups": frozenset(
@@ -186,6 +219,12 @@ class Handlers(dict[int, Handler]):
     def keys_served() -> frozenset[int]:
         """The API keys that are served, loaded or not."""
         return frozenset(key for key, api in APIS.items() if api.name in SERVED)
+
+
+@cache
+def controller_keys() -> frozenset[int]:
+    """The API keys of OF_CONTROLLERS, as far as there are such APIs."""
+    return frozenset(key for key, api in APIS.items() if api.name in OF_CONTROLLERS)
 
 
 def _as_of(release: Release, handler: Handler) -> Handler:

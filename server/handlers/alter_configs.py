@@ -184,12 +184,26 @@ def _changed_topic(ctx: Context, wish: Wish, *, replace: bool) -> tuple[Topic, M
     return topic, present, alter_topic(services.config.current, {} if replace else present, wish.changes)
 
 
+def _node_id(ctx: Context, name: str) -> int:
+    """The node that `name` means: the one that was asked. A controller may be asked for any.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    if ctx.listener.controller_id is None:
+        check_is_this_node(ctx, name)
+        return ctx.node.node_id
+    found = next((node.node_id for node in ctx.services.cluster.nodes if str(node.node_id) == name), None)
+    if found is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no node with the id {name}")
+    return found
+
+
 async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool) -> None:
     services = ctx.services
     level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, [node.node_id for node in services.cluster.nodes]
     if wish.name:
-        check_is_this_node(ctx, wish.name)
-        level, node_ids = ConfigSource.DYNAMIC_BROKER, [ctx.node.node_id]
+        level, node_ids = ConfigSource.DYNAMIC_BROKER, [_node_id(ctx, wish.name)]
     present: Texts = {}
     configs: dict[str, str] = {}
     for node_id in node_ids:  # what holds for all nodes must suit each node's own values

@@ -7,6 +7,7 @@ Behaviour
 - From version 3 the client's software name and version must look like names (KIP-511), else
   INVALID_REQUEST.
 - A broker that plays an older release (`config/emulation`) names that release's APIs, versions and features.
+- At a controller's listener, what controllers answer.
 - Version 4 alone may carry features whose minimum is 0 (KAFKA-17011).
 """
 
@@ -26,13 +27,14 @@ from ...protocol.messages.api_versions import (
 )
 from ..config.emulation import Release
 from ..services.context import Context
-from . import Handlers
+from . import Handlers, controller_keys
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
-    rows = api_rows(ctx.services.config.release)
+    is_controller = ctx.listener.controller_id is not None
+    rows = api_rows(ctx.services.config.release, is_controller=is_controller)
     if request.body is None:
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -63,10 +65,10 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
 
 
 @cache
-def api_rows(release: Release | None = None) -> tuple[ApiVersion, ...]:
-    """One row per API that has a handler, by key; of those that `release` has, if it is emulated."""
+def api_rows(release: Release | None = None, *, is_controller: bool = False) -> tuple[ApiVersion, ...]:
+    """One row per API that has a handler, by key; of those that `release` has, if it is emulated, and a controller answers."""
     rows = []
-    for key in sorted(Handlers.keys_served()):
+    for key in sorted(Handlers.keys_served() & controller_keys() if is_controller else Handlers.keys_served()):
         versions = APIS[key].advertised if release is None else release.advertised(key)
         if versions is not None:
             rows.append(ApiVersion(api_key=key, min_version=versions[0], max_version=versions[1]))

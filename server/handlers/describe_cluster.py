@@ -1,6 +1,7 @@
 """DescribeCluster, API key 60, versions 0-2 (KIP-700, KIP-919, KIP-1073).
 
 Behaviour
+- A broker's listener tells of brokers, a controller's of controllers; who asks for the others is told so.
 - A stopped node is what Apache Kafka calls fenced: listed only where such brokers are asked for.
 """
 
@@ -19,22 +20,18 @@ from .routing import endpoints
 
 BROKERS = 1
 CONTROLLERS = 2
+_KINDS = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
     body: DescribeClusterRequest = request.body
     services = ctx.services
     live = services.cluster.live_node_ids()
-    if body.endpoint_type != BROKERS:
-        known = body.endpoint_type == CONTROLLERS
-        return DescribeClusterResponse(
-            throttle_time_ms=0,
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"this is a broker endpoint (type {BROKERS}); type {body.endpoint_type} was asked for",
-            endpoint_type=BROKERS,
-            cluster_id="",
-            brokers=(),
-        )
+    own = BROKERS if ctx.listener.controller_id is None else CONTROLLERS
+    if body.endpoint_type != own:
+        return _refused(own, body.endpoint_type)
+    if own == CONTROLLERS:
+        return _controllers(ctx, body)
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
@@ -44,10 +41,38 @@ async def handle(ctx: Context, request: Request) -> DescribeClusterResponse:
         brokers=tuple(
             DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack, is_fenced=node_id not in live)
             for node_id, host, port, rack in endpoints(
-                ctx, [node.node_id for node in services.cluster.nodes] if body.include_fenced_brokers else live
+                ctx,
+                [node.node_id for node in services.cluster.nodes if node.is_registered]
+                if body.include_fenced_brokers
+                else live,
             )
         ),
         cluster_authorized_operations=cluster_operations(ctx)
         if body.include_cluster_authorized_operations
         else NOT_ASKED,
+    )
+
+
+def _refused(own: int, asked: int) -> DescribeClusterResponse:
+    if asked in _KINDS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = f"The request was sent to an endpoint of type {_KINDS[own]}, but we wanted an endpoint of type {_KINDS[asked]}"
+    else:
+        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}"
+    return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="")
+
+
+def _controllers(ctx: Context, body: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Those that answer, at the listener of the name by which the client came, or at their first one."""
+    cluster = ctx.services.cluster
+    found = []
+    for controller_id, listeners in cluster.controllers().items():
+        at = next((each for each in listeners if each.name == ctx.listener.name), listeners[0])
+        found.append(DescribeClusterBroker(broker_id=controller_id, host=at.advertised_host, port=at.advertised_port))
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.quorum_leader(),
+        brokers=tuple(found),
+        cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,
     )

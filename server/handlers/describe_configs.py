@@ -64,7 +64,7 @@ async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
     for resource in wanted.values():
         if turn.is_over():
             await turn.next()
-        if resource.resource_type == ResourceType.BROKER and resource.resource_name == str(ctx.node.node_id):
+        if resource.resource_type == ResourceType.BROKER and resource.resource_name == str(ctx.server_id):
             page.read_config()  # which takes as long as to tell of it
             if turn.is_over():
                 await turn.next()
@@ -84,7 +84,7 @@ class _Page:
         self._config: BrokerConfig | None = None
 
     def read_config(self) -> None:
-        """Make ready what the node that was asked runs with."""
+        """Make ready what the node that was asked runs with; a controller runs with the same."""
         self._config = self._ctx.services.config.of(self._ctx.node.node_id)
 
     def result(self, resource: DescribeConfigsResource, keys: Collection[str]) -> DescribeConfigsResult:
@@ -157,12 +157,12 @@ def _describe(
 
 
 def check_is_this_node(ctx: Context, name: str) -> None:
-    """INVALID_REQUEST unless `name` is the id of the node that was asked."""
+    """INVALID_REQUEST unless `name` is the id of the node, or controller, that was asked."""
     if not (name.isascii() and name.isdigit()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if name != str(ctx.node.node_id):
+    if name != str(ctx.server_id):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {ctx.node.node_id}, but received {name}"
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {ctx.server_id}, but received {name}"
         )
 
 

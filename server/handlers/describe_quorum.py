@@ -1,9 +1,9 @@
 """DescribeQuorum, API key 55, versions 0-2 (KIP-595, KIP-836, KIP-853).
 
 Behaviour
-- Answers as a cluster of Apache Kafka with one controller that is a broker, too: the node that clients are told is the
-  controller votes alone and leads, the other nodes follow, as far as they live. The end of the metadata log is the number of
-  changes since the start, the epoch of its leader 1.
+- Answers as a cluster of Apache Kafka of the same shape: who answers at a controller's listener votes, the first of them
+  leads; where there is none, the node that clients are told is the controller votes alone. The other nodes that live observe.
+- All have what there is: the end of the metadata log is the number of changes since the start, the epoch of its leader 1.
 - Only `__cluster_metadata-0`, alone, is known; anything else is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka.
 """
 
@@ -39,17 +39,18 @@ async def handle(ctx: Context, request: Request) -> DescribeQuorumResponse:
         )
     if not _is_metadata_log(body.topics):
         turn = Turn()
-        return DescribeQuorumResponse(
-            error_message=NO_MESSAGE, topics=tuple(await turn.map(_unknown, body.topics))
+        return DescribeQuorumResponse(error_message=NO_MESSAGE, topics=tuple(await turn.map(_unknown, body.topics)))
+    nodes = tuple(
+        Node(
+            node_id=node_id,
+            listeners=tuple(
+                Listener(name=each.name, host=each.advertised_host, port=each.advertised_port) for each in listeners
+            ),
         )
-    controller = ctx.services.cluster.controller_node()
+        for node_id, listeners in ctx.services.cluster.controllers().items()
+    )
     topic = TopicQuorum(topic_name=METADATA_TOPIC, partitions=(_quorum(ctx),))
-    listeners = tuple(
-        Listener(name=each.name, host=each.advertised_host, port=each.advertised_port) for each in controller.controllers
-    )
-    return DescribeQuorumResponse(
-        error_message=NO_MESSAGE, topics=(topic,), nodes=(Node(node_id=controller.node_id, listeners=listeners),)
-    )
+    return DescribeQuorumResponse(error_message=NO_MESSAGE, topics=(topic,), nodes=nodes)
 
 
 def _is_metadata_log(topics: tuple[TopicData, ...]) -> bool:
@@ -77,20 +78,19 @@ def _unknown(topic: TopicData) -> TopicQuorum:
 
 def _quorum(ctx: Context) -> PartitionQuorum:
     cluster, now_ms = ctx.services.cluster, ctx.services.clock.now_ms()
-    end, leader = cluster.changes, cluster.controller_node().node_id
+    end, leader = cluster.changes, cluster.quorum_leader()
+    voters = list(cluster.controllers()) or [leader]
 
     def state(node_id: int) -> ReplicaState:
         return ReplicaState(
-            replica_id=node_id,
-            log_end_offset=end,
-            last_fetch_timestamp=now_ms,
-            last_caught_up_timestamp=now_ms,
+            replica_id=node_id, log_end_offset=end, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms
         )
 
     return PartitionQuorum(
+        error_message=NO_MESSAGE,
         leader_id=leader,
         leader_epoch=LEADER_EPOCH,
         high_watermark=end,
-        current_voters=(state(leader),),
-        observers=tuple(state(node_id) for node_id in cluster.live_node_ids() if node_id != leader),
+        current_voters=tuple(map(state, voters)),
+        observers=tuple(state(node_id) for node_id in cluster.live_node_ids() if node_id not in voters),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from ..cluster.nodes import Node
@@ -10,14 +11,15 @@ from ..network.connection import Connection
 from ..network.desk import Handler
 from ..network.listener import Listener
 from ..services.context import Context, Services
-from . import Handlers
+from . import Handlers, controller_keys
 
 
 class ListenerDesk:
     """The `network.desk.Desk` of one listener."""
 
     def __init__(self, handlers: Handlers, services: Services, node: Node, listener: Listener) -> None:
-        self.handlers = handlers
+        self.handlers: Mapping[int, Handler] = handlers if listener.controller_id is None else OfController(handlers)
+        self._loaded = handlers.loaded
         self._services = services
         self._node = node
         self._listener = listener
@@ -27,10 +29,30 @@ class ListenerDesk:
         return self._node.is_alive and not self._services.cluster.is_stopping
 
     async def loaded(self, key: int) -> Handler:
-        return await self.handlers.loaded(key)
+        if self._listener.controller_id is not None and key not in controller_keys():
+            raise KeyError(key)
+        return await self._loaded(key)
 
     def context_for(self, client: Connection) -> Context:
         return Context(self._services, self._node, self._listener, client, client.turn)
+
+
+class OfController(Mapping[int, Handler]):
+    """Of the handlers loaded so far those of APIs that controllers answer."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    def __getitem__(self, key: int) -> Handler:
+        if key not in controller_keys() or key not in self._handlers:
+            raise KeyError(key)
+        return self._handlers[key]
+
+    def __iter__(self) -> Iterator[int]:
+        return (key for key in self._handlers if key in controller_keys())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def take_faults(handlers: Handlers, faults: Faults) -> None:

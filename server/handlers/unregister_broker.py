@@ -2,10 +2,10 @@
 
 Behaviour
 - An id that no node has is BROKER_ID_NOT_REGISTERED, as in Kafka.
+- A node that is stopped is listed no more where fenced brokers are asked for, until it starts again.
 
 Differs from Apache Kafka
-- The nodes of an Ottla are the processes' own and stay registered: INVALID_REQUEST. Apache Kafka forgets any broker, a living
-  one registers again at once.
+- A node that lives is INVALID_REQUEST. Apache Kafka forgets it, too, and it serves nobody until its next start.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ async def handle(ctx: Context, request: Request) -> UnregisterBrokerResponse:
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
         )
     node = ctx.services.cluster.node(body.broker_id)
-    if node is None:
+    if node is None or not node.is_registered:
         return UnregisterBrokerResponse(
             error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
             error_message=f"Broker ID {body.broker_id} is not currently registered",
         )
-    return UnregisterBrokerResponse(
-        error_code=ErrorCode.INVALID_REQUEST,
-        error_message=f"Broker ID {body.broker_id} is a node of this process, which registers it for as long as it runs",
-    )
+    if node.is_alive:
+        return UnregisterBrokerResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"Broker ID {body.broker_id} serves; a node must be stopped before it is unregistered",
+        )
+    node.is_registered = False
+    return UnregisterBrokerResponse(error_message="")

@@ -29,6 +29,8 @@ class Listener:
     advertised_port: int
     security_protocol: str = PLAINTEXT
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    controller_id: int | None = None
+    """Who answers here: the controller with this id; None for the node's broker."""
     socket: Socket | None = None
     _reserved: Socket | None = None
 
@@ -42,6 +44,7 @@ class Listener:
             config.advertised_host,
             config.advertised_port,
             config.security_protocol,
+            config.controller_id,
         )
 
     def bind(self, backlog: int) -> None:

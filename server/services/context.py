@@ -64,6 +64,12 @@ class Context:
     turn: Turn = field(default_factory=Turn)
     """Of the task that serves the connection: for handlers that mostly have little to do."""
 
+    @property
+    def server_id(self) -> int:
+        """The id of who was asked: of the node, or of a controller that answers at one of its listeners."""
+        controller_id = self.listener.controller_id
+        return self.node.node_id if controller_id is None else controller_id
+
     def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do this to that resource, which need not be there."""
         authorizer, client = self.services.authorizer, self.client

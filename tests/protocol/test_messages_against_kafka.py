@@ -23,6 +23,8 @@ TYPES = {
     "bytes": "bytes",
     "records": "records",
 }
+NAMED_TWICE = {"TopicQuorum": "TopicData", "PartitionQuorum": "PartitionData"}
+"""Structs of answers whose name in Kafka's definition is that of one of the request: ours and its."""
 IMPLIED_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID, "float64": 0.0}
 
 
@@ -58,7 +60,7 @@ def assert_like(cls: Any, definition: list[Any], structs: dict[str, Any], versio
         if kind in TYPES:
             assert TYPES[kind] == type.name, where
         else:
-            assert type.struct is not None and kind == type.struct.__name__, where
+            assert type.struct is not None and kind == NAMED_TWICE.get(name := type.struct.__name__, name), where
             assert_like(type.struct, one.get("fields") or structs[kind], structs, version)
         assert in_range(one.get("nullableVersions"), version) == field.is_nullable_in(version), where
         assert (one["tag"] if in_range(one.get("taggedVersions"), version) else None) == field.tag, where

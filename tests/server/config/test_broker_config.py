@@ -311,7 +311,7 @@ def test_an_option_of_one_node_that_all_share_is_told() -> None:
 # Nodes
 
 
-def test_a_stock_file_of_kafka_for_both_roles_serves_its_client_listener() -> None:
+def test_a_stock_file_of_kafka_for_both_roles_serves_both_listeners() -> None:
     config = static_config(
         file=file(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
@@ -321,7 +321,10 @@ def test_a_stock_file_of_kafka_for_both_roles_serves_its_client_listener() -> No
             "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
         )
     ).node(1)
-    assert config.listener_configs == (ListenerConfig("PLAINTEXT", "", 9092, "localhost", 9092),)
+    assert config.listener_configs == (
+        ListenerConfig("PLAINTEXT", "", 9092, "localhost", 9092),
+        ListenerConfig("CONTROLLER", "", 9093, "localhost", 9093, controller_id=1),
+    )
 
 
 def test_node_ids_count_on_from_the_first() -> None:
@@ -387,7 +390,10 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
 @pytest.mark.parametrize(
     ("line", "told"),
     {
-        "known to Kafka": ("# feature.share.version=1", "feature.share.version: known to Kafka, not acted on by Ottla"),
+        "known to Kafka": (
+            "# feature.share.version=1",
+            "feature.share.version: shown to clients, not acted on by Ottla",
+        ),
         "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
     }.values(),
 )

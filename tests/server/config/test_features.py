@@ -20,13 +20,21 @@ from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
-NEWEST = {"group.version": 1, "transaction.version": 2}
+ACTING = {"group.version": 1, "transaction.version": 2}
+NEWEST = ACTING | {
+    "eligible.leader.replicas.version": 1,
+    "kraft.version": 0,
+    "metadata.version": 30,
+    "share.version": 1,
+    "streams.version": 1,
+}
 
 LEVELS: dict[str, tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]] = {
     "the newest": ({}, {}, NEWEST),
     "what was stored": ({}, {"transaction.version": 1}, NEWEST | {"transaction.version": 1}),
     "what the file says": ({"transaction.version": 0}, {"transaction.version": 1}, NEWEST | {"transaction.version": 0}),
-    "no more than we know": ({}, {"group.version": 7, "metadata.version": 30}, NEWEST),
+    "no more than we know": ({}, {"group.version": 7, "metadata.version": 31}, NEWEST),
+    "no less than we know": ({}, {"metadata.version": 1}, NEWEST | {"metadata.version": 7}),
 }
 
 
@@ -35,14 +43,25 @@ def test_levels(given: Mapping[str, int], stored: Mapping[str, int], expected: M
     assert {name: feature.level for name, feature in finalized(given, stored).items()} == expected
 
 
-# (lines of the file, version) -> ranges and finalized levels, as recorded of Apache Kafka 4.3.1 for these two features:
-# a level of 0 is not told, and before version 4 no range that begins with 0.
-RANGES = {"group.version": (0, 1), "transaction.version": (0, 2)}
+# (lines of the file, version) -> ranges and finalized levels, as recorded of Apache Kafka 4.3.1: a level of 0 is not told, and
+# before version 4 no range that begins with 0.
+METADATA = {"metadata.version": (7, 30)}
+RANGES = METADATA | {
+    "eligible.leader.replicas.version": (0, 1),
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
+FINALIZED = {name: level for name, level in NEWEST.items() if level}
+OTHERS = {name: level for name, level in FINALIZED.items() if name not in ACTING}
 ANSWERS: dict[str, tuple[str, int, Mapping[str, tuple[int, int]], Mapping[str, int]]] = {
-    "version 3": ("", 3, {}, NEWEST),
-    "version 4": ("", 4, RANGES, NEWEST),
-    "older transactions": ("# feature.transaction.version=1\n", 4, RANGES, NEWEST | {"transaction.version": 1}),
-    "nothing finalized": ("# feature.transaction.version=0\n# feature.group.version=0\n", 4, RANGES, {}),
+    "version 3": ("", 3, METADATA, FINALIZED),
+    "version 4": ("", 4, RANGES, FINALIZED),
+    "older transactions": ("# feature.transaction.version=1\n", 4, RANGES, FINALIZED | {"transaction.version": 1}),
+    "nothing acting": ("# feature.transaction.version=0\n# feature.group.version=0\n", 4, RANGES, OTHERS),
+    "older metadata": ("# feature.metadata.version=29\n", 4, RANGES, FINALIZED | {"metadata.version": 29}),
 }
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.server.config.broker_config import static_config
 from ottla.server.config.listeners import (
     Endpoint,
     ListenerConfig,
@@ -9,6 +10,7 @@ from ottla.server.config.listeners import (
     parse_protocol_map,
     resolve_listeners,
 )
+from ottla.server.config.properties import parse_server_properties
 from ottla.storage.topics.options import ConfigError
 
 
@@ -44,10 +46,36 @@ def test_a_listener_that_is_not_advertised_shows_no_address_that_means_every_int
     assert found[1] == ListenerConfig("B", "0.0.0.0", 2, "", 2)
 
 
-def test_controller_listeners_are_not_for_clients() -> None:
-    texts = ["A://h:1", "CONTROLLER://h:2"]
-    found = resolve_listeners(texts, texts, {"A": "PLAINTEXT"}, ["controller"])
-    assert [listener.name for listener in found] == ["A"]
+def test_a_controllers_listener_stands_behind_those_for_clients_with_its_id() -> None:
+    texts = ["CONTROLLER://h:2", "A://h:1"]
+    found = resolve_listeners(texts, texts, {"A": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}, ["controller"], 7)
+    assert [(listener.name, listener.controller_id) for listener in found] == [("A", None), ("CONTROLLER", 7)]
+
+
+def test_a_controllers_listener_on_every_interface_needs_no_advertised_address() -> None:
+    found = resolve_listeners(["A://h:1", "C://0.0.0.0:2"], None, None, ["C"])
+    assert found[1] == ListenerConfig("C", "0.0.0.0", 2, "", 2, controller_id=0)
+
+
+def test_a_controllers_listener_may_be_told_by_a_comment_line() -> None:
+    file = parse_server_properties("# controllers=3000@localhost:19124\n# controller.listener=QUORUM\n")
+    assert static_config(file=file).controllers == (
+        ListenerConfig("QUORUM", "localhost", 19124, "localhost", 19124, controller_id=3000),
+    )
+
+
+def test_a_comment_line_tells_nothing_where_the_listeners_have_a_controllers() -> None:
+    lines = "# controllers=0@localhost:19124\n"
+    options = "controller.listener.names=C\nlisteners=PLAINTEXT://h:1,C://h:2\n"
+    static = static_config(file=parse_server_properties(lines + options))
+    assert static.controllers == ()
+    assert [each.controller_id for each in static.node(0).listener_configs] == [None, 0]
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:x", "localhost:65536"])
+def test_a_controller_without_an_address_that_can_be_had_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Invalid value CONTROLLER://{address} for configuration # controllers"):
+        static_config(file=parse_server_properties(f"# controllers=3000@{address}\n"))
 
 
 def test_several_listeners_may_ask_for_free_ports() -> None:

@@ -73,6 +73,7 @@ def test_comment_lines_carry_what_has_no_property() -> None:
 #nodes=7
 # nodes=3
 # controllers=3000@localhost:19124,3001@localhost:19125
+# controller.listener=CONTROLLER
 # node.1.listeners=EXTERNAL://localhost:19123
 # node.2.log.dirs=C\\:\\\\x
 # cluster.id=abc
@@ -84,7 +85,8 @@ node.id=0
         values={"node.id": "0"},
         node_values={1: {"listeners": "EXTERNAL://localhost:19123"}, 2: {"log.dirs": "C:\\x"}},
         nodes=3,
-        controllers=frozenset({3000, 3001}),
+        controllers={3000: "localhost:19124", 3001: "localhost:19125"},
+        controller_listener="CONTROLLER",
         cluster_id="abc",
         features={"metadata.version": 30},
     )

@@ -30,6 +30,7 @@ WHERE: dict[str, dict[int, str]] = {
         0: "results_by_topic_v3_and_below[t].results_by_partition[0].partition_error_code",
         4: "results_by_transaction[x].topic_results[t].results_by_partition[0].partition_error_code",
     },
+    "AddRaftVoter": {0: "error_code"},
     "AlterConfigs": {0: "responses[2 t].error_code"},
     "AlterPartitionReassignments": {0: "responses[t].partitions[0].error_code"},
     "ApiVersions": {0: "error_code"},
@@ -45,6 +46,7 @@ WHERE: dict[str, dict[int, str]] = {
     "DescribeGroups": {0: "groups[g].error_code"},
     "DescribeLogDirs": {0: "results[DIR].error_code", 3: "error_code"},
     "DescribeProducers": {0: "topics[t].partitions[0].error_code"},
+    "DescribeQuorum": {0: "error_code"},
     "DescribeTopicPartitions": {0: "topics[t].error_code"},
     "DescribeTransactions": {0: "transaction_states[x].error_code"},
     "ElectLeaders": {0: "replica_election_results[t].partition_result[0].error_code"},
@@ -70,8 +72,11 @@ WHERE: dict[str, dict[int, str]] = {
         0: "responses[t].partition_responses[0].error_code",
         13: "responses[ID].partition_responses[0].error_code",
     },
+    "RemoveRaftVoter": {0: "error_code"},
     "SyncGroup": {0: "error_code"},
     "TxnOffsetCommit": {0: "topics[t].partitions[0].error_code"},
+    "UnregisterBroker": {0: "error_code"},
+    "UpdateFeatures": {0: "error_code"},
     "WriteTxnMarkers": {0: "markers[].topics[t].partitions[0].error_code"},
 }
 # Codes with a place of their own, and what the fault is for beside the API.

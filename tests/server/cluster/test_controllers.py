@@ -1,0 +1,236 @@
+"""Listeners at which a controller answers: which APIs, who is there, and what the quorum looks like."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.messages.add_raft_voter import Listener as VoterListener
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.server.broker.broker import Broker
+from ottla.server.broker.life import run_broker
+from ottla.server.config.broker_config import static_config
+from ottla.server.config.properties import parse_server_properties
+from ottla.storage.disk.os_files import OsFiles
+from support.broker.raw_client import RawClient
+
+ALONE = "# nodes=2\n# controllers=3000@127.0.0.1:0\n# controller.listener=QUORUM\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+TOGETHER = """\
+process.roles=broker,controller
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0
+# nodes=2
+"""
+HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+QUORUM = DescribeQuorumRequest(
+    topics=(TopicData(topic_name="__cluster_metadata", partitions=(PartitionData(partition_index=0),)),)
+)
+BROKERS, CONTROLLERS = 1, 2
+OF_KAFKA = {
+    *(17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 80, 81)
+}
+"""What Apache Kafka 4.3.1's controllers say of themselves, but for what is between brokers and controllers."""
+
+
+@asynccontextmanager
+async def running(data_dir: Path, lines: str) -> AsyncIterator[Broker]:
+    static = static_config(file=parse_server_properties(lines), flags={"log.dirs": str(data_dir)})
+    async with run_broker(static, files=OsFiles()) as broker:
+        yield broker
+
+
+async def ask(broker: Broker, request: Any, *, of_controller: bool = True, version: int | None = None) -> Any:
+    """The answer of the first node, or of the controller at one of its listeners."""
+    listener = next(each for each in broker.nodes[0].listeners if (each.controller_id is not None) == of_controller)
+
+    def asked() -> Any:
+        with RawClient(listener.host, listener.port) as client:
+            return client.ask(request, version)
+
+    return await trio.to_thread.run_sync(asked)
+
+
+async def test_a_controller_answers_what_controllers_do_in_the_versions_of_brokers(tmp_path: Path) -> None:
+    async with running(tmp_path, ALONE) as broker:
+        told = {row.api_key: (row.min_version, row.max_version) for row in (await ask(broker, HELLO)).api_keys}
+        assert told.keys() == OF_KAFKA & APIS.keys()
+        assert told == {key: APIS[key].advertised for key in told}
+        with pytest.raises(ConnectionError):
+            await ask(broker, MetadataRequest(topics=()))
+        await ask(broker, MetadataRequest(topics=()), of_controller=False)
+        with pytest.raises(ConnectionError):  # when the broker has loaded it, too
+            await ask(broker, MetadataRequest(topics=()))
+
+
+@pytest.mark.parametrize(("lines", "ids"), [(ALONE, [3000]), (TOGETHER, [0, 1])], ids=["alone", "with brokers"])
+async def test_controllers_tell_of_controllers_and_brokers_of_brokers(
+    tmp_path: Path, lines: str, ids: list[int]
+) -> None:
+    async with running(tmp_path, lines) as broker:
+        answer = await ask(broker, DescribeClusterRequest(endpoint_type=CONTROLLERS))
+        assert [each.broker_id for each in answer.brokers] == ids
+        assert (answer.endpoint_type, answer.controller_id) == (CONTROLLERS, ids[0])
+        ports = {each.controller_id: each.port for node in broker.nodes for each in node.listeners}
+        assert [each.port for each in answer.brokers] == [ports[each] for each in ids]
+        brokers = await ask(broker, DescribeClusterRequest(endpoint_type=BROKERS), of_controller=False)
+        assert [each.broker_id for each in brokers.brokers] == [0, 1]
+        for kind, of_controller in ((BROKERS, True), (CONTROLLERS, False)):
+            refused = await ask(broker, DescribeClusterRequest(endpoint_type=kind), of_controller=of_controller)
+            assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        unknown = await ask(broker, DescribeClusterRequest(endpoint_type=3))
+        assert (unknown.error_code, unknown.error_message) == (
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            "Unsupported endpoint type 3",
+        )
+
+
+@pytest.mark.parametrize(
+    ("lines", "voters", "observers", "names"),
+    [
+        (ALONE, [3000], [0, 1], {3000: ["QUORUM"]}),
+        (TOGETHER, [0, 1], [], {0: ["CONTROLLER"], 1: ["CONTROLLER"]}),
+        ("# nodes=2\nlisteners=PLAINTEXT://127.0.0.1:0\n", [0], [1], {}),
+    ],
+    ids=["alone", "with brokers", "none"],
+)
+async def test_the_quorum_is_what_it_would_be_of_kafka(
+    tmp_path: Path, lines: str, voters: list[int], observers: list[int], names: dict[int, list[str]]
+) -> None:
+    async with running(tmp_path, lines) as broker:
+        answer = await ask(broker, QUORUM, of_controller=False)
+        (partition,) = answer.topics[0].partitions
+        assert [each.replica_id for each in partition.current_voters] == voters
+        assert [each.replica_id for each in partition.observers] == observers
+        assert (partition.leader_id, partition.error_code, partition.error_message) == (voters[0], 0, "")
+        assert {node.node_id: [each.name for each in node.listeners] for node in answer.nodes} == names
+        assert {each.log_end_offset for each in partition.current_voters} == {partition.high_watermark}
+        for version in (0, 1):
+            assert (await ask(broker, QUORUM, of_controller=False, version=version)).nodes == ()
+
+
+@pytest.mark.parametrize("names", [["foo"], ["__cluster_metadata", "foo"]])
+async def test_no_other_log_has_a_quorum(tmp_path: Path, names: list[str]) -> None:
+    partitions = (PartitionData(partition_index=0), PartitionData(partition_index=1))
+    async with running(tmp_path, ALONE) as broker:
+        wanted = DescribeQuorumRequest(
+            topics=tuple(TopicData(topic_name=name, partitions=partitions) for name in names)
+        )
+        answer = await ask(broker, wanted)
+        assert answer.error_code == 0
+        assert {
+            (topic.topic_name, each.partition_index, each.error_code)
+            for topic in answer.topics
+            for each in topic.partitions
+        } == {(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names for index in (0, 1)}
+
+
+async def test_a_controllers_configs_are_asked_by_its_own_id_and_a_brokers_changed_by_the_brokers(
+    tmp_path: Path,
+) -> None:
+    def describe(name: str) -> DescribeConfigsRequest:
+        return DescribeConfigsRequest(
+            resources=(
+                DescribeConfigsResource(
+                    resource_type=4, resource_name=name, configuration_keys=("log.cleaner.backoff.ms",)
+                ),
+            )
+        )
+
+    def change(name: str) -> IncrementalAlterConfigsRequest:
+        config = AlterableConfig(name="log.cleaner.backoff.ms", value="7", config_operation=0)
+        resource = AlterConfigsResource(resource_type=4, resource_name=name, configs=(config,))
+        return IncrementalAlterConfigsRequest(resources=(resource,))
+
+    async with running(tmp_path, ALONE) as broker:
+        assert (await ask(broker, describe("3000"))).results[0].configs[0].value == "15000"
+        assert (await ask(broker, describe("0"))).results[0].error_code == ErrorCode.INVALID_REQUEST
+        assert (await ask(broker, change("0"))).responses[0].error_code == 0
+        answer = await ask(broker, describe("0"), of_controller=False)
+        assert answer.results[0].configs[0].value == "7"
+        assert (await ask(broker, change("77"))).responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_node_that_is_stopped_may_be_unregistered_until_it_starts(tmp_path: Path) -> None:
+    async with running(tmp_path, ALONE) as broker:
+        everybody = DescribeClusterRequest(include_fenced_brokers=True)
+        known = partial(ask, broker, everybody, of_controller=False)
+        assert (
+            await ask(broker, UnregisterBrokerRequest(broker_id=7))
+        ).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+        assert (await ask(broker, UnregisterBrokerRequest(broker_id=1))).error_code == ErrorCode.INVALID_REQUEST
+        await broker.stop_node(1)
+        assert [(each.broker_id, each.is_fenced) for each in (await known()).brokers] == [(0, False), (1, True)]
+        assert (await ask(broker, UnregisterBrokerRequest(broker_id=1))).error_code == 0
+        assert [each.broker_id for each in (await known()).brokers] == [0]
+        again = await ask(broker, UnregisterBrokerRequest(broker_id=1))
+        assert (again.error_code, again.error_message) == (
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            "Broker ID 1 is not currently registered",
+        )
+        await broker.start_node(1)
+        assert [each.broker_id for each in (await known()).brokers] == [0, 1]
+
+
+VOTER = AddRaftVoterRequest(
+    cluster_id=None,
+    voter_id=5,
+    voter_directory_id=b"d" * 16,
+    listeners=(VoterListener(name="QUORUM", host="h", port=9),),
+)
+STATIC = ErrorCode.UNSUPPORTED_VERSION, "because the kraft.version feature is 0"
+VOTERS = {
+    "a voter": (VOTER, *STATIC),
+    "of another cluster": (
+        AddRaftVoterRequest(cluster_id="wrong"),
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        'The given id "wrong" doesn\'t match the cluster id "',
+    ),
+    "without a directory": (
+        AddRaftVoterRequest(cluster_id=None, voter_id=5),
+        ErrorCode.INVALID_REQUEST,
+        "Add voter request didn't include a valid voter",
+    ),
+    "without the listener": (
+        AddRaftVoterRequest(cluster_id=None, voter_id=5, voter_directory_id=b"d" * 16),
+        ErrorCode.INVALID_REQUEST,
+        "didn't include the endpoint (Endpoints(endpoints={})) for the default listener ListenerName(QUORUM)",
+    ),
+    "that goes": (
+        RemoveRaftVoterRequest(cluster_id=None, voter_id=5, voter_directory_id=b"d" * 16),
+        *STATIC,
+    ),
+    "that goes from another cluster": (
+        RemoveRaftVoterRequest(cluster_id="wrong"),
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        "doesn't match",
+    ),
+}
+
+
+@pytest.mark.parametrize(("request_", "code", "told"), VOTERS.values(), ids=VOTERS)
+async def test_voters_do_not_change(tmp_path: Path, request_: Any, code: ErrorCode, told: str) -> None:
+    async with running(tmp_path, ALONE) as broker:
+        for of_controller in (True, False):
+            answer = await ask(broker, request_, of_controller=of_controller)
+            assert answer.error_code == code
+            assert told in answer.error_message

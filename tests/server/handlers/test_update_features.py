@@ -1,0 +1,157 @@
+"""UpdateFeatures: Apache Kafka 4.3.1's answers, recorded from a new cluster of it, and what becomes of the levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from support.broker.conversation import address
+from support.broker.raw_client import RawClient
+
+FAILED = "The update failed for all features since the following feature had an error: "
+UNSET = (
+    "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+)
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+
+# (feature, level, kind of update) -> what Apache Kafka says; None where it agrees.
+ANSWERS = {
+    ("metadata.version", 30, UPGRADE): None,
+    ("metadata.version", 31, UPGRADE): (
+        "Invalid update version 31 for feature metadata.version. Local controller 0 only supports versions 7-30"
+    ),
+    ("metadata.version", 6, UNSAFE): (
+        "Invalid update version 6 for feature metadata.version. Local controller 0 only supports versions 7-30"
+    ),
+    ("metadata.version", 29, UPGRADE): f"Invalid update version 29 for feature metadata.version. {UNSET}",
+    ("metadata.version", 29, SAFE): (
+        "Unsupported metadata.version downgrade from 30 to 29. Refusing to perform the requested downgrade because it"
+        " might delete metadata information."
+    ),
+    ("metadata.version", 14, UNSAFE): (
+        "Unsupported metadata.version downgrade from 30 to 14. Unsafe metadata downgrade is not supported in this"
+        " version."
+    ),
+    ("group.version", 0, UPGRADE): f"Invalid update version 0 for feature group.version. {UNSET}",
+    ("group.version", 0, SAFE): None,
+    ("group.version", 0, UNSAFE): None,
+    ("group.version", 1, SAFE): None,
+    ("group.version", 2, UPGRADE): (
+        "Invalid update version 2 for feature group.version. Local controller 0 only supports versions 0-1"
+    ),
+    ("group.version", -1, UNSAFE): (
+        "Invalid update version -1 for feature group.version. A feature version cannot be less than 0."
+    ),
+    ("group.version", 1, 0): (
+        "Invalid update version 1 for feature group.version. The controller does not support the given upgrade type."
+    ),
+    ("group.version", 1, 9): (
+        "Invalid update version 1 for feature group.version. The controller does not support the given upgrade type."
+    ),
+    ("transaction.version", 1, SAFE): None,
+    ("transaction.version", 3, UPGRADE): (
+        "Invalid update version 3 for feature transaction.version. Local controller 0 only supports versions 0-2"
+    ),
+    ("eligible.leader.replicas.version", 0, SAFE): None,
+    ("share.version", 0, SAFE): None,
+    ("streams.version", 0, SAFE): None,
+    ("kraft.version", 0, UPGRADE): None,
+    ("kraft.version", 2, UPGRADE): (
+        "Invalid update version 2 for feature kraft.version. Local controller 0 only supports versions 0-1"
+    ),
+    ("foo", 1, UPGRADE): "Invalid update version 1 for feature foo. Local controller 0 does not support this feature.",
+    ("foo", 0, UNSAFE): "Invalid update version 0 for feature foo. Feature foo not found.",
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
+    with (
+        ottla.Broker(str(tmp_path_factory.mktemp("features"))) as broker,
+        RawClient(*address(broker)) as client,
+    ):
+        yield client
+
+
+def update(client: RawClient, *wished: tuple[str, int, int], validate_only: bool = False, version: int = 2) -> Any:
+    updates = tuple(
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in wished
+    )
+    return client.ask(UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only), version)
+
+
+def levels(client: RawClient) -> dict[str, int]:
+    return {row.name: row.max_version_level for row in hello(client).finalized_features}
+
+
+def hello(client: RawClient) -> Any:
+    return client.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+
+
+@pytest.mark.parametrize("wished", ANSWERS, ids=str)
+def test_what_is_tried_only_is_answered_as_by_kafka_and_changes_nothing(
+    client: RawClient, wished: tuple[str, int, int]
+) -> None:
+    before, reason = hello(client), ANSWERS[wished]
+    answer = update(client, wished, validate_only=True)
+    expected = (0, None) if reason is None else (ErrorCode.INVALID_UPDATE_VERSION, FAILED + reason)
+    assert (answer.error_code, answer.error_message) == expected
+    assert hello(client) == before
+
+
+def test_there_is_no_quorum_whose_voters_could_change(client: RawClient) -> None:
+    answer = update(client, ("kraft.version", 1, UPGRADE))
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "no quorum" in answer.error_message
+
+
+def test_one_update_that_is_refused_refuses_all(client: RawClient) -> None:
+    before = hello(client)
+    assert (
+        update(client, ("group.version", 0, SAFE), ("foo", 1, UPGRADE)).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    )
+    assert hello(client) == before
+
+
+def test_older_versions_have_a_row_for_each_feature(client: RawClient) -> None:
+    answer = update(client, ("group.version", 1, UPGRADE), version=1)
+    assert [(row.feature, row.error_code, row.error_message) for row in answer.results] == [
+        ("group.version", 0, "NONE")
+    ]
+    allowed = FeatureUpdateKey(feature="group.version", max_version_level=1, allow_downgrade=True)
+    assert client.ask(UpdateFeaturesRequest(feature_updates=(allowed,)), 0).error_code == 0
+
+
+def test_a_level_acts_at_once_with_a_higher_epoch_and_outlives_the_broker(tmp_path: Path) -> None:
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=("t",),
+        topic_partitions=(),
+    )
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        before = hello(client).finalized_features_epoch
+        assert update(client, ("group.version", 0, SAFE), ("transaction.version", 1, SAFE)).error_code == 0
+        assert hello(client).finalized_features_epoch > before
+        assert client.ask(beat).error_code == ErrorCode.UNSUPPORTED_VERSION
+        told = levels(client)
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        assert levels(client) == told
+        assert ("group.version" in told, told["transaction.version"]) == (False, 1)
+        assert update(client, ("group.version", 1, UPGRADE)).error_code == 0
+        assert client.ask(beat).error_code == 0
+
+
+def test_the_message_of_a_feature_with_a_long_name_is_cut(client: RawClient) -> None:
+    answer = update(client, ("f" * 32_000, 1, UPGRADE))
+    assert len(answer.error_message) <= 8191
