@@ -74,5 +74,7 @@ def _controllers(ctx: Context, body: DescribeClusterRequest) -> DescribeClusterR
         cluster_id=cluster.cluster_id,
         controller_id=cluster.quorum_leader(),
         brokers=tuple(found),
-        cluster_authorized_operations=cluster_operations() if body.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(ctx)
+        if body.include_cluster_authorized_operations
+        else NOT_ASKED,
     )
