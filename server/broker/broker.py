@@ -21,6 +21,8 @@ from ..cluster.nodes import Node
 from ..cluster.opening import OpenStore, Start, open_store
 from ..cluster.partition_logs import PartitionLogs
 from ..cluster.producer_ids import ProducerIds
+from ..cluster.reassignments import Reassignments
+from ..cluster.replication_throttle import ReplicationThrottle
 from ..cluster.topic_admin import TopicAdmin
 from ..config.broker_config import BrokerConfig, StaticConfig
 from ..config.listeners import ListenerConfig
@@ -68,6 +70,7 @@ class Broker:
     services: Services
     """Set by `open`, before anything is served; so are those that follow."""
     housekeeping: Housekeeping
+    reassignments: Reassignments
 
     def __init__(
         self,
@@ -115,7 +118,10 @@ class Broker:
             log.warning("%s", problem)
         config.watchers.append(self._take_options)
         self._take_options()
-        cluster = Cluster(self.nodes, topics, catalog)
+        cluster = Cluster(self.nodes, topics, catalog, ReplicationThrottle(self.nodes, config))
+        self.reassignments = Reassignments(cluster, clock)
+        for problem in self.reassignments.open():
+            log.warning("%s", problem)
         cleaning = Cleaning(files, logs.logs, config, clock, waits)
         appends = Appends(logs.logs, topics, waits, clock, self.tasks, cluster.watchers)
         partition_logs = PartitionLogs(logs, cleaning, appends.flusher, clock, catalog.data_dir)
@@ -140,7 +146,7 @@ class Broker:
             coordinators=Coordinators(ground, producer_ids, self.tasks),
             authorizer=_authorizer(config, catalog),
         )
-        cluster.watchers += [waits, self.services.coordinators]
+        cluster.watchers += [waits, self.services.coordinators, self.reassignments]
         self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
         self.housekeeping = Housekeeping(logs, cleaning, appends.flusher, self.connections, config, clock)
         cleaning.manager.correct_checkpoints(logs.data_dirs)

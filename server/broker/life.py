@@ -120,7 +120,13 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
         broker.tasks.nursery = nursery
         broker.began_s = trio.current_time()
         await services.coordinators.load_existing()
-        for each in (services.producer_ids, broker.shares, broker.housekeeping, services.cleaning):
+        for each in (
+            services.producer_ids,
+            broker.shares,
+            broker.housekeeping,
+            services.cleaning,
+            broker.reassignments,
+        ):
             nursery.start_soon(each.run)
         with faults_in_force(broker.faults, broker.handlers, broker.files):
             for node in broker.nodes:

@@ -108,8 +108,9 @@ class NodeLife:
                     if node.node_id in partition.replicas:
                         unclean = partition.log.config.unclean_leader_election_enable
                         present = Leadership(partition.leader, partition.isr)
-                        elected = elect(partition.replicas, present, live, unclean=unclean)
-                        placed[partition] = Placement(partition.replicas, elected)
+                        elected = elect(partition.able_replicas, present, live, unclean=unclean)
+                        placed[partition] = Placement(partition.replicas, elected, partition.reassigning)
             await write_placements(cluster, placed)
             node.is_alive = is_alive
             await publish_placements(cluster, placed)
+            cluster.reconsider()

@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping
 
 import trio
 
+from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
 from ..network.listener import Listener
-from ..partitions.topics import Topics, unknown_topic
+from ..partitions.topics import Partition, Topics, unknown_topic
 from ..partitions.watcher import Watcher
 from ..runtime.disk import Arguments, Result, Work, on_disk
 from .nodes import Node
+from .replication_throttle import ReplicationThrottle
 
 
 class Cluster:
     """Who holds what. The set of nodes stays; which of them live, topics and leaders change under `change_lock`."""
 
-    def __init__(self, nodes: list[Node], topics: Topics, catalog: Catalog) -> None:
+    def __init__(self, nodes: list[Node], topics: Topics, catalog: Catalog, throttle: ReplicationThrottle) -> None:
         self.nodes = nodes
         self.topics = topics
         self.change_lock = trio.Lock()
@@ -28,6 +30,11 @@ class Cluster:
         self.catalog = catalog
         self.changes = 1
         """How many there have been of the catalog, with the start: where the end of Apache Kafka's metadata log would be."""
+        self.throttle = throttle
+        self.under_way: dict[TopicPartition, Partition] = {}
+        """The partitions that are being reassigned."""
+        self.reconsider: Callable[[], None] = lambda: None
+        """To be called when something changes by which new replicas catch up: nodes, throttles, what is under way."""
         self._node_by_id = {node.node_id: node for node in nodes}
 
     @property

@@ -36,6 +36,7 @@ class ConfigChanges:
         if texts:
             await cluster.write(cluster.catalog.set_topic_configs, texts)
         await self._reconfigure_logs(present)
+        self._cluster.reconsider()
         return wished.keys() - present.keys()
 
     async def alter_broker(self, node: str, configs: Mapping[str, str]) -> None:
@@ -48,6 +49,7 @@ class ConfigChanges:
         self._live_config.read_anew()
         self._cleaning.reconfigure()
         await self._reconfigure_logs(list(self._cluster.topics))
+        self._cluster.reconsider()
 
     async def finalize_features(self, levels: Mapping[str, int]) -> None:
         """Give features other finalized levels; they hold at once.

@@ -16,27 +16,52 @@ from typing import NamedTuple
 
 import trio
 
-from ...storage.topics.catalog_file import PartitionEntry
+from ...storage.disk.checkpoints import uuid_text
+from ...storage.topics.catalog_file import Facts, PartitionEntry
+from ..partitions.reassigning import Reassigning
 from ..partitions.topics import NO_LEADER, Partition
 from ..runtime.turns import Turn
 from .cluster import Cluster
 from .leadership import Leadership
 from .replicas import Replicas
 
+SECTION = "reassignments"
+"""Of the catalog: what is under way, by partition."""
+
 
 class Placement(NamedTuple):
-    """Who holds a partition, and who leads it."""
+    """Who holds a partition, who leads it, and which other replicas it is on its way to."""
 
     replicas: Replicas
     leadership: Leadership
+    reassigning: Reassigning | None
 
 
 Placed = Mapping[Partition, Placement]
 """What shall become of partitions."""
 
 
+def settled(placement: Placement) -> Placement:
+    """What becomes of a placement whose new replicas are all in step; any other stays as it is.
+
+    Those that are removed go, the leader among them hands over. As Apache Kafka's controller has it, one replica of the
+    new ones must be in the ISR.
+    """
+    moving = placement.reassigning
+    if moving is None or moving.lagging:
+        return placement
+    replicas = tuple(node_id for node_id in placement.replicas if node_id not in moving.removing)
+    isr = tuple(node_id for node_id in replicas if node_id in placement.leadership.isr)
+    if not isr:
+        return placement
+    leader = placement.leadership.leader
+    if leader in moving.removing:
+        leader = isr[0]
+    return Placement(replicas, Leadership(leader, isr), None)
+
+
 async def write_placements(cluster: Cluster, placed: Placed) -> None:
-    """Write what a restart has to know: replicas, leaders and epochs, not the ISR, since a restart starts all nodes.
+    """Write what a restart has to know: replicas, leaders, epochs and reassignments, not the ISR, since a restart starts all nodes.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
@@ -44,9 +69,13 @@ async def write_placements(cluster: Cluster, placed: Placed) -> None:
     topics = cluster.catalog.topics
     turn = Turn()
     changed: dict[str, list[PartitionEntry]] = {}
+    under_way: dict[str, Facts | None] = {}
     for partition, new in placed.items():
         if turn.is_over():
             await turn.next()
+        if new.reassigning is not partition.reassigning:
+            facts = None if new.reassigning is None else facts_of(cluster, partition, new.reassigning)
+            under_way[str(partition.topic_partition)] = facts
         epoch = _epoch(partition, new)
         if epoch == partition.leader_epoch and new.replicas == partition.replicas:
             continue
@@ -58,9 +87,19 @@ async def write_placements(cluster: Cluster, placed: Placed) -> None:
         replicas = stored.replicas if new.replicas == partition.replicas else new.replicas
         leader = stored.leader if new.leadership.leader == NO_LEADER else new.leadership.leader
         changed[name][index] = PartitionEntry(replicas, leader, epoch)
-    if changed:
+    if changed or under_way:
         entries = await turn.map(lambda each: replace(topics[each[0]], partitions=tuple(each[1])), changed.items())
-        await cluster.write(cluster.catalog.put_topics, entries)
+        await cluster.write(cluster.catalog.put_topics, entries, SECTION, under_way)
+
+
+def facts_of(cluster: Cluster, partition: Partition, reassigning: Reassigning) -> Facts:
+    """What the catalog says of one that is under way; see `reassignments`."""
+    return {
+        "topic_id": uuid_text(cluster.catalog.topics[partition.topic_partition.topic].topic_id),
+        "adding": list(reassigning.adding),
+        "removing": list(reassigning.removing),
+        "copied_bytes": {str(node_id): int(count) for node_id, count in reassigning.copied_bytes.items()},
+    }
 
 
 async def publish_placements(cluster: Cluster, placed: Placed) -> None:
@@ -77,6 +116,13 @@ async def publish_placements(cluster: Cluster, placed: Placed) -> None:
         partition.leader_epoch = _epoch(partition, new)
         partition.replicas = new.replicas
         partition.leader, partition.isr = new.leadership
+        partition.reassigning = new.reassigning
+        if new.reassigning is not None:
+            cluster.under_way[partition.topic_partition] = partition
+        else:
+            cluster.under_way.pop(partition.topic_partition, None)
+    if placed:
+        cluster.reconsider()
     # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
     moved.sort(key=lambda partition: not partition.is_internal)
     turn = Turn()

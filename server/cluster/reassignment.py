@@ -1,49 +1,96 @@
 """Other replicas or another leader for partitions, because a client wants them (KIP-455, KIP-460).
 
-All replicas are one log, so a change is complete when it is written, and none is ever under way.
+All replicas are one log, so a change is complete when it is written, but for the time that a throttle of replication would
+take: until then it is under way (`reassignments`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
+from ..partitions.reassigning import Reassigning
 from ..partitions.topics import NO_LEADER, Partition
 from ..runtime.turns import Turn
 from .cluster import Cluster
 from .leadership import Leadership, first_leadership
-from .placement import Placement, publish_placements, write_placements
+from .placement import Placement, publish_placements, settled, write_placements
 from .replicas import Replicas, check_assignments
+from .replication_throttle import NewReplica
 
 Plan = Callable[[Cluster, Partition], Placement]
 """What shall become of a partition. Raises KafkaError where that cannot be."""
 
 
 def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
-    """Move a partition to `replicas`, the preferred leader first. The leader stays if it is one of them and lives.
+    """Move a partition to `replicas`, the preferred leader first. The leader stays if it is one of them.
+
+    New replicas that no throttle holds back are in step at once; the others make it a reassignment that is under way, in
+    which the partition has the old replicas, too.
 
     The plan raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT, also where none of `replicas` is alive: Apache Kafka would wait for one;
-            INVALID_REPLICATION_FACTOR (KIP-860).
+        KafkaError: INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR (KIP-860).
     """
 
     def plan(cluster: Cluster, partition: Partition) -> Placement:
-        check_assignments(cluster.nodes, {partition.index: replicas}, len(replicas))
-        if not may_change_factor and len(replicas) != len(partition.replicas):
+        check_assignments(cluster.nodes, {partition.index: replicas}, len(replicas), must_live=False)
+        before = partition.reassigning or _NOTHING
+        present = [node_id for node_id in partition.replicas if node_id not in before.removing]
+        if not may_change_factor and len(replicas) != len(present):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The replication factor is changed from {len(partition.replicas)} to {len(replicas)}",
+                f"The replication factor is changed from {len(present)} to {len(replicas)}",
             )
-        leader, isr = first_leadership(replicas, cluster.live_node_ids())
-        return Placement(replicas, Leadership(partition.leader if partition.leader in isr else leader, isr))
+        adding = tuple(sorted({*replicas} - ({*partition.replicas} - {*before.adding})))
+        removing = tuple(sorted({*partition.replicas} - {*replicas}))
+        copied_bytes = {}
+        for node_id in adding:
+            is_new = node_id not in before.adding
+            if (is_new or node_id in before.lagging) and not _is_quick(cluster, partition, node_id):
+                copied_bytes[node_id] = before.copied_bytes.get(node_id, 0.0)
+        merged = replicas + tuple(node_id for node_id in partition.replicas if node_id in removing)
+        able = {*partition.isr, *adding} - copied_bytes.keys()
+        isr = tuple(node_id for node_id in merged if node_id in able)
+        leadership = Leadership(partition.leader, isr)
+        return settled(Placement(merged, leadership, Reassigning(adding, removing, copied_bytes)))
 
     return plan
 
 
+def _is_quick(cluster: Cluster, partition: Partition, node_id: int) -> bool:
+    """Whether a new replica has nothing to wait for."""
+    rate = cluster.throttle.rate(NewReplica(partition, node_id))
+    return rate == math.inf or (rate > 0 and partition.log.size_bytes == 0)
+
+
+_NOTHING = Reassigning((), (), {})
+
+
 def cancelled(cluster: Cluster, partition: Partition) -> Placement:
-    """Take a reassignment back: there is none. KafkaError NO_REASSIGNMENT_IN_PROGRESS."""
-    raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{partition.topic_partition} is not being reassigned.")
+    """Take a reassignment back: the partition has the replicas that it had, in the order that they have now.
+
+    Raises:
+        KafkaError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT: none of the old replicas is in the ISR.
+    """
+    moving = partition.reassigning
+    if moving is None:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{partition.topic_partition} is not being reassigned.")
+    replicas, isr = (
+        tuple(node_id for node_id in nodes if node_id not in moving.adding)
+        for nodes in (partition.replicas, partition.isr)
+    )
+    if not isr:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unable to revert partition assignment for {partition.topic_partition} because it would require an unclean"
+            " leader election.",
+        )
+    leader = partition.leader
+    if leader in moving.adding:
+        leader = next((node_id for node_id in replicas if node_id in isr), NO_LEADER)
+    return Placement(replicas, Leadership(leader, isr), None)
 
 
 def preferred(cluster: Cluster, partition: Partition) -> Placement:
@@ -56,7 +103,7 @@ def preferred(cluster: Cluster, partition: Partition) -> Placement:
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"node {wanted}, the first of {partition.topic_partition}, is down",
         )
-    return Placement(partition.replicas, Leadership(wanted, partition.isr))
+    return Placement(partition.replicas, Leadership(wanted, partition.isr), partition.reassigning)
 
 
 def unclean(cluster: Cluster, partition: Partition) -> Placement:
@@ -65,12 +112,12 @@ def unclean(cluster: Cluster, partition: Partition) -> Placement:
         raise KafkaError(
             ErrorCode.ELECTION_NOT_NEEDED, f"node {partition.leader} leads {partition.topic_partition} already"
         )
-    elected = first_leadership(partition.replicas, cluster.live_node_ids())
+    elected = first_leadership(partition.able_replicas, cluster.live_node_ids())
     if elected.leader == NO_LEADER:
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {partition.topic_partition} is alive"
         )
-    return Placement(partition.replicas, elected)
+    return Placement(partition.replicas, elected, partition.reassigning)
 
 
 CHANGES_MAX = 10_000

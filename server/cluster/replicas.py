@@ -63,8 +63,13 @@ def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[
     return list(islice(cycle(once), count))
 
 
-def check_assignments(nodes: Iterable[Node], assignments: Mapping[int, Replicas], factor: int) -> None:
+def check_assignments(
+    nodes: Iterable[Node], assignments: Mapping[int, Replicas], factor: int, *, must_live: bool = True
+) -> None:
     """Refuse assignments (partition → node ids) that a client made, unless each has `factor` replicas that can be.
+
+    Args:
+        must_live: At least one of each must be alive.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
@@ -91,7 +96,7 @@ def check_assignments(nodes: Iterable[Node], assignments: Mapping[int, Replicas]
                 f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
                 f"consistent with previous partitions, which have {factor} replica(s)."
             )
-        elif not any(alive[node_id] for node_id in replicas):
+        elif must_live and not any(alive[node_id] for node_id in replicas):
             problem = (
                 f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in"
                 " controlled shutdown."

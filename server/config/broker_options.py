@@ -21,7 +21,7 @@ from ...storage.topics.options import (
     option,
     options_of,
 )
-from .security_options import SecurityOptions
+from .replication_options import ReplicationOptions
 
 _BOOLEAN = OptionType.BOOLEAN
 _DOUBLE = OptionType.DOUBLE
@@ -59,7 +59,7 @@ def _is_migration_policy(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOptions(SecurityOptions):
+class BrokerOptions(ReplicationOptions):
     """Typed values of the options that Ottla acts on."""
 
     add_partitions_to_txn_retry_backoff_max_ms: int = option(

@@ -80,7 +80,6 @@ delete.records.purgatory.purge.interval.requests INT read-only 1
 early.start.listeners LIST read-only -
 fetch.purgatory.purge.interval.requests INT read-only 1000
 follower.fetch.last.tiered.offset.enable BOOLEAN cluster-wide false
-follower.replication.throttled.rate LONG cluster-wide,hidden 9223372036854775807 0..
 group.coordinator.append.linger.ms INT read-only -1 -1..
 group.coordinator.background.threads INT read-only 2 1..
 group.coordinator.cached.buffer.max.bytes INT cluster-wide 1048588 524288..
@@ -129,7 +128,6 @@ internal.metadata.max.batch.size.in.bytes INT read-only,hidden 8388608
 kafka.metrics.polling.interval.secs INT read-only 10 1..
 kafka.metrics.reporters LIST read-only ""
 leader.imbalance.check.interval.seconds LONG read-only 300 1..
-leader.replication.throttled.rate LONG cluster-wide,hidden 9223372036854775807 0..
 log.dir.failure.timeout.ms LONG read-only 30000 1..
 max.connection.creation.rate INT cluster-wide 2147483647 0..
 metadata.log.dir STRING read-only -

@@ -92,12 +92,18 @@ def _led_by(node: int) -> Plan:
     def plan(cluster: Cluster, partition: Partition) -> Placement:
         if node not in cluster.live_node_ids():
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"node {node} is stopped; start it first")
-        replicas, isr = partition.replicas, partition.isr
+        replicas, isr, moving = partition.replicas, partition.isr, partition.reassigning
+        if moving is not None and (node not in replicas or node in moving.lagging):
+            raise KafkaError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"{partition.topic_partition} is being reassigned, and node {node} is not in step yet; wait for the end, or"
+                " cancel the reassignment",
+            )
         if node not in replicas:
             gone = partition.leader if partition.leader in replicas else replicas[0]
             replicas = tuple(node if each == gone else each for each in replicas)
             isr = tuple(each for each in isr if each != gone)
-        return Placement(replicas, Leadership(node, isr if node in isr else (*isr, node)))
+        return Placement(replicas, Leadership(node, isr if node in isr else (*isr, node)), moving)
 
     return plan
 
@@ -105,6 +111,7 @@ def _led_by(node: int) -> Plan:
 def _as_control_error(error: KafkaError) -> ControlError:
     kinds = {
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: Kind.CONFLICT,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS: Kind.CONFLICT,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Kind.NOT_FOUND,
         ErrorCode.COORDINATOR_NOT_AVAILABLE: Kind.UNAVAILABLE,
     }

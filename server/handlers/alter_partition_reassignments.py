@@ -2,10 +2,8 @@
 
 Behaviour
 - More than CHANGES_MAX changes are refused whole (POLICY_VIOLATION).
-- A partition has its new replicas when the answer is sent: they all are one log.
-
-Differs from Apache Kafka
-- New replicas of which none is alive are refused (INVALID_REPLICA_ASSIGNMENT) instead of waited for.
+- A partition has its new replicas when the answer is sent, unless one is stopped, or held back by a throttle of replication:
+  all of them are one log. Until then the reassignment is under way (`cluster.reassignments`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,56 @@
 """ListPartitionReassignments, API key 46, version 0.
 
 Behaviour
-- There is nothing to list: a reassignment is complete when it is answered.
+- Those that are under way, all of them or those of the partitions named; a partition that is unknown, or that none is under
+  way of, is left out.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from ...protocol.connection import Request
-from ...protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from ...protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from ...storage.disk.paths import TopicPartition
+from ..runtime.turns import Turn
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_message=None)
+    body: ListPartitionReassignmentsRequest = request.body
+    under_way = ctx.services.cluster.under_way
+    turn = Turn()
+    wanted = list(under_way)
+    if body.topics is not None:
+        named = []
+        for row in body.topics:
+            for index in row.partition_indexes:
+                if turn.is_over():
+                    await turn.next()
+                if (where := TopicPartition(row.name, index)) in under_way:
+                    named.append(where)
+        wanted = list(await turn.once(named))
+    topics: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
+    for where in wanted:
+        if turn.is_over():
+            await turn.next()
+        partition = under_way.get(where)
+        if partition is None or partition.reassigning is None:
+            continue  # it has come to its end meanwhile
+        topics[where.topic].append(
+            OngoingPartitionReassignment(
+                partition_index=where.partition,
+                replicas=partition.replicas,
+                adding_replicas=partition.reassigning.adding,
+                removing_replicas=partition.reassigning.removing,
+            )
+        )
+    return ListPartitionReassignmentsResponse(
+        error_message=None,
+        topics=tuple(OngoingTopicReassignment(name=name, partitions=tuple(rows)) for name, rows in topics.items()),
+    )

@@ -14,6 +14,7 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.topics.catalog_file import PartitionEntry
 from .internal_topics import INTERNAL_TOPICS
+from .reassigning import Reassigning
 
 NO_LEADER = -1
 """`Partition.leader` while no live node leads it."""
@@ -24,7 +25,17 @@ NAME_CHARS_SHOWN = 249
 class Partition:
     """One partition: its log and the routing facts around it."""
 
-    __slots__ = ("index", "is_internal", "isr", "leader", "leader_epoch", "log", "replicas", "topic_partition")
+    __slots__ = (
+        "index",
+        "is_internal",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "reassigning",
+        "replicas",
+        "topic_partition",
+    )
 
     def __init__(self, topic: Topic, index: int, entry: PartitionEntry, log: Log) -> None:
         # It does not refer to the topic, which has the list of them: what is deleted is to go at once, with its files, and
@@ -35,9 +46,18 @@ class Partition:
         self.topic_partition = TopicPartition(topic.name, index)
         self.replicas = entry.replicas
         self.isr = entry.replicas
+        self.reassigning: Reassigning | None = None
+        """Of other replicas that it is on its way to."""
         self.leader = entry.leader
         self.leader_epoch = entry.leader_epoch
         self.log = log
+
+    @property
+    def able_replicas(self) -> tuple[int, ...]:
+        """The replicas without those that have yet to catch up: who may be in the ISR, and lead."""
+        if self.reassigning is None:
+            return self.replicas
+        return tuple(node_id for node_id in self.replicas if node_id not in self.reassigning.lagging)
 
     def check_leader_epoch(self, claimed: int) -> None:
         """Compare the epoch that a client believes in with ours (KIP-320); −1 claims nothing.

@@ -30,6 +30,7 @@ from .catalog_file import (
     Configs,
     Facts,
     PartitionEntry,
+    Sections,
     Texts,
     TopicEntry,
     decode,
@@ -119,10 +120,22 @@ class Catalog:
     # Every change raises OSError where the disk refuses it, or the file would be larger than MAX_CATALOG_BYTES; then nothing has
     # changed.
 
-    def put_topics(self, topics: Iterable[TopicEntry]) -> None:
-        """Add these topics, or replace those of the same names, in one write."""
+    def put_topics(
+        self,
+        topics: Iterable[TopicEntry],
+        section: str | None = None,
+        entries: Mapping[str, Facts | None] | None = None,
+    ) -> None:
+        """Add these topics, or replace those of the same names, and entries of a section with them, in one write."""
         added = {topic.name: topic for topic in topics}
-        self._change(lambda state: {"topics": {**state.topics, **added}})
+
+        def changed(state: CatalogState) -> dict[str, Any]:
+            fields: dict[str, Any] = {"topics": {**state.topics, **added}}
+            if section is not None:
+                fields["sections"] = _with_entries(state, section, entries or {})
+            return fields
+
+        self._change(changed)
 
     def remove_topics(self, names: Iterable[str]) -> None:
         """Forget these topics, in one write; unknown names are fine."""
@@ -168,14 +181,7 @@ class Catalog:
 
     def put_entries(self, section: str, entries: Mapping[str, Facts | None]) -> None:
         """Set entries of a section, and remove those that are None here, in one write. Values are what JSON has."""
-
-        def changed(state: CatalogState) -> dict[str, Any]:
-            merged: dict[str, Facts | None] = {**state.sections.get(section, _NO_ENTRIES), **entries}
-            kept = {key: facts for key, facts in merged.items() if facts is not None}
-            others = {name: of for name, of in state.sections.items() if name != section}
-            return {"sections": {**others, section: kept} if kept else others}
-
-        self._change(changed)
+        self._change(lambda state: {"sections": _with_entries(state, section, entries)})
 
     def set_directories(self, directories: Mapping[str, str]) -> None:
         """Replace the list of data directories; no write if it is the same."""
@@ -248,3 +254,10 @@ class Catalog:
         self._is_on_disk = False  # Until the directory is synced nobody can tell which of the two a restart finds.
         put_in_place(self._files, temporary, self._path)
         self._is_on_disk = True
+
+
+def _with_entries(state: CatalogState, section: str, entries: Mapping[str, Facts | None]) -> Sections:
+    merged: dict[str, Facts | None] = {**state.sections.get(section, _NO_ENTRIES), **entries}
+    kept = {key: facts for key, facts in merged.items() if facts is not None}
+    others = {name: of for name, of in state.sections.items() if name != section}
+    return {**others, section: kept} if kept else others

@@ -137,7 +137,10 @@ class LogConfig:
         "log.flush.scheduler.interval.ms",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = option(
-        _LIST, (), _THROTTLED_REPLICAS, "Kept and shown; nothing is replicated, so nothing is throttled.", acts=False
+        _LIST,
+        (),
+        _THROTTLED_REPLICAS,
+        "New replicas for which follower.replication.throttled.rate of their node counts; * for all.",
     )
     index_interval_bytes: int = option(
         _INT,
@@ -154,7 +157,10 @@ class LogConfig:
         hidden=True,
     )
     leader_replication_throttled_replicas: tuple[str, ...] = option(
-        _LIST, (), _THROTTLED_REPLICAS, "Kept and shown; nothing is replicated, so nothing is throttled.", acts=False
+        _LIST,
+        (),
+        _THROTTLED_REPLICAS,
+        "Leaders for which leader.replication.throttled.rate of their node counts; * for all.",
     )
     local_retention_bytes: int = option(
         _LONG,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,23 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from ottla.server.client.connection import Client
-from support.broker.admin import create, metadata, wanted
+from support.broker.admin import create, delete, metadata, wanted
 from support.broker.conversation import address, fetch, produce, records_of
 from support.broker.raw_client import RawClient
 
 PREFERRED, UNCLEAN = 0, 1
+TOPIC, BROKER = 2, 4
+SET, DELETE = 0, 1
 
 
 @pytest.fixture
@@ -58,6 +69,33 @@ def reassign(
     row = ReassignableTopic(name=name, partitions=(ReassignablePartition(partition_index=index, replicas=replicas),))
     (answer,) = client.ask(AlterPartitionReassignmentsRequest(topics=(row,), **options)).responses
     return answer.partitions[0]
+
+
+def under_way(client: Client) -> dict[str, tuple[list[int], list[int], list[int]]]:
+    """Replicas, adding and removing ones of each topic whose one partition is being reassigned."""
+    return {
+        topic.name: (list(row.replicas), list(row.adding_replicas), list(row.removing_replicas))
+        for topic in client.ask(ListPartitionReassignmentsRequest()).topics
+        for row in topic.partitions
+    }
+
+
+def configure(client: Client, kind: int, name: str, configs: Mapping[str, str | None]) -> None:
+    """Set options, or (None) take them away."""
+    changes = tuple(
+        AlterableConfig(name=option, config_operation=DELETE if value is None else SET, value=value)
+        for option, value in configs.items()
+    )
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+    (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
+    assert row.error_code == ErrorCode.NONE, row.error_message
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Ask until it is so."""
+    deadline_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline_s, "it did not come to pass"
 
 
 def elect(client: Client, kind: int, *names: str) -> dict[str, list[int]]:
@@ -118,18 +156,185 @@ def test_bad_reassignments(nodes: list[RawClient], asked: dict[str, Any], code: 
     assert placed(nodes[0]) == ([0], 0, [0], 0)
 
 
-def test_no_partition_moves_to_stopped_nodes_alone(cluster: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_new_replica_on_a_stopped_node_is_waited_for(cluster: ottla.Broker, nodes: list[RawClient]) -> None:
     topic(nodes[0], 0)
     cluster.stop_node(1)
-    assert reassign(nodes[0], (1,)).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert reassign(nodes[0], (1, 2)).error_code == ErrorCode.NONE
-    assert placed(nodes[0]) == ([1, 2], 2, [2], 1)
+    assert placed(nodes[0]) == ([1, 2, 0], 0, [2, 0], 0)
+    assert under_way(nodes[0]) == {"t": ([1, 2, 0], [1, 2], [0])}
+    cluster.start_node(1)
+    until(lambda: not under_way(nodes[0]))
+    assert placed(nodes[0]) == ([1, 2], 1, [1, 2], 1)
 
 
-def test_nothing_is_ever_under_way(nodes: list[RawClient]) -> None:
+def test_nothing_is_under_way_without_a_throttle(nodes: list[RawClient]) -> None:
     topic(nodes[0], 0)
     reassign(nodes[0], (1, 2))
-    assert nodes[0].ask(ListPartitionReassignmentsRequest()).topics == ()
+    assert under_way(nodes[0]) == {}
+
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def throttle(nodes: list[RawClient], node: int, rate: int | None, *, which: Iterable[str] = RATES) -> None:
+    """Bytes a second of one node, as a leader and as a follower; None takes the throttle away."""
+    configure(nodes[node], BROKER, str(node), dict.fromkeys(which, None if rate is None else str(rate)))
+
+
+def throttled(client: Client, replicas: str | None, *, which: Iterable[str] = REPLICAS, name: str = "t") -> None:
+    """For which replicas of a topic that counts."""
+    configure(client, TOPIC, name, dict.fromkeys(which, replicas))
+
+
+@pytest.fixture
+def moving(cluster: ottla.Broker, nodes: list[RawClient]) -> ottla.Broker:
+    """A partition of 100 000 bytes and some, on its way from node 1 to node 2 at 10 000 a second."""
+    cluster.clock.freeze()
+    topic(nodes[0], 0, 1)
+    for _ in range(10):
+        produce(nodes[0], "t", ("k", "v" * 10_000))
+    throttled(nodes[0], "*")
+    throttle(nodes, 2, 10_000)
+    assert reassign(nodes[0], (0, 2)).error_code == ErrorCode.NONE
+    return cluster
+
+
+def test_a_throttled_reassignment_takes_its_time(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    assert [placed(client) for client in nodes] == [([0, 2, 1], 0, [0, 1], 0)] * 3
+    assert under_way(nodes[1]) == {"t": ([0, 2, 1], [2], [1])}
+    moving.clock.advance(seconds=9)
+    assert under_way(nodes[1])
+    moving.clock.advance(seconds=2)
+    until(lambda: not under_way(nodes[0]))
+    assert [placed(client) for client in nodes] == [([0, 2], 0, [0, 2], 1)] * 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda nodes: throttle(nodes, 2, None),
+        lambda nodes: throttle(nodes, 2, 10**9),
+        lambda nodes: throttled(nodes[0], None),
+        lambda nodes: throttled(nodes[0], "0:1,7:2"),
+    ],
+    ids=["no rate", "a higher rate", "no replicas", "other replicas"],
+)
+def test_a_throttle_that_is_taken_away_ends_the_waiting(
+    moving: ottla.Broker, nodes: list[RawClient], change: Callable[[list[RawClient]], None]
+) -> None:
+    change(nodes)
+    moving.clock.advance(milliseconds=1)
+    until(lambda: not under_way(nodes[0]))
+    assert placed(nodes[0]) == ([0, 2], 0, [0, 2], 1)
+
+
+def test_a_rate_of_nothing_lets_nothing_through(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    throttle(nodes, 2, 0)
+    moving.clock.advance(days=10)
+    assert under_way(nodes[0])
+
+
+def test_two_share_the_rate_of_their_node(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    topic(nodes[0], 0, name="u")
+    for _ in range(10):
+        produce(nodes[0], "u", ("k", "v" * 10_000))
+    throttled(nodes[0], "0:2", name="u", which=REPLICAS[1:])
+    reassign(nodes[0], (2,), name="u")
+    moving.clock.advance(seconds=19)
+    assert under_way(nodes[0]).keys() == {"t", "u"}
+    moving.clock.advance(seconds=2)
+    until(lambda: not under_way(nodes[0]))
+    assert placed(nodes[0], "u") == ([2], 2, [2], 1)
+
+
+def test_what_is_produced_meanwhile_has_to_be_caught_up_with(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    moving.clock.advance(seconds=5)
+    for _ in range(10):
+        produce(nodes[0], "t", ("k", "v" * 10_000))
+    moving.clock.advance(seconds=10)
+    assert under_way(nodes[0])
+    moving.clock.advance(seconds=6)
+    until(lambda: not under_way(nodes[0]))
+
+
+def test_one_new_replica_arrives_before_the_other(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    throttle(nodes, 1, 100)
+    reassign(nodes[0], (2,))
+    reassign(nodes[0], (2, 1, 0))
+    moving.clock.advance(seconds=11)
+    until(lambda: 2 in placed(nodes[0])[2])
+    assert placed(nodes[0]) == ([2, 1, 0], 0, [2, 1, 0], 0)
+
+
+def test_a_reassignment_is_cancelled(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    assert reassign(nodes[2], None).error_code == ErrorCode.NONE
+    assert placed(nodes[0]) == ([0, 1], 0, [0, 1], 1)
+    assert under_way(nodes[0]) == {}
+    assert reassign(nodes[0], None).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_another_reassignment_takes_the_place_of_one(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    assert reassign(nodes[0], (2, 1)).error_code == ErrorCode.NONE
+    assert under_way(nodes[0]) == {"t": ([2, 1, 0], [2], [0])}
+    assert reassign(nodes[0], (2,), allow_replication_factor_change=False).error_code == (
+        ErrorCode.INVALID_REPLICATION_FACTOR
+    )
+    moving.clock.advance(seconds=11)
+    until(lambda: not under_way(nodes[0]))
+    assert placed(nodes[0]) == ([2, 1], 2, [2, 1], 1)
+
+
+def test_a_new_replica_counts_as_in_sync_when_it_has_caught_up(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    configure(nodes[0], TOPIC, "t", {"min.insync.replicas": "2"})
+    moving.stop_node(1)
+    assert produce(nodes[0], "t", ("k", "v"), acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    moving.clock.advance(seconds=11)
+    until(lambda: not under_way(nodes[0]))
+    assert produce(nodes[0], "t", ("k", "v"), acks=-1).error_code == ErrorCode.NONE
+
+
+def test_who_has_not_caught_up_does_not_lead(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    moving.stop_node(1)
+    moving.stop_node(0)
+    assert placed(nodes[2])[1:3] == (-1, [0])
+    moving.clock.advance(days=1)
+    assert under_way(nodes[2])
+    moving.start_node(0)
+    moving.clock.advance(seconds=11)
+    until(lambda: not under_way(nodes[2]))
+
+
+@pytest.mark.parametrize("end", ["restart", "crash"])
+def test_a_reassignment_outlives_a_restart(moving: ottla.Broker, end: str) -> None:
+    getattr(moving, end)()
+    with RawClient(*address(moving)) as client:
+        assert placed(client) == ([0, 2, 1], 0, [0, 1], 0)
+        assert under_way(client) == {"t": ([0, 2, 1], [2], [1])}
+        moving.clock.advance(seconds=11)
+        until(lambda: not under_way(client))
+        assert placed(client) == ([0, 2], 0, [0, 2], 1)
+    getattr(moving, end)()
+    with RawClient(*address(moving)) as client:
+        assert under_way(client) == {}
+
+
+def test_a_topic_made_anew_is_not_on_its_way(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    delete(nodes[0], "t")
+    topic(nodes[0], 0)
+    assert under_way(nodes[0]) == {}
+    moving.restart()
+    with RawClient(*address(moving)) as client:
+        assert placed(client) == ([0], 0, [0], 0)
+
+
+def test_those_that_are_asked_for_are_listed(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+    def asked(*rows: tuple[str, tuple[int, ...]]) -> list[str]:
+        topics = tuple(ListPartitionReassignmentsTopics(name=name, partition_indexes=which) for name, which in rows)
+        return [row.name for row in nodes[0].ask(ListPartitionReassignmentsRequest(topics=topics)).topics]
+
+    assert asked(("t", (0, 0, 7)), ("missing", (0,))) == ["t"]
+    assert asked(("t", ())) == asked() == []
 
 
 def test_the_preferred_replica_becomes_leader(nodes: list[RawClient]) -> None:

@@ -666,7 +666,7 @@ def test_leaders_of_many_topics_are_written_down_in_turns(tmp_path: Path, monkey
                 topic = await broker.services.topic_admin.create(
                     broker.services.topic_admin.planner.plan(f"t{number}", assignments={0: (0, 1)})
                 )
-                placed[topic.partitions[0]] = Placement((0, 1), Leadership(1, (0, 1)))
+                placed[topic.partitions[0]] = Placement((0, 1), Leadership(1, (0, 1)), None)
             looks, _ = await looks_of(monkeypatch, lambda: write_placements(broker.services.cluster, placed))
             assert {entry.partitions[0].leader for entry in broker.services.cluster.catalog.topics.values()} == {1}
             return looks.most_calls

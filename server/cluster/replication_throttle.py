@@ -1,0 +1,85 @@
+"""How fast new replicas catch up: Apache Kafka's throttles of replication, as rates (KIP-73).
+
+    topic    leader.replication.throttled.replicas      PARTITION:NODE, or *: for which leaders that of their node counts
+             follower.replication.throttled.replicas    for which new replicas that of theirs does
+    node     leader.replication.throttled.rate          bytes a second, shared by all that it leads and that count
+             follower.replication.throttled.rate        likewise, by all new replicas on it
+
+The lower of both holds. Where neither is set nothing has to be waited for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...storage.topics.options import MAX_LONG
+from ..config.live_config import LiveConfig
+from ..partitions.topics import NO_LEADER, Partition
+from .nodes import Node
+
+
+class NewReplica(NamedTuple):
+    """One that has yet to catch up."""
+
+    partition: Partition
+    node_id: int
+
+
+class ReplicationThrottle:
+    """That of one broker."""
+
+    def __init__(self, nodes: Iterable[Node], live_config: LiveConfig) -> None:
+        self._nodes = {node.node_id: node for node in nodes}
+        self._live_config = live_config
+        self._rates: dict[int, tuple[float, float]] = {}
+        """By node: as a leader, as a follower. Reading the options of a node anew takes a millisecond."""
+        live_config.watchers.append(self._rates.clear)
+
+    def rates(self, replicas: Iterable[NewReplica]) -> dict[NewReplica, float]:
+        """Bytes a second for each of those that catch up at the same time; infinity without a throttle.
+
+        It is 0 for one whose node is stopped, or whose partition nobody leads.
+        """
+        limits: dict[NewReplica, list[tuple[int, bool]]] = {}
+        for replica in replicas:
+            if self._is_reachable(replica):
+                limits[replica] = list(self._limits(replica))
+            else:
+                limits[replica] = []
+        sharing = Counter(limit for its in limits.values() for limit in its)
+        return {
+            replica: min((self._rate(*limit) / sharing[limit] for limit in its), default=math.inf)
+            if self._is_reachable(replica)
+            else 0.0
+            for replica, its in limits.items()
+        }
+
+    def rate(self, replica: NewReplica) -> float:
+        """As `rates`, for one alone."""
+        return self.rates([replica])[replica]
+
+    def _is_reachable(self, replica: NewReplica) -> bool:
+        node = self._nodes.get(replica.node_id)
+        return node is not None and node.is_alive and replica.partition.leader != NO_LEADER
+
+    def _limits(self, replica: NewReplica) -> Iterable[tuple[int, bool]]:
+        """What a replica shares with others: node, and whether as a follower. Those alone that have a limit."""
+        partition, config = replica.partition, replica.partition.log.config
+        for listed, node_id, is_follower in (
+            (config.leader_replication_throttled_replicas, partition.leader, False),
+            (config.follower_replication_throttled_replicas, replica.node_id, True),
+        ):
+            is_listed = listed == ("*",) or f"{partition.index}:{node_id}" in listed
+            if is_listed and self._rate(node_id, is_follower) < math.inf:
+                yield node_id, is_follower
+
+    def _rate(self, node_id: int, is_follower: bool) -> float:
+        if node_id not in self._rates:
+            config = self._live_config.of(node_id)
+            both = config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
+            leader, follower = (math.inf if rate == MAX_LONG else float(rate) for rate in both)
+            self._rates[node_id] = leader, follower
+        return self._rates[node_id][is_follower]

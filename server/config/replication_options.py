@@ -1,0 +1,33 @@
+"""The broker options of data directories, and of what moves between them and between nodes.
+
+A part of `BrokerOptions`; names, defaults and bounds are Apache Kafka 4.3.1's.
+"""
+
+from dataclasses import dataclass
+
+from ...storage.topics.options import MAX_LONG, OptionType, at_least, option
+from .security_options import SecurityOptions
+
+_LONG = OptionType.LONG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationOptions(SecurityOptions):  # a class with slots has one base
+    """Typed values of these."""
+
+    follower_replication_throttled_rate: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Bytes a second at which this node, as a new replica, catches up with the partitions that"
+        " follower.replication.throttled.replicas lists: so long a reassignment is under way.",
+        hidden=True,
+    )
+    leader_replication_throttled_rate: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Bytes a second that this node, as a leader, gives to new replicas of the partitions that"
+        " leader.replication.throttled.replicas lists: so long a reassignment is under way.",
+        hidden=True,
+    )

@@ -1,0 +1,82 @@
+"""How fast new replicas catch up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.server.cluster.replication_throttle import NewReplica, ReplicationThrottle
+from ottla.storage.topics.config import LogConfig
+from ottla.storage.topics.options import MAX_LONG
+
+
+def throttle(rates: dict[int, tuple[int, int]], stopped: tuple[int, ...] = ()) -> ReplicationThrottle:
+    """Of nodes 0 to 4, with these rates as a leader and as a follower."""
+
+    def of(node_id: int) -> Any:
+        leader, follower = rates.get(node_id, (MAX_LONG, MAX_LONG))
+        return SimpleNamespace(leader_replication_throttled_rate=leader, follower_replication_throttled_rate=follower)
+
+    nodes: Any = [SimpleNamespace(node_id=node_id, is_alive=node_id not in stopped) for node_id in range(5)]
+    live_config: Any = SimpleNamespace(of=of, watchers=[])
+    return ReplicationThrottle(nodes, live_config)
+
+
+def new_replica(
+    node_id: int, *, leader: int = 0, leaders: str = "*", followers: str = "*", index: int = 0
+) -> NewReplica:
+    config = replace(
+        LogConfig(),
+        leader_replication_throttled_replicas=tuple(filter(None, leaders.split(","))),
+        follower_replication_throttled_replicas=tuple(filter(None, followers.split(","))),
+    )
+    partition: Any = _Partition(index=index, leader=leader, log=SimpleNamespace(config=config))
+    return NewReplica(partition, node_id)
+
+
+class _Partition(SimpleNamespace):
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("rates", "replica", "rate"),
+    [
+        ({}, new_replica(1), math.inf),
+        ({0: (100, 7)}, new_replica(1), 100),
+        ({0: (100, 7)}, new_replica(1, leaders=""), math.inf),
+        ({1: (7, 100)}, new_replica(1), 100),
+        ({1: (7, 100)}, new_replica(1, followers=""), math.inf),
+        ({0: (50, 7), 1: (7, 100)}, new_replica(1), 50),
+        ({0: (500, 7), 1: (7, 100)}, new_replica(1), 100),
+        ({0: (500, 7), 1: (7, 100)}, new_replica(1, leaders="0:0", followers="0:1,0:2"), 100),
+        ({0: (500, 7), 1: (7, 100)}, new_replica(1, leaders="0:0", followers="1:1,0:2"), 500),
+        ({0: (500, 7), 1: (7, 100)}, new_replica(1, index=3, leaders="0:0", followers="0:1"), math.inf),
+        ({1: (7, 0)}, new_replica(1), 0),
+        ({}, new_replica(1, leader=-1), 0),
+        ({}, new_replica(4), 0),
+    ],
+)
+def test_the_lower_rate_of_those_that_count_holds(
+    rates: dict[int, tuple[int, int]], replica: NewReplica, rate: float
+) -> None:
+    assert throttle(rates, stopped=(4,)).rate(replica) == rate
+
+
+def test_those_that_catch_up_at_the_same_time_share() -> None:
+    first, second, other, free = (
+        new_replica(1),
+        new_replica(1, leader=2),
+        new_replica(3),
+        new_replica(3, leader=2, leaders="", followers=""),
+    )
+    shared = throttle({0: (90, 0), 1: (0, 100), 2: (MAX_LONG, 0)}).rates([first, second, other, free])
+    assert shared == {first: 45, second: 50, other: 45, free: math.inf}
+
+
+def test_who_cannot_be_reached_takes_no_share() -> None:
+    lively, stopped = new_replica(1), new_replica(4)
+    assert throttle({0: (90, 0)}, stopped=(4,)).rates([lively, stopped]) == {lively: 90, stopped: 0}
