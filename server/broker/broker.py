@@ -15,6 +15,7 @@ from ...storage.logs.log import Log
 from ...storage.steps import to_the_end
 from ...storage.topics.catalog import Catalog
 from ..cleaning.cleaning import Cleaning
+from ..cluster.acl_changes import AclChanges
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
 from ..cluster.nodes import Node
@@ -128,6 +129,7 @@ class Broker:
         topic_admin = TopicAdmin(cluster, config, partition_logs, self.collector, rng)
         producer_ids = ProducerIds(catalog)
         ground = Ground(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
+        authorizer = _authorizer(config, catalog)
         self.services = Services(
             clock=clock,
             files=files,
@@ -144,7 +146,8 @@ class Broker:
             config_changes=ConfigChanges(cluster, config, cleaning),
             producer_ids=producer_ids,
             coordinators=Coordinators(ground, producer_ids, self.tasks),
-            authorizer=_authorizer(config, catalog),
+            authorizer=authorizer,
+            acl_changes=None if authorizer is None else AclChanges(cluster, authorizer),
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]
         self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)

@@ -215,9 +215,8 @@ class _Making:
             if left is None or (left and (rows.within is None or not rows.within.asked)):
                 rest.append(item)
                 continue
-            names = dict(
-                zip(rows.told_name, [item] if not rows.name else [getattr(item, n) for n in rows.name], strict=True)
-            )
+            named = [getattr(item, n) for n in rows.name] if rows.name else [item] * len(rows.told_name)
+            names = dict(zip(rows.told_name, named, strict=True))
             if not left and self._says_it(rows):
                 told.append(_refusal(cls, self.version, rows.code, self.code, self.message, names))
                 continue

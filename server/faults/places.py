@@ -41,7 +41,7 @@ class Rows:
     told: str
     """The array in the answer."""
     told_name: tuple[str, ...]
-    """Its fields for the same."""
+    """Its fields for the same; none where rows are told apart by their places alone."""
     within: Rows | None = None
     """Rows in each of them."""
     code: str = "error_code"
@@ -152,8 +152,10 @@ _BY_API = {
     "ApiVersions": Places(),
     "ConsumerGroupDescribe": Places((Rows(Kind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "ConsumerGroupHeartbeat": Places(flat=_GROUP),
+    "CreateAcls": Places((Rows(None, "creations", (), "results", ()),)),
     "CreatePartitions": Places((_topics(None, told="results"),)),
     "CreateTopics": Places((_topics(None),)),
+    "DeleteAcls": Places((Rows(None, "filters", (), "filter_results", ()),)),
     "DeleteGroups": Places((Rows(Kind.GROUP, "groups_names", (), "results", ("group_id",)),)),
     "DeleteRecords": Places((_topics(_partitions()),)),
     "DeleteTopics": Places(
@@ -162,6 +164,7 @@ _BY_API = {
             _topics(None, "topic_names", (), "responses", ("name",)),
         )
     ),
+    "DescribeAcls": Places(),
     "DescribeCluster": Places(),
     "DescribeConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "results", _RESOURCE),)),
     "DescribeGroups": Places((Rows(Kind.GROUP, "groups", (), "groups", ("group_id",)),)),

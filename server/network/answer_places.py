@@ -26,6 +26,7 @@ UNBOUNDED = {
     9: "OffsetFetch",
     15: "DescribeGroups",
     16: "ListGroups",
+    29: "DescribeAcls",
     32: "DescribeConfigs",
     35: "DescribeLogDirs",
     43: "ElectLeaders",

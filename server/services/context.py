@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.files import Files
 from ..cleaning.cleaning import Cleaning
+from ..cluster.acl_changes import AclChanges
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
 from ..cluster.nodes import Node
@@ -50,6 +51,8 @@ class Services:
     coordinators: Coordinators
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
+    acl_changes: AclChanges | None = None
+    """Where there is an authorizer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,10 @@ def kafka_python_class(name: str) -> Any:
     raise LookupError(name)
 
 
-# It does not speak the new consumer protocol.
-KAFKA_PYTHON_LACKS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe")
+TOKENS = ("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken")
+
+# It does not speak the new consumer protocol, and knows no delegation tokens.
+KAFKA_PYTHON_LACKS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", *TOKENS)
 
 
 @pytest.mark.parametrize("api, side", [side for side in SIDES if not str(side.id).startswith(KAFKA_PYTHON_LACKS)])
@@ -167,7 +169,8 @@ def kio_scalar(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("api, side", SIDES)
+# It reads times of 64 bits as Python's, which do not reach as far.
+@pytest.mark.parametrize("api, side", [side for side in SIDES if not str(side.id).startswith(TOKENS)])
 @EXAMPLES
 @given(data=st.data())
 def test_kio_reads_what_we_write_and_writes_the_same_bytes(api: Api, side: str, data: st.DataObject) -> None:

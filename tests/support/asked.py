@@ -25,11 +25,14 @@ NAMES: dict[str, Any] = {
     "key": "g",
     "max_bytes": 1 << 20,
     "name": "t",
+    "operation": 3,
     "partition_max_bytes": 1 << 20,
+    "permission_type": 3,
     "records": batch(("k", "v"), timestamp=1_700_000_000_000),
     "replica_id": -1,
     "resource_name": "t",
     "resource_type": 2,
+    "resource_type_filter": 2,
     "response_partition_limit": 100,
     "session_epoch": -1,
     "topic": "t",
@@ -47,6 +50,8 @@ ROWS = {
     "partitions",
     "partition_data",
     "partition_indexes",
+    "creations",
+    "filters",
 }
 ROWS |= {"resources", "transactions", "markers", *(name for name, value in NAMES.items() if name.endswith("s"))}
 """Arrays that have an element."""

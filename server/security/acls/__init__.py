@@ -1,4 +1,5 @@
 """What a principal may do: Apache Kafka's StandardAuthorizer.
 
-`kinds` (operations, resources, patterns), `acl` (one entry), `index` (all of them), `authorizer` (the decisions).
+`kinds` (operations, resources, patterns), `acl` (one entry), `index` (all of them), `filters` (which of them a request means),
+`authorizer` (the decisions).
 """

@@ -93,7 +93,7 @@ class Acl:
         if not all(isinstance(text, str) for text in texts):
             raise AclError("name, principal and host must be texts")
         if not self.name:
-            raise AclError("Resource name should not be empty")
+            raise AclError("Invalid empty resource name")
         if ":" not in self.principal:
             raise AclError(
                 f"Could not parse principal from `{self.principal}` (no colon is present separating the principal type"

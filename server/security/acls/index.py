@@ -101,6 +101,18 @@ class AclIndex:
             if rules is not None:
                 yield pattern, rules
 
+    def about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
+        """The entries whose pattern matches the resource `name`, or is of this very name."""
+        patterns = dict(self.rules_for(resource_type, name))
+        own = PatternType.PREFIXED, name
+        patterns.setdefault(own, self._rules.get((resource_type, own), {}))
+        for (kind, each), rules in patterns.items():
+            for (principal, host), bits in rules.items():
+                for permission, of in zip((Permission.DENY, Permission.ALLOW), bits, strict=True):
+                    for operation in Operation:
+                        if of >> operation & 1:
+                            yield Acl(resource_type, each, kind, principal, host, operation, permission)
+
     def names(
         self, resource_type: ResourceType, who: Collection[Who], operation: Operation, permission: Permission
     ) -> tuple[list[set[str]], list[set[str]]]:

@@ -25,6 +25,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.broker_config import static_config
+from ottla.server.network.desk import Client
 from ottla.server.runtime.clock import Clock
 from support.broker.contexts import context_of
 from support.disk.crash_files import CrashFiles
@@ -66,9 +67,9 @@ def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
 class InProcessClient:
     """Requests through the codec, to the handlers of the first node."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, client: Client | None = None) -> None:
         self._broker = broker
-        self._context = context_of(broker)
+        self._context = context_of(broker, client)
 
     async def ask(self, message: Any, version: int) -> Any:
         """The answer, for which time passes if nothing else happens. AssertionError if there never is one."""

@@ -46,7 +46,7 @@ REFUSED = {
     "User:alice allow READ,ANY topic:t": "'ANY' is no operation",
     "User:alice allow READ, topic:t": "'' is no operation",
     "User:alice allow READ tropic:t": "'tropic' is no resource type; expected one of: TOPIC, GROUP",
-    "User:alice allow READ topic:": "Resource name should not be empty",
+    "User:alice allow READ topic:": "Invalid empty resource name",
     "User:alice allow READ cluster:other": "The only valid name for the CLUSTER resource is kafka-cluster",
     "User:alice allow READ topic:t at 10.0.0.1": "'at 10.0.0.1' is not understood",
     "User:alice allow READ topic:t from": "'from' is not understood",

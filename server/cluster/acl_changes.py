@@ -1,0 +1,135 @@
+"""Other access control entries: into the catalog, and on to the authorizer.
+
+What is denied holds before what is allowed in the same request, and what is allowed goes before what was denied: nobody may
+for a moment what no entries said that he might.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import trio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..runtime.turns import Turn
+from ..security.acls.acl import Acl
+from ..security.acls.authorizer import Authorizer
+from ..security.acls.filters import AclFilter
+from ..security.acls.kinds import Permission
+from .cluster import Cluster
+
+SECTION = "acls"
+
+CHANGED_MAX = 10_000
+"""Entries that one request may add, or take away, as in Apache Kafka."""
+
+ENTRIES_MAX = 200_000
+CHARS_MAX = 16 << 20
+"""Of all entries together: the catalog, which says each character twice, is written whole at each change."""
+
+
+class AclChanges:
+    """Those of one broker. One change at a time, on the Trio thread.
+
+    Args:
+        authorizer: Has what the catalog has.
+    """
+
+    def __init__(self, cluster: Cluster, authorizer: Authorizer) -> None:
+        self._cluster = cluster
+        self._authorizer = authorizer
+        self._chars = sum(map(_chars, authorizer.index.all()))
+
+    async def create(self, acls: Iterable[Acl]) -> list[Acl]:
+        """Add these entries, in one write, and have them hold; returns those that were not there.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION (too many, together or at once), KAFKA_STORAGE_ERROR; nothing has changed then.
+        """
+        turn = Turn()
+        wanted = await turn.once(acls)
+        async with self._cluster.change_lock:
+            new, chars = [], 0
+            for acl in wanted:
+                if turn.is_over():
+                    await turn.next()
+                if acl not in self._authorizer.index:
+                    new.append(acl)
+                    chars += _chars(acl)
+            self._check_room(len(new), chars)
+            if not new:
+                return []
+            facts = await turn.map(lambda acl: (str(acl), acl.facts()), new)
+            with trio.CancelScope(shield=True):
+                await self._put(dict(facts))
+                self._chars += chars
+                for acl in sorted(new, key=_denials_first):
+                    if turn.is_over():
+                        await turn.next()
+                    self._authorizer.add(acl)
+        return new
+
+    async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Take away, in one write, the entries that filters mean; returns those that each of them does.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION (too many at once), KAFKA_STORAGE_ERROR; nothing has changed then.
+        """
+        turn, gone = Turn(), dict[Acl, None]()
+        async with self._cluster.change_lock:
+            found = []
+            for each in filters:
+                acls = await self.matching(each, turn)
+                found.append(acls)
+                gone |= dict.fromkeys(acls)
+                if len(gone) > CHANGED_MAX:
+                    raise KafkaError(
+                        ErrorCode.POLICY_VIOLATION,
+                        f"Cannot remove more than {CHANGED_MAX} acls in a single delete operation.",
+                    )
+            if gone:
+                keys = await turn.map(lambda acl: (str(acl), None), gone)
+                with trio.CancelScope(shield=True):
+                    await self._put(dict(keys))
+                    for acl in sorted(gone, key=_denials_first, reverse=True):
+                        if turn.is_over():
+                            await turn.next()
+                        self._authorizer.remove(acl)
+                        self._chars -= _chars(acl)
+        return found
+
+    async def matching(self, wanted: AclFilter, turn: Turn) -> list[Acl]:
+        """The entries that a filter means, as they are at one moment."""
+        found = []
+        for acl in wanted.candidates(self._authorizer.index):
+            if turn.is_over():
+                await turn.next()
+            if wanted.matches(acl):
+                found.append(acl)
+        return found
+
+    def _check_room(self, count: int, chars: int) -> None:
+        there = len(self._authorizer.index)
+        if count > CHANGED_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        if there + count > ENTRIES_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{there + count} ACLs, more than the {ENTRIES_MAX} that there may be"
+            )
+        if self._chars + chars > CHARS_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"ACLs of {self._chars + chars} characters, more than the {CHARS_MAX} that they may have together",
+            )
+
+    async def _put(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
+        await self._cluster.write(self._cluster.catalog.put_entries, SECTION, entries)
+
+
+def _chars(acl: Acl) -> int:
+    return len(acl.name) + len(acl.principal) + len(acl.host)
+
+
+def _denials_first(acl: Acl) -> bool:
+    return acl.permission is Permission.ALLOW

@@ -1,0 +1,64 @@
+"""CreateAcls, API key 30, versions 1-3.
+
+Behaviour
+- All entries that are in order are added in one write; each of the others has its own error. One that is there already is
+  none. Without an authorizer SECURITY_DISABLED.
+- A kind that nobody knows ends the connection, as Apache Kafka does with it.
+- More than 10 000 new ones in one request are refused whole (POLICY_VIOLATION), and so are more than the catalog is to
+  hold (`cluster.acl_changes`), which differs from Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ..runtime.turns import Turn
+from ..security.acls.acl import Acl, AclError, check_cluster_name
+from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
+from ..services.context import Context
+from .acl_requests import NO_AUTHORIZER, check_known
+
+
+async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
+    body: CreateAclsRequest = request.body
+    turn = Turn()
+    await check_known(request, body.creations, turn)
+    changes = ctx.services.acl_changes
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
+        return _all(body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    if changes is None:
+        return _all(body, ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
+    found = await turn.map(_read, body.creations)
+    code, message = ErrorCode.NONE, None
+    try:
+        await changes.create(acl for acl in found if isinstance(acl, Acl))
+    except KafkaError as error:
+        code, message = error.code, error.message
+    done = AclCreationResult(error_code=code, error_message=message)
+    return CreateAclsResponse(results=tuple(done if isinstance(each, Acl) else each for each in found))
+
+
+def _read(wanted: AclCreation) -> Acl | AclCreationResult:
+    acl = Acl(
+        ResourceType(wanted.resource_type),
+        wanted.resource_name,
+        PatternType(wanted.resource_pattern_type),
+        wanted.principal,
+        wanted.host,
+        Operation(wanted.operation),
+        Permission(wanted.permission_type),
+    )
+    try:
+        if acl.resource_type is ResourceType.CLUSTER:
+            check_cluster_name(acl.name)
+        acl.check()
+    except AclError as error:
+        return AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))
+    return acl
+
+
+def _all(body: CreateAclsRequest, code: ErrorCode, message: str) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=(AclCreationResult(error_code=code, error_message=message),) * len(body.creations)
+    )

@@ -1,0 +1,63 @@
+"""DeleteAcls, API key 31, versions 1-3.
+
+Behaviour
+- All entries that filters mean go in one write; each filter is answered with those that it meant. Without an authorizer
+  SECURITY_DISABLED.
+- A kind that nobody knows ends the connection, as Apache Kafka does with it.
+- More than 10 000 entries at once are refused (POLICY_VIOLATION), and all of them stay.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from ..runtime.turns import Turn
+from ..security.acls.acl import Acl
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+from .acl_requests import NO_AUTHORIZER, as_filter, check_known
+
+
+async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
+    body: DeleteAclsRequest = request.body
+    turn = Turn()
+    await check_known(request, body.filters, turn)
+    changes = ctx.services.acl_changes
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
+        return _all(body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    if changes is None:
+        return _all(body, ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
+    try:
+        found = await changes.delete(await turn.map(as_filter, body.filters))
+    except KafkaError as error:
+        return _all(body, error.code, error.message)
+    results = []
+    for acls in found:
+        matching = tuple(await turn.map(_matching, acls))
+        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
+    return DeleteAclsResponse(filter_results=tuple(results))
+
+
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _all(body: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=(DeleteAclsFilterResult(error_code=code, error_message=message),) * len(body.filters)
+    )

@@ -1,0 +1,55 @@
+"""DescribeAcls, API key 29, versions 1-3.
+
+Behaviour
+- Entries that the filter means, by resource pattern. Without an authorizer SECURITY_DISABLED.
+- A filter of a kind that nobody knows ends the connection, as Apache Kafka does with it.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, PatternType, ResourceType
+from ..services.context import Context
+from .acl_requests import NO_AUTHORIZER, as_filter, check_known
+
+
+async def handle(ctx: Context, request: Request) -> DescribeAclsResponse:
+    body: DescribeAclsRequest = request.body
+    turn = Turn()
+    await check_known(request, [body], turn)
+    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return DescribeAclsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+        )
+    changes = ctx.services.acl_changes
+    if changes is None:
+        return DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=f"{NO_AUTHORIZER} on the broker"
+        )
+    found: dict[tuple[ResourceType, str, PatternType], list[AclDescription]] = {}
+    for acl in await changes.matching(as_filter(body), turn):
+        if turn.is_over():
+            await turn.next()
+        found.setdefault((acl.resource_type, acl.name, acl.pattern), []).append(
+            AclDescription(
+                principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+            )
+        )
+    resources = []
+    for (resource_type, name, pattern), acls in found.items():
+        if turn.is_over():
+            await turn.next()
+        resources.append(
+            DescribeAclsResource(
+                resource_type=resource_type, resource_name=name, pattern_type=pattern, acls=tuple(acls)
+            )
+        )
+    return DescribeAclsResponse(error_message=None, resources=tuple(resources))
