@@ -47,7 +47,7 @@ def entries(*lines: str) -> list[Acl]:
 
 
 def creation(acl: Acl, **other: Any) -> AclCreation:
-    values = {
+    values: dict[str, Any] = {
         "resource_type": acl.resource_type,
         "resource_name": acl.name,
         "resource_pattern_type": acl.pattern,
