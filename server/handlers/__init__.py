@@ -180,7 +180,7 @@ class Handlers(dict[int, Handler]):
         release = self._release
         if api.name not in SERVED or (release is not None and release.advertised(key) is None):
             raise KeyError(key)
-        handler: Handler = _module(api).handle
+        handler = _handler(api)
         if release is not None:
             handler = _as_of(release, handler)
         self._own[key] = handler
@@ -258,6 +258,13 @@ def load(key: int) -> None:
     _module(api)
     _ = codec(api.request, version, api.is_flexible(version)).read_within
     _ = codec(api.response, version, api.is_flexible(version)).write_within
+
+
+def _handler(api: Api) -> Handler:
+    """As clients are served: who may not send such requests at all does not come to it."""
+    from .permissions import guarded  # as late as the handlers
+
+    return guarded(api, _module(api))
 
 
 def _module(api: Api) -> ModuleType:

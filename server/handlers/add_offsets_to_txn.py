@@ -13,8 +13,10 @@ from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddO
 from ...storage.disk.paths import TopicPartition
 from ..coordination.records import Producer
 from ..partitions.internal_topics import OFFSETS_TOPIC
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
+from .permissions import check
 
 _FIRST_VERSION_WITH_FENCED = 2
 
@@ -23,6 +25,8 @@ async def handle(ctx: Context, request: Request) -> AddOffsetsToTxnResponse:
     body: AddOffsetsToTxnRequest = request.body
     services = ctx.services
     try:
+        check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
         coordinator = await services.coordinators.transactions.route(ctx.node, body.transactional_id)
         await services.coordinators.groups.ensure_topic()
         partition = TopicPartition(OFFSETS_TOPIC, services.coordinators.groups.coordinator.partition_for(body.group_id))

@@ -7,6 +7,7 @@ Behaviour
   them; one that is not is TRANSACTION_ABORTABLE (KIP-890).
 - Nobody adds partitions of the broker's own topics here (TOPIC_AUTHORIZATION_FAILED). Apache Kafka lets versions 4 and 5,
   with which its brokers add `__consumer_offsets` for TxnOffsetCommit; our coordinators speak to each other without it.
+- Versions 4 and 5 need CLUSTER_ACTION on the cluster, and no right to the topics.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
 
@@ -28,6 +29,7 @@ from ...storage.disk.paths import TopicPartition
 from ..coordination.records import Producer
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
@@ -70,15 +72,27 @@ async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
 async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int, turn: Turn) -> Codes:
     codes: dict[TopicPartition, ErrorCode] = {}
     is_refused = False
+    is_of_client = version < _FIRST_VERSION_OF_BROKERS
+    is_known = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
     for topic in asked.topics:
         if turn.is_over():
             await turn.next()
+        may_write = not is_of_client or ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
         for index in topic.partitions:
             if turn.is_over():
                 await turn.next()
             one = TopicPartition(topic.name, index)
-            codes[one] = _refused(ctx, one, adds=not asked.verify_only)
+            if may_write:
+                codes[one] = _refused(ctx, one, adds=not asked.verify_only)
+            else:
+                codes[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             is_refused |= bool(codes[one])
+    if not is_known:
+        for one in codes:
+            if turn.is_over():
+                await turn.next()
+            codes[one] = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return codes
     if is_refused:
         for one, code in codes.items():
             if turn.is_over():

@@ -30,8 +30,9 @@ from ..config.changes import Change, alter_broker, alter_topic
 from ..config.resources import ResourceType
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation
 from ..services.context import Context
-from .describe_configs import check_is_this_node
+from .describe_configs import check_configs_of, check_is_this_node
 
 if TYPE_CHECKING:
     from ...protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
@@ -129,6 +130,7 @@ async def alter(
                         )
                     if stands[key] > 1:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                    check_configs_of(ctx, Operation.ALTER_CONFIGS, *key)
                     changed |= await _alter_one(
                         ctx, wish_of(resource), turn, validate_only=validate_only, replace=replace
                     )

@@ -60,6 +60,20 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
     )
 
 
+async def refused(_: Context, request: Request, error: KafkaError) -> AlterPartitionReassignmentsResponse:
+    """The error, of the whole and of each row."""
+    body: AlterPartitionReassignmentsRequest = request.body
+    turn, reasons, responses = Turn(), Reasons(), []
+    for topic in body.topics:
+        if turn.is_over():
+            await turn.next()
+        rows = await turn.map(lambda row: _row(row.partition_index, error, reasons), topic.partitions)
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(rows)))
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code, error_message=reasons.of(error), responses=tuple(responses)
+    )
+
+
 def _row(index: int, error: KafkaError | None, reasons: Reasons) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
         partition_index=index,

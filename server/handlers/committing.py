@@ -13,6 +13,7 @@ from ..groups.offsets.commits import Prepared, TopicCommit
 from ..groups.offsets.offsets import Place
 from ..partitions.topics import Topic
 from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 Asked = TypeVar("Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
@@ -23,27 +24,34 @@ class Found(NamedTuple):
 
     topic: Topic | None
     partition_count: int
+    may_read: bool
     """It may get more before the answer, which were not committed."""
 
     def error_of(self, index: int, group_error: ErrorCode, refused: dict[Place, ErrorCode]) -> ErrorCode:
         """What to answer for one partition: that it is not there, what the group says, or what is refused of it alone."""
+        if not self.may_read:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if self.topic is None or not 0 <= index < self.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return group_error or refused.get((self.topic.name, index), ErrorCode.NONE)
 
 
 async def found_of(
-    asked: Iterable[Asked], topic_of: Callable[[Asked], Topic | None], turn: Turn
+    ctx: Context, asked: Iterable[Asked], topic_of: Callable[[Asked], Topic | None], turn: Turn
 ) -> tuple[list[Found], list[TopicCommit]]:
-    """Each topic that a request names, and what is to be committed: the partitions that are there."""
+    """Each topic that a request names, and what is to be committed: the partitions that are there, of topics that the
+    client may read."""
     found: list[Found] = []
     commits: list[TopicCommit] = []
     for one in asked:
         if found and turn.is_over():
             await turn.next()
         topic = topic_of(one)
-        found.append(Found(topic, 0 if topic is None else len(topic.partitions)))
-        if topic is None:
+        name = one.name if topic is None else topic.name
+        # An id that is nobody's is no secret.
+        may_read = (topic is None and not name) or ctx.may(Operation.READ, ResourceType.TOPIC, name)
+        found.append(Found(topic, 0 if topic is None else len(topic.partitions), may_read))
+        if topic is None or not may_read:
             continue
         partitions = []
         for at, partition in enumerate(one.partitions):

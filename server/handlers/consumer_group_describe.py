@@ -2,6 +2,7 @@
 
 Behaviour
 - A group that is asked for twice is answered once.
+- A group whose members have a topic assigned that the client may not describe is TOPIC_AUTHORIZATION_FAILED.
 - State, epochs, members and assignments of consumer groups; a group of another kind is GROUP_ID_NOT_FOUND.
 - UNSUPPORTED_VERSION as in ConsumerGroupHeartbeat.
 """
@@ -11,15 +12,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...protocol.connection import Request
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
 from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
+from .permissions import check_without_words
+
+_UNSEEN = "The group has described topic(s) that the client is not authorized to describe."
 
 
 async def handle(ctx: Context, request: Request) -> ConsumerGroupDescribeResponse:
@@ -44,9 +49,26 @@ async def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
     try:
         groups.check_consumer_protocol()
+        check_without_words(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         groups.check_coordinates(ctx.node, group_id)
         described = await in_turns(groups.coordinator.describe_consumer_group(group_id))
         await groups.settle(group_id)
+        if ctx.services.authorizer is not None and not await _may_see(ctx, described):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNSEEN)
         return described
     except KafkaError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message or None)
+
+
+async def _may_see(ctx: Context, group: DescribedGroup) -> bool:
+    """Whether the client may describe all topics that members have, or are to have."""
+    turn = Turn()
+    seen: set[str] = set()
+    for member in group.members:
+        for one in (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions):
+            if turn.is_over():
+                await turn.next()
+            if one.topic_name not in seen and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name):
+                return False
+            seen.add(one.topic_name)
+    return True

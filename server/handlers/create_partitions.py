@@ -22,6 +22,7 @@ from ...protocol.messages.create_partitions import (
 )
 from ..cluster.topic_plans import PARTITIONS_MAX
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 
@@ -31,11 +32,15 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
     stands: dict[str, int] = {}
     last: dict[str, CreatePartitionsTopic] = {}
     new = 0
+    refused: set[str] = set()
     for wanted in body.topics:
         if turn.is_over():
             await turn.next()
         stands[wanted.name] = stands.get(wanted.name, 0) + 1
         last[wanted.name] = wanted
+        if not ctx.may(Operation.ALTER, ResourceType.TOPIC, wanted.name):
+            refused.add(wanted.name)
+            continue
         topic = ctx.services.topics.get(wanted.name)
         new += 0 if topic is None else max(0, wanted.count - len(topic.partitions))
     results = []
@@ -44,14 +49,16 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
             await turn.next()
         code, message = ErrorCode.NONE, None
         try:
-            for count, what in (new, "new partitions"), (len(last), "topics"):
+            if stands[wanted.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if wanted.name in refused:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for count, what in (new, "new partitions"), (len(last) - len(refused), "topics"):
                 if count > PARTITIONS_MAX:
                     raise KafkaError(
                         ErrorCode.POLICY_VIOLATION,
                         f"{count} {what} in one request; at most {PARTITIONS_MAX} are allowed.",
                     )
-            if stands[wanted.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             await _grow(ctx, wanted, body.validate_only)
         except KafkaError as error:
             code, message = error.code, error.message

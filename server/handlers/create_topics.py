@@ -5,6 +5,7 @@ Behaviour
 - −1 takes `num.partitions` and `default.replication.factor`; replicas are spread over the nodes.
 - A request for more than PARTITIONS_MAX partitions, in all its topics, is refused whole (POLICY_VIOLATION).
 - `validate_only` checks everything and changes nothing.
+- CREATE on the cluster or on the topic; what a topic has become is told to those who may describe its configs.
 - When the answer is sent the topic is on disk and every node knows it.
 """
 
@@ -22,6 +23,7 @@ from ...protocol.messages.create_topics import (
 from ..cluster.topic_plans import PARTITIONS_MAX
 from ..config.resources import describe_topic
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 
@@ -31,24 +33,31 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
     stands: dict[str, int] = {}
     last: dict[str, CreatableTopic] = {}
     partitions = 0
+    may_create_any = ctx.may(Operation.CREATE, ResourceType.CLUSTER)
+    refused: set[str] = set()
     for topic in body.topics:
         if turn.is_over():
             await turn.next()
         stands[topic.name] = stands.get(topic.name, 0) + 1
         last[topic.name] = topic
-        partitions += _partitions_of(ctx, topic)
+        if may_create_any or ctx.may(Operation.CREATE, ResourceType.TOPIC, topic.name):
+            partitions += _partitions_of(ctx, topic)
+        else:
+            refused.add(topic.name)
     results = []
     for wanted in last.values():
         if turn.is_over():
             await turn.next()
         try:
+            if stands[wanted.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if wanted.name in refused:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             if partitions > PARTITIONS_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
                     f"{partitions} partitions in one request; at most {PARTITIONS_MAX} are allowed.",
                 )
-            if stands[wanted.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             results.append(await _create(ctx, wanted, body.validate_only, turn))
         except KafkaError as error:
             results.append(_refused(wanted.name, error.code, error.message))
@@ -79,6 +88,14 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
         configs=configs,
     )
     topic_id = bytes(16) if validate_only else (await admin.create(plan)).id
+    if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name):
+        return CreatableTopicResult(
+            name=wanted.name,
+            topic_id=topic_id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=(),
+        )
     return CreatableTopicResult(
         name=wanted.name,
         topic_id=topic_id,

@@ -11,7 +11,9 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check
 
 
 async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
@@ -27,6 +29,7 @@ async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
 
 async def _delete(ctx: Context, group_id: str) -> ErrorCode:
     try:
+        check(ctx, Operation.DELETE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
         groups.check_coordinates(ctx.node, group_id)
         await in_turns(groups.coordinator.delete_group(group_id, ctx.services.clock.now_ms()))

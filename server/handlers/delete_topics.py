@@ -23,7 +23,9 @@ from ...protocol.messages.delete_topics import (
 from ...protocol.wire import ZERO_UUID
 from ..partitions.topics import Topic
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check, refusal
 
 # Older clients do not know the code TOPIC_DELETION_DISABLED.
 DELETION_DISABLED_SINCE = 3
@@ -79,20 +81,33 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(throttle_time_ms=0, responses=tuple(results))
 
 
+class _UndeletableError(KafkaError):
+    """The topic with an id may not be deleted; `name` is told to those who may describe it."""
+
+    def __init__(self, name: str | None) -> None:
+        refused = refusal(ResourceType.TOPIC)
+        super().__init__(refused.code, refused.message)
+        self.name = name
+
+
 def _refused(row: DeleteTopicState, error: KafkaError, version: int) -> DeletableTopicResult:
     code = error.code
     if code is ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_SINCE:
         code = ErrorCode.INVALID_REQUEST
-    return DeletableTopicResult(name=row.name, topic_id=row.topic_id, error_code=code, error_message=error.message)
+    name = error.name if isinstance(error, _UndeletableError) else row.name
+    return DeletableTopicResult(name=name, topic_id=row.topic_id, error_code=code, error_message=error.message)
 
 
 def _find(ctx: Context, row: DeleteTopicState) -> Topic:
     topics = ctx.services.topics
+    may_all = ctx.may(Operation.DELETE, ResourceType.CLUSTER)
     if row.name is not None and row.topic_id != ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if row.name is None and row.topic_id == ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if row.name is not None:
+        if not may_all:
+            check(ctx, Operation.DESCRIBE, ResourceType.TOPIC, row.name)
         topic = topics.get(row.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {row.name}")
@@ -100,4 +115,8 @@ def _find(ctx: Context, row: DeleteTopicState) -> Topic:
         topic = topics.by_id(row.topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {row.topic_id.hex()}")
+        if not may_all and not ctx.may(Operation.DELETE, ResourceType.TOPIC, topic.name):
+            raise _UndeletableError(topic.name if ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name) else None)
+    if not may_all:
+        check(ctx, Operation.DELETE, ResourceType.TOPIC, topic.name)
     return topic

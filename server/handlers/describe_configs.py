@@ -39,7 +39,10 @@ from ..config.resources import (
     describe_topic,
 )
 from ..runtime.turns import Turn
+from ..security.acls.kinds import CLUSTER_NAME, Operation
+from ..security.acls.kinds import ResourceType as Protected
 from ..services.context import Context
+from .permissions import check
 
 _ROOT_LOGGER = ConfigEntry("root", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER, False, False, 0, "", ())
 
@@ -104,6 +107,7 @@ class _Page:
 
     def _configs(self, kind: int, name: str, keys: Collection[str]) -> tuple[DescribeConfigsResourceResult, ...]:
         services = self._ctx.services
+        check_configs_of(self._ctx, Operation.DESCRIBE_CONFIGS, kind, name)
         if kind in _ANY_NAME:
             check_named(_ANY_NAME[kind], name)
             if not self._defaults_left:
@@ -138,6 +142,16 @@ _ANY_NAME: dict[int, str] = {ResourceType.GROUP: "group", ResourceType.CLIENT_ME
 """Resources that exist under every name; what they are called."""
 
 
+_PROTECTED: dict[int, Protected] = {
+    ResourceType.TOPIC: Protected.TOPIC,
+    ResourceType.GROUP: Protected.GROUP,
+    ResourceType.BROKER: Protected.CLUSTER,
+    ResourceType.BROKER_LOGGER: Protected.CLUSTER,
+    ResourceType.CLIENT_METRICS: Protected.CLUSTER,
+}
+"""Whose configs they are to access control."""
+
+
 def _describe(
     ctx: Context, kind: int, name: str, keys: Collection[str], config: BrokerConfig | None
 ) -> list[ConfigEntry]:
@@ -154,6 +168,17 @@ def _describe(
             return [_ROOT_LOGGER] if not keys or _ROOT_LOGGER.name in keys else []
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+
+
+def check_configs_of(ctx: Context, operation: Operation, kind: int, name: str) -> None:
+    """Return if the client may do this to the configs of a resource, or there is no such type.
+
+    Raises:
+        KafkaError: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED.
+    """
+    protected = _PROTECTED.get(kind)
+    if protected is not None:
+        check(ctx, operation, protected, CLUSTER_NAME if protected is Protected.CLUSTER else name)
 
 
 def check_is_this_node(ctx: Context, name: str) -> None:

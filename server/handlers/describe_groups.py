@@ -15,8 +15,10 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import group_operations
+from .permissions import check
 
 
 async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
@@ -39,6 +41,7 @@ async def handle(ctx: Context, request: Request) -> DescribeGroupsResponse:
 
 async def _describe(ctx: Context, group_id: str, version: int, turn: Turn) -> DescribedGroup:
     try:
+        check(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         groups = ctx.services.coordinators.groups
         groups.check_coordinates(ctx.node, group_id)
         described = await in_turns(groups.coordinator.describe_group(group_id, version), turn)

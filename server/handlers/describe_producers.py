@@ -22,7 +22,9 @@ from ...storage.produce.producer_state import ProducerState as RememberedProduce
 from ..cluster.topic_plans import check_name
 from ..partitions.reasons import Reasons
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check
 from .routing import replica_of
 
 
@@ -54,6 +56,7 @@ async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
 async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, turn: Turn) -> PartitionResponse:
     try:
         check_name(topic)
+        check(ctx, Operation.READ, ResourceType.TOPIC, topic)
         producers = list(replica_of(ctx, topic, index).log.producers)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=reasons.of(error))

@@ -4,6 +4,7 @@ Behaviour
 - Topics in order of name, all of them when none is named, at most `response_partition_limit`
   partitions in one answer (and never more than `max.request.partition.size.limit`); the cursor says
   where the next request goes on.
+- Topics that the client may not describe are left out of "all"; of those that are named they stand behind the others.
 - A cursor with a negative partition, or on a topic that is not among the named ones, is INVALID_REQUEST.
 """
 
@@ -27,6 +28,7 @@ from ..cluster.topic_plans import check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import Partition
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import topic_operations
 from .routing import offline_replicas
@@ -49,11 +51,16 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
         names = names[at:]
     left = max(1, min(body.response_partition_limit, services.config.current.max_request_partition_size_limit))
     found: list[DescribeTopicPartitionsResponseTopic] = []
+    refused: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if turn.is_over():
             await turn.next()
+        if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if named:
+                refused.append(_refused(name))
+            continue
         if not left:
-            return _answer(found, Cursor(topic_name=name, partition_index=0))
+            return _answer([*found, *refused], Cursor(topic_name=name, partition_index=0))
         start, first_partition = first_partition, 0
         topic = services.topics.get(name)
         if topic is None:
@@ -77,14 +84,18 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
         )
         left -= len(shown)
         if start + len(shown) < len(topic.partitions):
-            return _answer(found, Cursor(topic_name=name, partition_index=start + len(shown)))
-    return _answer(found, None)
+            return _answer([*found, *refused], Cursor(topic_name=name, partition_index=start + len(shown)))
+    return _answer([*found, *refused], None)
 
 
 def _answer(
     topics: list[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None
 ) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=tuple(topics), next_cursor=cursor)
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
 def _missing(ctx: Context, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:

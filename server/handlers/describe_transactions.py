@@ -3,10 +3,14 @@
 Behaviour
 - One answer an id, however often it is asked for, each with its own error: INVALID_REQUEST (empty), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
   TRANSACTIONAL_ID_NOT_FOUND.
+- Topics that the client may not describe are left out.
 - The partitions of a decided transaction are those that have no marker yet.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
 
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
@@ -16,8 +20,10 @@ from ...protocol.messages.describe_transactions import (
     TransactionState,
 )
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.coordinator import check_id
+from .permissions import check, permitted
 
 
 async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse:
@@ -34,10 +40,16 @@ async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse
 async def _describe(ctx: Context, transactional_id: str) -> TransactionState:
     service = ctx.services.coordinators.transactions
     try:
+        check(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         check_id(transactional_id)
         service.check_coordinates(ctx.node, transactional_id)
         described = service.coordinator.describe(transactional_id)
         await service.settle(transactional_id)
-        return described
+        if ctx.services.authorizer is None:
+            return described
+        topics = await permitted(
+            ctx, Operation.DESCRIBE, ResourceType.TOPIC, described.topics, attrgetter("topic"), Turn()
+        )
+        return replace(described, topics=tuple(topics))
     except KafkaError as error:
         return TransactionState(error_code=error.code, transactional_id=transactional_id)

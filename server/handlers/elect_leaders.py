@@ -10,6 +10,7 @@ Behaviour
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
@@ -68,6 +69,18 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
     await turn.empty(wanted)
     await turn.empty(refused)
     return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=tuple(results))
+
+
+async def refused(_: Context, request: Request, error: KafkaError) -> ElectLeadersResponse:
+    """The error, of the whole and of each row."""
+    body: ElectLeadersRequest = request.body
+    turn, reasons, results = Turn(), Reasons(), []
+    for topic in body.topic_partitions or ():
+        if turn.is_over():
+            await turn.next()
+        rows = await turn.map(partial(_row, error=error, reasons=reasons), topic.partitions)
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=tuple(rows)))
+    return ElectLeadersResponse(error_code=error.code, replica_election_results=tuple(results))
 
 
 def _row(index: int, error: KafkaError | None, reasons: Reasons) -> PartitionResult:

@@ -14,9 +14,11 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ..coordination.records import Producer
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
 from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
+from .permissions import check
 
 _FIRST_VERSION_WITH_FENCED = 2
 _FIRST_VERSION_WITH_EPOCH = 5
@@ -27,6 +29,7 @@ async def handle(ctx: Context, request: Request) -> EndTxnResponse:
     services = ctx.services
     client_version = FIRST_VERSION_WITH_EPOCH_BUMP if request.version >= _FIRST_VERSION_WITH_EPOCH else 0
     try:
+        check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         coordinator = await services.coordinators.transactions.route(ctx.node, body.transactional_id)
         await services.producer_ids.have_some()
         producer = coordinator.end_transaction(

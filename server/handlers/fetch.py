@@ -12,6 +12,8 @@ Behaviour
   that is cut off by a limit. Sent are whole batches only.
 - The first partition with data gives its first batch whole even when that exceeds the limits, so a
   consumer always gets on (KIP-74).
+- Who may read a topic is asked when the request comes, as in Apache Kafka: what is taken away while a fetch is parked
+  counts for the next one, in a session too. Partitions of topics that may not be read do not hurry the answer either.
 - `read_committed` reads up to the last stable offset and is told the aborted transactions. Where they are very many, an
   answer holds fewer records, so that nobody's memory fills with their names.
 - Sessions (KIP-227) see `fetch_sessions`; topic ids from version 13 (KIP-516); the current leader
@@ -24,9 +26,10 @@ Differs from Apache Kafka
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 import trio
@@ -53,7 +56,9 @@ from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, Wanted
 from ..runtime.cold_reads import TRIES_MAX, bring
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import refusal
 from .routing import NotLeaderError, endpoints, led_partition
 
 Answer = tuple[FetchItem, PartitionData]
@@ -105,12 +110,15 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
         )
     except KafkaError as error:
         return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
+    unread: Collection[TopicKey] = ()
+    if ctx.services.authorizer is not None:
+        unread = await _unread(ctx, body, items, turn)
     max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
     min_bytes = min(body.min_bytes, max_bytes)
     committed = body.isolation_level == READ_COMMITTED
 
     changes = waits.changes
-    look = await _look(ctx, items, max_bytes, committed, turn)
+    look = await _look(ctx, items, unread, max_bytes, committed, turn)
     missing_count, deadline_s = look.missing_count, None
     while look.wanted and not look.must_answer and look.missing_count == missing_count:
         if look.offered_bytes >= min_bytes or ctx.services.cluster.is_stopping:
@@ -135,7 +143,7 @@ async def handle(ctx: Context, request: Request) -> FetchResponse:
         if is_complete and not is_stale:
             break
         changes = waits.changes
-        look = await _look(ctx, items, max_bytes, committed, turn)
+        look = await _look(ctx, items, unread, max_bytes, committed, turn)
         if waiter.is_complete:
             break
 
@@ -178,8 +186,27 @@ async def _wait(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
         ctx.client.check_peer()
 
 
-async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed: bool, turn: Turn) -> Look:
-    """Read what is there now, in order, until `max_bytes` are found.
+async def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem], turn: Turn) -> set[TopicKey]:
+    """The topics that the client may not read. A broker, which its replica id tells, needs a right to the cluster instead."""
+    is_broker = body.replica_id >= 0 or body.replica_state.replica_id >= 0
+    if is_broker and ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return set()
+    known, found = ctx.services.topics, set()
+    for key in dict.fromkeys(await turn.map(attrgetter("topic"), items)):
+        if turn.is_over():
+            await turn.next()
+        topic = None if isinstance(key, str) else known.by_id(key)
+        name = key if isinstance(key, str) else None if topic is None else topic.name
+        # An id that is nobody's is no secret, but of brokers.
+        if is_broker or (name is not None and not ctx.may(Operation.READ, ResourceType.TOPIC, name)):
+            found.add(key)
+    return found
+
+
+async def _look(
+    ctx: Context, items: list[FetchItem], unread: Collection[TopicKey], max_bytes: int, committed: bool, turn: Turn
+) -> Look:
+    """Read what is there now, in order, until `max_bytes` are found; of topics in `unread` nothing.
 
     What is not in memory is brought by a worker thread first; nearly always nothing has to be.
     """
@@ -191,6 +218,10 @@ async def _look(ctx: Context, items: list[FetchItem], max_bytes: int, committed:
             look.has_waited = True
         if look.aborted_count >= ABORTED_MAX:
             left_bytes, look.must_answer = 0, True  # the client is to come again for it, not to wait
+        if unread and item.topic in unread:
+            look.answers.append((item, _refusal(item, refusal(ResourceType.TOPIC))))
+            look.missing_count += 1
+            continue
         try:
             partition = led_partition(ctx, item.topic, item.partition)
         except NotLeaderError as error:

@@ -19,15 +19,20 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..groups.service import GroupService
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..services.coordinators import Coordinators
 from ..transactions.service import TransactionService
+from .permissions import Check, check, check_without_words
 
 # Key type -> the broker's coordinator of keys of that type.
 COORDINATORS: dict[int, Callable[[Coordinators], GroupService | TransactionService]] = {
     0: lambda coordinators: coordinators.groups,
     1: lambda coordinators: coordinators.transactions,
 }
+
+RESOURCES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
+"""What a key of each type names, which clients have to be allowed to describe."""
 
 _NO_NODE = (-1, "", -1)
 _FIRST_BATCHED_VERSION = 4
@@ -42,9 +47,9 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
         for key in body.coordinator_keys:
             if turn.is_over():
                 await turn.next()
-            coordinators.append(await _find(ctx, body.key_type, key))
+            coordinators.append(await _find(ctx, body.key_type, key, check_without_words))
         return FindCoordinatorResponse(coordinators=tuple(coordinators))
-    found = await _find(ctx, body.key_type, body.key)
+    found = await _find(ctx, body.key_type, body.key, check)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         # Kafka names even the absence of an error here, though not in later versions.
@@ -55,19 +60,20 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     )
 
 
-async def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
+async def _find(ctx: Context, key_type: int, key: str, asks: Check) -> Coordinator:
     error, message = ErrorCode.NONE, ""
     node_id, host, port = _NO_NODE
     try:
-        node_id, host, port = await _coordinator(ctx, key_type, key)
+        node_id, host, port = await _coordinator(ctx, key_type, key, asks)
     except KafkaError as failure:
         error, message = failure.code, failure.message
     return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message)
 
 
-async def _coordinator(ctx: Context, key_type: int, key: str) -> tuple[int, str, int]:
+async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tuple[int, str, int]:
     if key_type not in COORDINATORS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator for key type {key_type}")
+    asks(ctx, Operation.DESCRIBE, RESOURCES[key_type], key)
     service = COORDINATORS[key_type](ctx.services.coordinators)
     await service.ensure_topic()
     leader = service.leader_of(service.coordinator.partition_for(key))

@@ -10,12 +10,15 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check
 
 
 async def handle(ctx: Context, request: Request) -> HeartbeatResponse:
     body: HeartbeatRequest = request.body
     try:
+        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
         coordinator = await ctx.services.coordinators.groups.route(ctx.node, body.group_id)
         error = coordinator.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     except KafkaError as failure:

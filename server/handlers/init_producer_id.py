@@ -15,8 +15,10 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ..coordination.records import Producer
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.fencing import code_for
+from .permissions import check, refusal
 
 _FIRST_VERSION_WITH_FENCED = 4
 _NOBODY = Producer(-1, -1)
@@ -33,6 +35,12 @@ async def handle(ctx: Context, request: Request) -> InitProducerIdResponse:
 
 
 async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
+    if body.transactional_id is not None:
+        check(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+    elif not ctx.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not ctx.may_any(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
+        raise refusal(ResourceType.CLUSTER)
     if (body.producer_id == -1) != (body.producer_epoch == -1):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -15,7 +15,9 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ..coordination.service import Parked
 from ..groups.classic.protocol import Caller
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check, seeing
 
 # Up to this version the protocol name cannot be null.
 _LAST_VERSION_WITH_NAME = 6
@@ -25,10 +27,11 @@ async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
     body: JoinGroupRequest = request.body
     if request.version == 0:
         body = replace(body, rebalance_timeout_ms=body.session_timeout_ms)
-    caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version)
+    caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, seeing(ctx))
     groups = ctx.services.coordinators.groups
     answer: Parked[JoinGroupResponse] = Parked(groups.waking)
     try:
+        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
         coordinator = await groups.route(ctx.node, body.group_id)
         coordinator.join(body, caller, ctx.services.clock.now_ms(), answer)
         response = await answer.wait(ctx.client)

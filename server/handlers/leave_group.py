@@ -11,7 +11,9 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ..runtime.turns import in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check
 
 _FIRST_BATCHED_VERSION = 3
 
@@ -22,6 +24,7 @@ async def handle(ctx: Context, request: Request) -> LeaveGroupResponse:
     leaving = body.members if is_batched else (MemberIdentity(member_id=body.member_id),)
     groups = ctx.services.coordinators.groups
     try:
+        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
         coordinator = await groups.route(ctx.node, body.group_id)
         members = await in_turns(coordinator.leave(body.group_id, leaving, ctx.services.clock.now_ms()))
         await groups.settle(body.group_id)

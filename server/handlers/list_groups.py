@@ -2,16 +2,21 @@
 
 Behaviour
 - The groups that this node coordinates; clients ask every node.
+- Who may not describe the cluster sees the groups that it may describe.
 - Filters by state (version 4 on) and type (version 5 on), no matter the case; an unknown name matches nothing.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ..runtime.turns import in_turns
+from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import permitted
 
 
 async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
@@ -24,4 +29,6 @@ async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
     await groups.settle_all(ctx.node)
+    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+        found = await permitted(ctx, Operation.DESCRIBE, ResourceType.GROUP, found, attrgetter("group_id"), Turn())
     return ListGroupsResponse(groups=tuple(found))

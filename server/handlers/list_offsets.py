@@ -29,7 +29,9 @@ from ...storage.logs.log import Log
 from ..partitions.searches import Search
 from ..partitions.topics import Partition
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check
 from .routing import led_partition
 
 READ_COMMITTED = 1
@@ -130,6 +132,7 @@ def _answer(
     asked: Counter[tuple[str, int]],
 ) -> Answer | KafkaError | Search:
     try:
+        check(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         if asked[topic, wanted.partition_index] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{wanted.partition_index} is asked for twice")
         partition = led_partition(ctx, topic, wanted.partition_index)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
 from ...protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -54,3 +55,17 @@ async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsRe
         error_message=None,
         topics=tuple(OngoingTopicReassignment(name=name, partitions=tuple(rows)) for name, rows in topics.items()),
     )
+
+
+async def refused(_: Context, request: Request, error: KafkaError) -> ListPartitionReassignmentsResponse:
+    """The error, and what was asked for, as Apache Kafka repeats it."""
+    body: ListPartitionReassignmentsRequest = request.body
+    turn, topics = Turn(), []
+    for topic in body.topics or ():
+        if turn.is_over():
+            await turn.next()
+        rows = await turn.map(
+            lambda index: OngoingPartitionReassignment(partition_index=index), topic.partition_indexes
+        )
+        topics.append(OngoingTopicReassignment(name=topic.name, partitions=tuple(rows)))
+    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=tuple(topics))

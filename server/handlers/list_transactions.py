@@ -8,12 +8,16 @@ Behaviour
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.listing import Filter, is_unknown
+from .permissions import permitted
 
 
 async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
@@ -35,6 +39,9 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
         return ListTransactionsResponse(error_code=error.code)
     await service.settle_all(ctx.node)
     turn = Turn()
+    found = await permitted(
+        ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, found, attrgetter("transactional_id"), turn
+    )
     unknown = await turn.once(body.state_filters)
     states = await turn.map(
         lambda one: TransactionState(

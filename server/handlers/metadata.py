@@ -5,6 +5,7 @@ Behaviour
   list). One that is asked for twice is answered once.
 - A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, and the
   answer is UNKNOWN_TOPIC_OR_PARTITION as Apache Kafka's: the client asks again and finds it.
+- Topics that the client may not describe are left out of "all"; whether one that is named is there is not told.
 - One request creates at most PARTITIONS_MAX partitions, as many as CreateTopics; topics beyond are not created.
 - A partition that no live node leads is LEADER_NOT_AVAILABLE, with its replicas, its last ISR and its epoch. Version 0
   names live replicas only, and REPLICA_NOT_AVAILABLE where that are not all.
@@ -33,6 +34,7 @@ from ..cluster.topic_plans import PARTITIONS_MAX, check_name
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import NO_LEADER, Partition, Topic
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .authorized_operations import NOT_ASKED, cluster_operations, topic_operations
 from .routing import endpoints, offline_replicas
@@ -56,7 +58,8 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
         for topic in list(services.topics):
             if turn.is_over():
                 await turn.next()
-            if services.topics.get(topic.name) is topic:
+            may_describe = ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            if may_describe and services.topics.get(topic.name) is topic:
                 topics.append(await _topic(ctx, topic, request.version, operations, turn))
     elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
         topics = await turn.map(
@@ -109,17 +112,32 @@ async def _wanted(
     """One topic, by name or id; a missing name is created if that is allowed."""
     services = ctx.services
     topic = services.topics.by_id(key) if isinstance(key, bytes) else services.topics.get(key)
+    name = key if isinstance(key, str) else topic.name if topic is not None else None
+    if name is not None and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        named, topic_id = (key, ZERO_UUID) if isinstance(key, str) else (None, key)
+        return _refused(named, topic_id)
     if topic is not None:
         return await _topic(ctx, topic, version, operations, turn)
     if isinstance(key, bytes):
         return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, NOT_ASKED)
-    return _missing(key, ZERO_UUID, await creating.code_for(key), operations(key))
+    code = await creating.code_for(key)
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return _refused(key, ZERO_UUID)
+    return _missing(key, ZERO_UUID, code, operations(key))
+
+
+def _refused(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    """What is told of a topic, be it there or not, to who may not describe it, or not create it."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id, partitions=()
+    )
 
 
 class _Creating:
     """The topics that one request creates by asking for them."""
 
     def __init__(self, ctx: Context, is_allowed: bool) -> None:
+        self._ctx = ctx
         self._services = ctx.services
         self._is_allowed = is_allowed and ctx.services.config.current.auto_create_topics_enable
         self._partitions_left = PARTITIONS_MAX
@@ -127,6 +145,8 @@ class _Creating:
     async def code_for(self, name: str) -> ErrorCode:
         """Create a missing topic if that is allowed; what to answer in either case."""
         services = self._services
+        if self._is_allowed and not self._may_create(name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         try:
             check_name(name)
             if self._is_allowed and name in INTERNAL_TOPICS:
@@ -137,6 +157,11 @@ class _Creating:
         except KafkaError as error:
             return error.code
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _may_create(self, name: str) -> bool:
+        return self._ctx.may(Operation.CREATE, ResourceType.CLUSTER) or self._ctx.may(
+            Operation.CREATE, ResourceType.TOPIC, name
+        )
 
 
 def _missing(name: str | None, topic_id: bytes, code: ErrorCode, operations: int) -> MetadataResponseTopic:

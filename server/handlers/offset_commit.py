@@ -18,6 +18,7 @@ from ...protocol.messages.offset_commit import (
 )
 from ..groups.offsets.commits import TopicCommit
 from ..groups.offsets.offsets import Place
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .committing import found_of, prepared_in_turns
 
@@ -28,10 +29,16 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
     by_id = request.version >= _FIRST_VERSION_WITH_IDS
     known, turn = ctx.services.topics, ctx.turn
+    may_commit = ctx.may(Operation.READ, ResourceType.GROUP, body.group_id)
     found, commits = await found_of(
-        body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), turn
+        ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), turn
     )
-    group_error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
+    group_error: ErrorCode = ErrorCode.NONE
+    refused: dict[Place, ErrorCode] = {}
+    if not may_commit:
+        group_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif commits:
+        group_error, refused = await _commit(ctx, body, request.version, commits)
 
     answers: list[OffsetCommitResponseTopic] = []
     for known_as, asked in zip(found, body.topics, strict=True):
@@ -45,7 +52,9 @@ async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
                     await turn.map(
                         lambda one, known_as=known_as: OffsetCommitResponsePartition(  # type: ignore[misc]
                             partition_index=one.partition_index,
-                            error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+                            if not may_commit
+                            else ErrorCode.UNKNOWN_TOPIC_ID
                             if by_id and known_as.topic is None
                             else known_as.error_of(one.partition_index, group_error, refused),
                         ),

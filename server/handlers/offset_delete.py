@@ -18,6 +18,7 @@ from ...protocol.messages.offset_delete import (
 )
 from ..groups.offsets.offsets import Place
 from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 
@@ -26,9 +27,15 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
     turn = Turn()
     # As many as there are partitions, whatever the request repeats.
     existing: dict[Place, None] = {}
+    if not ctx.may(Operation.DELETE, ResourceType.GROUP, body.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    missing: dict[str, ErrorCode] = {}
     for topic in body.topics:
         if turn.is_over():
             await turn.next()
+        if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.name):
+            missing[topic.name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            continue
         for one in topic.partitions:
             if turn.is_over():
                 await turn.next()
@@ -53,7 +60,10 @@ async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
                     await turn.map(
                         lambda one, name=topic.name: OffsetDeleteResponsePartition(  # type: ignore[misc]
                             partition_index=one.partition_index,
-                            error_code=errors.get((name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                            error_code=errors.get(
+                                (name, one.partition_index),
+                                missing.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                            ),
                         ),
                         topic.partitions,
                     )

@@ -34,7 +34,9 @@ from ...protocol.messages.offset_fetch import (
 from ...protocol.wire import ZERO_UUID
 from ..groups.offsets.commits import Fetched
 from ..runtime.turns import Turn, in_turns
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check
 
 _FIRST_VERSION_WITH_ERROR = 2
 _FIRST_BATCHED_VERSION = 8
@@ -112,6 +114,7 @@ async def _group(
     known = ctx.services.topics
     found = []
     try:
+        check(ctx, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
         groups = ctx.services.coordinators.groups
         coordinator = await groups.route(ctx.node, asked.group_id)
         coordinator.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
@@ -121,7 +124,7 @@ async def _group(
                 if turn.is_over():
                     await turn.next()
                 topic = known.get(name)
-                if topic is not None or not by_id:
+                if (topic is not None or not by_id) and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
         for (name, topic_id), indexes in (await _once(asked.topics or (), turn)).items():
             if turn.is_over():
@@ -133,6 +136,12 @@ async def _group(
                     found.append(TopicOffsets("", topic_id, unknown))
                     continue
                 name = topic.name
+            if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                hidden = await turn.map(
+                    lambda index: Fetched(index, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED), indexes
+                )
+                found.append(TopicOffsets(name, topic_id, hidden))
+                continue
             fetched = await in_turns(coordinator.fetch(positions, name, topic_id, indexes), turn)
             found.append(TopicOffsets(name, topic_id, fetched))
         await groups.settle(asked.group_id)

@@ -19,6 +19,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .routing import led_partition
 
@@ -26,13 +27,21 @@ from .routing import led_partition
 async def handle(ctx: Context, request: Request) -> OffsetForLeaderEpochResponse:
     body: OffsetForLeaderEpochRequest = request.body
     turn = Turn()
+    is_broker = ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     topics = []
     for topic in body.topics:
         if turn.is_over():
             await turn.next()
-        partitions = await turn.map(partial(_partition, ctx, topic.topic), topic.partitions)
+        if is_broker or ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
+            partitions = await turn.map(partial(_partition, ctx, topic.topic), topic.partitions)
+        else:
+            partitions = await turn.map(_refused, topic.partitions)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
     return OffsetForLeaderEpochResponse(topics=tuple(topics))
+
+
+def _refused(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=wanted.partition)
 
 
 def _partition(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -15,8 +15,9 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 import trio
 
@@ -42,6 +43,7 @@ from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons
 from ..partitions.topics import Partition
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import UnverifiedError
 from ..transactions.writes import TransactionalWrites, transactional_writes
@@ -66,8 +68,11 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
     by_id = request.version >= TOPIC_IDS
     turn = ctx.turn
     refused: tuple[str, PartitionProduceResponse] | None = None
+    unwritten: Collection[str | bytes] = ()
+    if ctx.services.authorizer is not None:
+        unwritten = await _unwritten(ctx, body, by_id=by_id)
     try:
-        writes = await _transactional_writes(ctx, body, request.version)
+        writes = await _transactional_writes(ctx, body, request.version, unwritten)
     except KafkaError as error:
         return await _refused(body, error, turn)
     appending = Appending(ctx, request.version, body.acks, writes)
@@ -76,11 +81,12 @@ async def handle(ctx: Context, request: Request) -> ProduceResponse | None:
         if responses and turn.is_over():
             await turn.next()
         asked = topic.topic_id if by_id else topic.name
+        is_refused = unwritten and asked in unwritten
         partitions: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             if partitions and turn.is_over():
                 await turn.next()
-            partitions.append(await appending.append(asked, data))
+            partitions.append(_unwritable(data.index) if is_refused else await appending.append(asked, data))
             if body.acks == 0 and partitions[-1].error_code:
                 refused = refused or (topic.name, partitions[-1])
         responses.append(
@@ -110,7 +116,31 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
     )
 
 
-async def _transactional_writes(ctx: Context, body: ProduceRequest, version: int) -> TransactionalWrites | None:
+async def _unwritten(ctx: Context, body: ProduceRequest, *, by_id: bool) -> set[str | bytes]:
+    """The topics that the client may not write to, as the request calls them."""
+    found: set[str | bytes] = set()
+    for topic in body.topic_data:
+        if found and ctx.turn.is_over():
+            await ctx.turn.next()
+        if not by_id:
+            if not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name):
+                found.add(topic.name)
+            continue
+        known = ctx.services.topics.by_id(topic.topic_id)
+        if known is not None and not ctx.may(Operation.WRITE, ResourceType.TOPIC, known.name):
+            found.add(topic.topic_id)
+    return found
+
+
+def _unwritable(index: int) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, base_offset=-1, log_start_offset=-1
+    )
+
+
+async def _transactional_writes(
+    ctx: Context, body: ProduceRequest, version: int, unwritten: Collection[str | bytes]
+) -> TransactionalWrites | None:
     services = ctx.services
     return await transactional_writes(
         body,
@@ -120,6 +150,8 @@ async def _transactional_writes(ctx: Context, body: ProduceRequest, version: int
         clock=services.clock,
         config=services.config.current,
         transactions=lambda: services.coordinators.transactions,
+        may_use=partial(ctx.may, Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        unwritten=unwritten,
     )
 
 

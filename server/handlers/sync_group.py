@@ -15,7 +15,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ..coordination.service import Parked
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
+from .permissions import check
 
 _FIRST_VERSION_WITH_PROTOCOL = 5
 # More are looked at in turns.
@@ -29,6 +31,7 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     groups = ctx.services.coordinators.groups
     answer: Parked[SyncGroupResponse] = Parked(groups.waking)
     try:
+        check(ctx, Operation.READ, ResourceType.GROUP, body.group_id)
         coordinator = await groups.route(ctx.node, body.group_id)
         if len(body.assignments) > ASSIGNMENTS_AT_ONCE:
             body = await _of_members(body, coordinator.member_ids(body.group_id), ctx.turn)

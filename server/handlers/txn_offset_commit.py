@@ -25,6 +25,7 @@ from ..groups.offsets.commits import TopicCommit
 from ..groups.offsets.offsets import Place
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import Verification, ability_of
 from .committing import found_of, prepared_in_turns
@@ -41,7 +42,11 @@ _NO_SEQUENCE = -1
 async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
     body: TxnOffsetCommitRequest = request.body
     known, turn = ctx.services.topics, Turn()
-    found, commits = await found_of(body.topics, lambda asked: known.get(asked.name), turn)
+    if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
+        return await _refused(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, turn)
+    if not ctx.may(Operation.READ, ResourceType.GROUP, body.group_id):
+        return await _refused(body, ErrorCode.GROUP_AUTHORIZATION_FAILED, turn)
+    found, commits = await found_of(ctx, body.topics, lambda asked: known.get(asked.name), turn)
     error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -65,6 +70,20 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
                 ),
             )
         )
+    return TxnOffsetCommitResponse(topics=tuple(answers))
+
+
+async def _refused(body: TxnOffsetCommitRequest, code: ErrorCode, turn: Turn) -> TxnOffsetCommitResponse:
+    """The same for every partition."""
+    answers = []
+    for asked in body.topics:
+        if turn.is_over():
+            await turn.next()
+        rows = await turn.map(
+            lambda one: TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code),
+            asked.partitions,
+        )
+        answers.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=tuple(rows)))
     return TxnOffsetCommitResponse(topics=tuple(answers))
 
 

@@ -63,6 +63,24 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(markers=tuple(answers))
 
 
+async def refused(_: Context, request: Request, error: KafkaError) -> WriteTxnMarkersResponse:
+    """The error, of each partition."""
+    body: WriteTxnMarkersRequest = request.body
+    turn, answers = Turn(), []
+    for marker in body.markers:
+        told = []
+        for topic in marker.topics:
+            if turn.is_over():
+                await turn.next()
+            rows = await turn.map(
+                lambda index: WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code),
+                topic.partition_indexes,
+            )
+            told.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=tuple(rows)))
+        answers.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=tuple(told)))
+    return WriteTxnMarkersResponse(markers=tuple(answers))
+
+
 def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # Apache Kafka's answer to a marker that cannot be.

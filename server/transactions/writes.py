@@ -98,14 +98,20 @@ async def transactional_writes(
     clock: Clock,
     config: BrokerConfig,
     transactions: Callable[[], TransactionService],
+    may_use: Callable[[str], bool],
+    unwritten: Collection[str | bytes],
 ) -> TransactionalWrites | None:
     """What a request writes in a transaction; None if it has no such batch.
 
     Args:
         transactions: Gives the coordinator, which is loaded then: most requests need none.
+        may_use: Whether the client may write with a transactional id.
+        unwritten: Names or ids of topics, as the request calls them, that the client may not write to: no transaction takes
+            note of them.
 
     Raises:
-        KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED (batches of a transaction, and no transactional id),
+        KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED (batches of a transaction, and no transactional id, or one that
+            the client may not use),
             INVALID_PRODUCER_ID_MAPPING (of several producers).
     """
     found = []
@@ -119,10 +125,8 @@ async def transactional_writes(
                 found.append((topic, data.index, batch))
     if not found:
         return None
-    if body.transactional_id is None:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"
-        )
+    if body.transactional_id is None or not may_use(body.transactional_id):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     producers: set[Producer] = set()
     sequences: dict[TopicPartition, int] = {}
     nowhere: set[TopicPartition] = set()
@@ -130,6 +134,8 @@ async def transactional_writes(
         if turn.is_over():
             await turn.next()
         known = topics.get(topic.name) if version < _TOPIC_IDS_SINCE else topics.by_id(topic.topic_id)
+        if unwritten and (topic.name if version < _TOPIC_IDS_SINCE else topic.topic_id) in unwritten:
+            continue
         # What goes nowhere, or comes from nobody, needs no word of the coordinator.
         if known is None:
             nowhere.add(TopicPartition(topic.name, index))

@@ -6,7 +6,7 @@ resolved (`resolve`). Nothing is kept between calls: an expression is compiled w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import Steps
@@ -44,10 +44,15 @@ def check_regex(regex: str) -> None:
         ) from error
 
 
-def resolve(regexes: Collection[str], topics: Iterable[str]) -> Steps[dict[str, frozenset[str]]]:
-    """The topics whose whole name each expression matches, internal ones too, as they were at the beginning. Without an
-    authorizer everybody may describe every topic. An expression that is none, from a log that others wrote, matches
-    nothing.
+def resolve(
+    regexes: Collection[str], topics: Iterable[str], sees: Callable[[str], bool] | None = None
+) -> Steps[dict[str, frozenset[str]]]:
+    """The topics whose whole name each expression matches, internal ones too, as they were at the beginning. An expression
+    that is none, from a log that others wrote, matches nothing.
+
+    Args:
+        sees: Whether a topic may be known to the member that asks; it asks for the whole group, as in Apache Kafka. None:
+            every topic may.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR: all of them together match more than GROUP_NAMES_MAX topics, which is about what one
@@ -61,7 +66,7 @@ def resolve(regexes: Collection[str], topics: Iterable[str]) -> Steps[dict[str, 
         try:
             matches = Expression(regex).matches
             for name in names:
-                if matches(name):
+                if matches(name) and (sees is None or sees(name)):
                     found.append(name)
                 yield
         except InvalidExpressionError:

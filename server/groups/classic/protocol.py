@@ -30,11 +30,13 @@ _SKIP_ASSIGNMENT_VERSION = 9
 
 
 class Caller(NamedTuple):
-    """Who sends a JoinGroup, and in which version."""
+    """Who sends a JoinGroup or a heartbeat, and in which version."""
 
     client_id: str
     client_host: str
     version: int
+    sees: Callable[[str], bool] | None = None
+    """Whether it may know of the topic with a name; None: of every topic."""
 
 
 class Joining(NamedTuple):

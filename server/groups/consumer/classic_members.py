@@ -91,7 +91,7 @@ class ClassicMembers:
                 return self._join_downgraded(shard, group, replaced, new, now_ms)
         log.info("group %s: member %s joins with the classic protocol", group.group_id, member_id)
         claim = self._migration.by_id(subscription.owned_partitions)
-        stepped = self._protocol.advance(shard, Transition(group, old, new, replaced, []), claim, now_ms)
+        stepped = self._protocol.advance(shard, Transition(group, old, new, replaced, []), claim, caller, now_ms)
         self._protocol.timers.unlimit(group, member_id)
         # It is to send SyncGroup now.
         self._protocol.timers.limit(shard, group, stepped)

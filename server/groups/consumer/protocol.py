@@ -174,7 +174,8 @@ class ConsumerProtocol:
         group, used = self._group_for(shard, request, changes, upgrade)
         old, replaced = member_for(group, request, self._new_id)
         new = with_news(old, request, caller)
-        member = self.advance(shard, Transition(group, old, new, replaced, changes), claim_of(request), now_ms, used)
+        transition = Transition(group, old, new, replaced, changes)
+        member = self.advance(shard, transition, claim_of(request), caller, now_ms, used)
         is_full = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -189,7 +190,13 @@ class ConsumerProtocol:
         )
 
     def advance(
-        self, shard: Shard, transition: Transition, claim: Claim, now_ms: int, upgrade: Upgrade | None = None
+        self,
+        shard: Shard,
+        transition: Transition,
+        claim: Claim,
+        caller: Caller,
+        now_ms: int,
+        upgrade: Upgrade | None = None,
     ) -> Member:
         """Take a member's news, and let it do one step towards its target; its session begins anew.
 
@@ -220,7 +227,7 @@ class ConsumerProtocol:
             self.timers.await_revocation(shard, group, member)
         if transition.must_resolve and not group.is_resolving and elapsed_ms >= group.resolve_again_ms:
             group.is_resolving = True
-            self._start_job(shard, self._resolve_regexes(shard, group, now_ms))
+            self._start_job(shard, self._resolve_regexes(shard, group, caller.sees, now_ms))
         if transition.must_assign and not group.is_assigning:
             group.is_assigning = True
             self._start_job(shard, self._assign(shard, group, now_ms))
@@ -263,12 +270,14 @@ class ConsumerProtocol:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group.group_id} has just changed")
         return to_the_end(self._migration.upgrade(group))
 
-    def _resolve_regexes(self, shard: Shard, group: ConsumerGroup, now_ms: int) -> Job:
+    def _resolve_regexes(
+        self, shard: Shard, group: ConsumerGroup, sees: Callable[[str], bool] | None, now_ms: int
+    ) -> Job:
         """Match the group's regular expressions with all topics; members get what is new at their next heartbeats."""
         version = self._topics_version
         made: dict[str, tuple[ResolvedRegex, Change]] = {}
         try:
-            found = yield from resolve(tuple(group.regex_subscribers), self._topics.names())
+            found = yield from resolve(tuple(group.regex_subscribers), self._topics.names(), sees)
             for pattern, topics in found.items():
                 one = ResolvedRegex(topics, version, now_ms)
                 made[pattern] = one, records.regex(group.group_id, pattern, one)

@@ -1,0 +1,7 @@
+"""What each right alone opens, at Apache Kafka 4.3.1 and at Ottla."""
+
+import sys
+from pathlib import Path
+
+# The questions and the recorded answers are the tests' own, which import each other as `support.…`.
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))

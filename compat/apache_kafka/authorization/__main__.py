@@ -1,0 +1,128 @@
+"""Which right opens what: every API in every version, asked by users with no right, one right and a few, at Apache Kafka
+4.3.1 and at Ottla.
+
+`--record` writes what Apache Kafka answers to `tests/support/authorization/apache_kafka.json`. Without it Ottla is asked the
+same over the wire, with users that have logged in, and each difference is a failure unless it is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from ottla.server.client.connection import Client
+from support.authorization import differences
+from support.authorization.answers import reduced
+from support.authorization.messages import message
+from support.authorization.questions import asked
+from support.authorization.recording import FILE, Asked, read, written
+from support.authorization.rights import NOBODY, USERS
+from support.authorization.scene import Scene
+
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.brokers.process import BrokerProcess, free_port
+from ...support.suite import NotRunError, Options, Suite, run_suite
+from .asking import LoggedIn, grant, options
+
+PAUSE_S = 0.02
+GRANTED_S = 2.0
+"""Until every right that was given holds, with time to spare."""
+CLOSED = "closed"
+DIFFERENCES_SHOWN = 40
+
+
+def body(suite: Suite, options_: Options) -> None:
+    if options_.broker:
+        raise NotRunError("to start its broker itself")
+    kind = ApacheKafkaProcess if options_.rest.record or options_.against != "ottla" else OttlaProcess
+    users = [NOBODY, "half", "consumer"] if options_.quick else list(USERS)
+    with broker(kind) as (plain, sasl):
+        answers = trio.run(ask_all, plain, sasl, users)
+    if options_.rest.record:
+        FILE.write_text(written(answers))
+        suite.check("recorded", True, f"{len(answers)} answers in {FILE.stat().st_size} bytes")
+        return
+    expected = read(FILE.read_text())
+    found = differences.between({one: expected.get(one) for one in answers}, answers)
+    suite.check("answers compared", bool(answers), len(answers))
+    suite.equal("differences that are not named", 0, len(found))
+    for line in found[:DIFFERENCES_SHOWN]:
+        suite.note(line)
+
+
+@contextmanager
+def broker(kind: type[BrokerProcess]) -> Iterator[tuple[str, str]]:
+    """Its plain address, at which everybody is a super user, and the one where users log in."""
+    with ExitStack() as stack:
+        port = free_port()
+        process = kind(overrides=options())
+        plain = f"PLAINTEXT://{process.bootstrap},SASL_PLAINTEXT://127.0.0.1:{port}"
+        if isinstance(process, ApacheKafkaProcess):
+            controller = f"CONTROLLER://127.0.0.1:{process.controller_port}"
+            process.overrides |= {
+                "listeners": f"{plain},{controller}",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
+            }
+        else:
+            process.overrides["listeners"] = plain
+        process.overrides["advertised.listeners"] = plain
+        stack.enter_context(process)
+        yield process.bootstrap, f"127.0.0.1:{port}"
+
+
+async def ask_all(plain: str, sasl: str, users: list[str]) -> dict[Asked, Any]:
+    """Every answer, reduced to what is compared."""
+    host, _, port = plain.rpartition(":")
+    admin = Client(host, int(port), timeout_s=60)
+
+    async def ask(request: Any, version: int) -> Any:
+        return admin.ask(request, version)
+
+    scene = Scene(ask, partial(trio.sleep, PAUSE_S))
+    await scene.build()
+    grant(plain, USERS)
+    await trio.sleep(GRANTED_S)
+    answers: dict[Asked, Any] = {}
+    began_s = time.monotonic()
+    clients: dict[str, Client] = {}
+    for question, version in asked():
+        for user in users:
+            names = {one: name for name, one in scene.ids.items()}
+            request = message(question.api.name, question.values(version, scene.ids))
+            answer = _answer(clients, sasl, user, request, version, names)
+            answers[Asked(question.id, version, user)] = answer
+            await scene.mend(question.changes, answer)
+    print(f"{len(answers)} answers in {time.monotonic() - began_s:.0f} s", file=sys.stderr)
+    for client in (*clients.values(), admin):
+        client.close()
+    return answers
+
+
+def _answer(
+    clients: dict[str, Client], sasl: str, user: str, request: Any, version: int, names: dict[bytes, str]
+) -> Any:
+    if user not in clients:
+        host, _, port = sasl.rpartition(":")
+        clients[user] = LoggedIn(host, int(port), user)
+    try:
+        return reduced(clients[user].ask(request, version), names)
+    except ConnectionError:
+        del clients[user]
+        return CLOSED
+
+
+def _more(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--record", action="store_true", help="write down what Apache Kafka answers")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("apache_kafka.authorization", body, doc=__doc__, more_arguments=_more))

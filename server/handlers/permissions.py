@@ -1,0 +1,129 @@
+"""What clients need a right for, and what they are told without it.
+
+APIs that ask for an operation on the cluster, whatever their requests name, stand in CLUSTER_OPERATIONS: `guarded` asks
+before their handlers see the request. All else is asked about in the handlers, for each resource where they come to it.
+The operations are those that Apache Kafka 4.3.1 asks for, in its order where a client could tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from ...protocol.apis import Api
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.schema import fields_of
+from ..network.desk import Handler
+from ..runtime.turns import Turn
+from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ..services.context import Context
+
+Row = TypeVar("Row")
+Check: TypeAlias = Callable[[Context, Operation, ResourceType, str], None]
+"""`check`, or `check_without_words`."""
+
+
+class OnCluster(NamedTuple):
+    """What a request needs as a whole: one of these operations on the cluster, from a version on."""
+
+    any_of: tuple[Operation, ...]
+    since: int = 0
+
+
+CLUSTER_OPERATIONS: dict[str, OnCluster] = {
+    # From version 4 on the request is one of brokers, for several transactions.
+    "AddPartitionsToTxn": OnCluster((Operation.CLUSTER_ACTION,), since=4),
+    "AlterPartitionReassignments": OnCluster((Operation.ALTER,)),
+    "DescribeLogDirs": OnCluster((Operation.DESCRIBE,)),
+    "ElectLeaders": OnCluster((Operation.ALTER,)),
+    "ListConfigResources": OnCluster((Operation.DESCRIBE_CONFIGS,)),
+    "ListPartitionReassignments": OnCluster((Operation.DESCRIBE,)),
+    "WriteTxnMarkers": OnCluster((Operation.ALTER, Operation.CLUSTER_ACTION)),
+}
+"""API -> what it asks for. An API whose answer has more places for an error than `error_code` and `error_message` has a
+function `refused(ctx, request, error)` beside its `handle`."""
+
+_REFUSALS: dict[ResourceType, tuple[ErrorCode, str]] = {
+    ResourceType.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+    ResourceType.GROUP: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+    ResourceType.CLUSTER: (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
+    ResourceType.TRANSACTIONAL_ID: (
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "Transactional Id authorization failed.",
+    ),
+}
+"""By the type of the resource: code and words of Apache Kafka."""
+
+
+def refusal(resource_type: ResourceType) -> KafkaError:
+    """What to tell who may not; it names nothing."""
+    return KafkaError(*_REFUSALS[resource_type])
+
+
+def check(ctx: Context, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
+    """Return if the client may do this to that resource.
+
+    Raises:
+        KafkaError: TOPIC_, GROUP_, CLUSTER_ or TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    """
+    if not ctx.may(operation, resource_type, name):
+        raise refusal(resource_type)
+
+
+def check_without_words(ctx: Context, operation: Operation, resource_type: ResourceType, name: str) -> None:
+    """`check`, for answers in which Apache Kafka gives the code alone."""
+    if not ctx.may(operation, resource_type, name):
+        raise KafkaError(_REFUSALS[resource_type][0])
+
+
+async def permitted(
+    ctx: Context,
+    operation: Operation,
+    resource_type: ResourceType,
+    rows: Iterable[Row],
+    name_of: Callable[[Row], str],
+    turn: Turn,
+) -> list[Row]:
+    """Those of which the client may do this to the resource that they name."""
+    if ctx.services.authorizer is None:
+        return list(rows)
+    found = []
+    for row in rows:
+        if turn.is_over():
+            await turn.next()
+        if ctx.may(operation, resource_type, name_of(row)):
+            found.append(row)
+    return found
+
+
+def seeing(ctx: Context) -> Callable[[str], bool] | None:
+    """Whether the client may describe the topic with a name; None where there is no authorizer."""
+    if ctx.services.authorizer is None:
+        return None
+    return partial(ctx.may, Operation.DESCRIBE, ResourceType.TOPIC)
+
+
+def guarded(api: Api, module: Any) -> Handler:
+    """The handler of `module`, which sees only requests whose clients may send them."""
+    handler: Handler = module.handle
+    needed = CLUSTER_OPERATIONS.get(api.name)
+    if needed is None:
+        return handler
+    refused = getattr(module, "refused", _refused)
+
+    async def handle(ctx: Context, request: Request) -> Any:
+        if request.version < needed.since or any(ctx.may(one, ResourceType.CLUSTER) for one in needed.any_of):
+            return await handler(ctx, request)
+        code, _ = _REFUSALS[ResourceType.CLUSTER]
+        error = KafkaError(code, f"Request {api.name} needs {needed.any_of[-1].name} permission.")
+        return await refused(ctx, request, error)
+
+    return handle
+
+
+async def _refused(_: Context, request: Request, error: KafkaError) -> Any:
+    response = request.api.response
+    has_message = any(each.name == "error_message" for each in fields_of(response))
+    return response(error_code=error.code, **({"error_message": error.message} if has_message else {}))
