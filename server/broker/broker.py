@@ -47,6 +47,7 @@ from ..runtime.nursery import Tasks
 from ..security.acls.authorizer import Authorizer
 from ..services.context import Services
 from ..services.coordinators import Coordinators
+from ..services.listener_keys import ListenerKeys
 from .housekeeping import Housekeeping
 from .node_life import NodeLife
 
@@ -109,7 +110,7 @@ class Broker:
         """Lock and load the data directories. Blocks; runs in a worker thread before anything is served.
 
         Raises:
-            OSError, DirectoryLockedError, CatalogError, DataDirectoryError: One clear line each.
+            OSError, DirectoryLockedError, CatalogError, DataDirectoryError, ConfigError: One clear line each.
         """
         clock, config, files, rng, waits = self.clock, self.config, self.files, self.rng, self.waits
         self._store = open_store(Start(config.static, config.current, files, clock, rng, self._next_producer_id))
@@ -117,6 +118,8 @@ class Broker:
         # What clients have set before holds for all that follows.
         for problem in config.open(catalog):
             log.warning("%s", problem)
+        listener_keys = ListenerKeys(self.nodes, config)
+        listener_keys.open()
         config.watchers.append(self._take_options)
         self._take_options()
         cluster = Cluster(self.nodes, topics, catalog, ReplicationThrottle(self.nodes, config))
@@ -148,6 +151,7 @@ class Broker:
             coordinators=Coordinators(ground, producer_ids, self.tasks),
             authorizer=authorizer,
             acl_changes=None if authorizer is None else AclChanges(cluster, authorizer),
+            listener_keys=listener_keys,
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]
         self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)

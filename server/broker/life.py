@@ -126,6 +126,7 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
             broker.housekeeping,
             services.cleaning,
             broker.reassignments,
+            services.listener_keys,
         ):
             nursery.start_soon(each.run)
         with faults_in_force(broker.faults, broker.handlers, broker.files):

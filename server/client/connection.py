@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from ...protocol.apis import APIS, Api
 from ...protocol.connection import encode_request, parse_response
+from .security import PLAIN, Security
 
 # Larger answers than this are not for a command line; bounds what a wrong peer makes us allocate.
 MAX_RESPONSE_BYTES = 100 << 20
@@ -28,15 +29,24 @@ def api_of(message: Any) -> Api:
 class Client:
     """A connection to one broker."""
 
-    def __init__(self, host: str, port: int, *, client_id: str | None = "ottla", timeout_s: float = 10) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None = "ottla",
+        timeout_s: float = 10,
+        security: Security = PLAIN,
+    ) -> None:
         """Connects; every blocking call on the socket gives up after `timeout_s`.
 
         Raises:
-            OSError: There is no broker at that address.
+            OSError: There is no broker at that address, or it does not come to terms with us.
         """
         self.client_id = client_id
-        self._socket = socket.create_connection((host, port), timeout=timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain = socket.create_connection((host, port), timeout=timeout_s)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = security.secured(plain, host)
         self._correlation_ids = itertools.count(1)
         self._waiting: list[tuple[Api, int, int]] = []
 
@@ -57,7 +67,8 @@ class Client:
         timeout_s = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
-            self._socket.recv(1, socket.MSG_PEEK)
+            # Of the socket itself: what TLS has to say is for the one who waits for an answer, and ends with that.
+            socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
         except OSError:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .nodes import Nodes
+from .security import PLAIN, Security
 from .values import Config, Content, Group, HeadersLike, NewRecord, Offsets, Record, Topic
 
 if TYPE_CHECKING:  # Loaded with the first call that needs it: the messages of an API take milliseconds.
@@ -39,6 +40,7 @@ class Kafka:
         bootstrap: HOST:PORT[,HOST:PORT…].
         client_id: Under which name faults and logs of the broker know it.
         timeout_s: How long one answer may take, and how long a call that is refused for a moment is tried again.
+        security: Of all connections.
         now_ms: When records are made that do not say so; the wall time unless given.
 
     Every method raises `KafkaError` for a refusal, `OSError` when no broker answers, ValueError or TypeError for what
@@ -51,10 +53,11 @@ class Kafka:
         *,
         client_id: str = "ottla",
         timeout_s: float = 10,
+        security: Security = PLAIN,
         now_ms: Callable[[], int] = wall_time_ms,
     ) -> None:
         self.bootstrap = bootstrap
-        self._nodes = Nodes(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        self._nodes = Nodes(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security)
         self._now_ms = now_ms
         self._turns = count()
         self._lock = threading.Lock()

@@ -15,6 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from .connection import Client, api_of
+from .security import PLAIN, Security
 from .values import Partition, Topic, expect
 
 T = TypeVar("T")
@@ -59,6 +60,7 @@ class Nodes:
     Args:
         bootstrap: HOST:PORT[,HOST:PORT…]; one that answers is enough.
         timeout_s: How long one answer may take, and how long what may be tried again is tried.
+        security: Of all connections.
         elapsed_s, pause: The time, and a wait in it.
 
     Raises:
@@ -71,6 +73,7 @@ class Nodes:
         *,
         client_id: str = "ottla",
         timeout_s: float = 10,
+        security: Security = PLAIN,
         elapsed_s: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -79,6 +82,7 @@ class Nodes:
         """Set by another thread: whatever fails is not tried again."""
         self._bootstrap = addresses(bootstrap)
         self._client_id = client_id
+        self._security = security
         self._elapsed_s = elapsed_s
         self._pause = pause
         self._connections: dict[Address, tuple[Client, dict[int, tuple[int, int]]]] = {}
@@ -237,7 +241,7 @@ class Nodes:
 
     def _connect(self, address: Address) -> Client:
         try:
-            return Client(*address, client_id=self._client_id, timeout_s=self.timeout_s)
+            return Client(*address, client_id=self._client_id, timeout_s=self.timeout_s, security=self._security)
         except OSError as error:
             raise UnreachableError(f"no broker answers at {_text(address)}: {error.strerror or error}") from error
 

@@ -185,7 +185,7 @@ class BrokerOptions(ReplicationOptions):
         _STRING,
         DEFAULT_PROTOCOL_MAP,
         None,
-        "Security protocol of each listener, NAME:PROTOCOL; PLAINTEXT is served.",
+        "Security protocol of each listener, NAME:PROTOCOL.",
         update=_PER_BROKER,
     )
     listeners: tuple[str, ...] = option(

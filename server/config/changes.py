@@ -99,16 +99,21 @@ def alter_broker(config: BrokerConfig, level: ConfigSource, texts: Texts, change
     changed = _apply(texts, changes, find_option, config)
     for name in changed:
         _check_dynamic(name, level)
-    other = {level: changed}
     try:
-        new = config.with_dynamic(
-            other.get(ConfigSource.DYNAMIC_DEFAULT_BROKER, config.texts_of(ConfigSource.DYNAMIC_DEFAULT_BROKER)),
-            other.get(ConfigSource.DYNAMIC_BROKER, config.texts_of(ConfigSource.DYNAMIC_BROKER)),
-        )
+        new = with_layer(config, level, changed)
         _check_threads(config.log_cleaner_threads, new.log_cleaner_threads)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     return changed
+
+
+def with_layer(config: BrokerConfig, level: ConfigSource, texts: Texts) -> BrokerConfig:
+    """What a node runs with once one of its two dynamic layers holds `texts`. ConfigError: a value is refused."""
+    cluster, node = (
+        texts if level is each else config.texts_of(each)
+        for each in (ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.DYNAMIC_BROKER)
+    )
+    return config.with_dynamic(cluster, node)
 
 
 def _check_dynamic(name: str, level: ConfigSource) -> None:

@@ -25,13 +25,14 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from ..cluster.topic_plans import check_name
-from ..config.broker_config import ConfigSource, Texts, warnings_of
-from ..config.changes import Change, alter_broker, alter_topic
+from ..config.broker_config import BrokerConfig, ConfigSource, Texts, warnings_of
+from ..config.changes import Change, alter_broker, alter_topic, with_layer
 from ..config.resources import ResourceType
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation
 from ..services.context import Context
+from ..services.listener_keys import Prepared
 from .describe_configs import check_configs_of, check_is_this_node
 
 if TYPE_CHECKING:
@@ -208,6 +209,8 @@ async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: 
         level, node_ids = ConfigSource.DYNAMIC_BROKER, [_node_id(ctx, wish.name)]
     present: Texts = {}
     configs: dict[str, str] = {}
+    names = [change.name for change in wish.changes]
+    changed_nodes: dict[int, BrokerConfig] = {}
     for node_id in node_ids:  # what holds for all nodes must suit each node's own values
         # Nobody else changes configs meanwhile; to read long ones takes some milliseconds, each time.
         if turn.is_over():
@@ -217,7 +220,16 @@ async def _alter_broker(ctx: Context, wish: Wish, turn: Turn, *, validate_only: 
             await turn.next()
         present = config.texts_of(level)
         configs = alter_broker(config, level, {} if replace else present, wish.changes)
-    if not validate_only and configs != present:
+        if services.listener_keys.concerns((*names, *present)):
+            changed_nodes[node_id] = with_layer(config, level, configs)
+    keys: Prepared = ()
+    if changed_nodes:
+        is_asked_for = services.listener_keys.concerns(names)
+        keys = await services.listener_keys.prepared(changed_nodes, anew=is_asked_for)
+    if validate_only:
+        return
+    if configs != present:
         for line in warnings_of({name: text for name, text in configs.items() if present.get(name) != text}):
             log.warning("%s", line)
         await services.config_changes.alter_broker(wish.name, configs)
+    services.listener_keys.take(keys)

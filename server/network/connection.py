@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import struct
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -24,6 +25,9 @@ from .listener import Listener
 from .shares import Shares
 from .transport import Part, PeerGoneError, PlainTransport
 from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
+
+if TYPE_CHECKING:
+    from ..security.tls.contexts import TlsContext
 
 log = logging.getLogger("ottla.connection")
 
@@ -79,6 +83,8 @@ class Connection:
         """
         broken_off: list[Exception] = []
         try:
+            if self.listener.tls is not None:
+                await self._secure(self.listener.tls.present)
             await self._serve()
         except Exception as error:  # noqa: BLE001 -- every connection for itself
             self._log(error)
@@ -115,6 +121,14 @@ class Connection:
                 log.error("closing %s: %s", self.peer, error)
             case _:
                 log.error("closing %s after an error of the broker", self.peer, exc_info=error)
+
+    async def _secure(self, tls: TlsContext) -> None:
+        """Have TLS stand between the client and us before anything is read."""
+        from .handshake import shake_hands  # No broker without TLS shall wait for it.
+        from .tls_transport import TlsTransport
+
+        assert isinstance(self._transport, TlsTransport)
+        self.principal = await shake_hands(self._transport, tls, self)
 
     async def _serve(self) -> None:
         desk, frames = self._desk, self._frames

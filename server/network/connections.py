@@ -115,7 +115,7 @@ class Connections:
             log.warning("refusing a connection from %s: %s", host, reason)
             sock.close()
             return
-        connection = Connection(self._shares, listener, desk, PlainTransport(sock), f"{host}:{address[1]}")
+        connection = Connection(self._shares, listener, desk, _transport(sock, listener), f"{host}:{address[1]}")
         self._open.add(connection)
         self._per_host[host] += 1
         nursery.start_soon(self._serve, connection, host)
@@ -163,3 +163,11 @@ class Connections:
     def _of(self, listeners: Collection[Listener]) -> list[Connection]:
         those = {id(listener) for listener in listeners}
         return [connection for connection in self._open if id(connection.listener) in those]
+
+
+def _transport(sock: socket.socket, listener: Listener) -> PlainTransport:
+    if listener.tls is None:
+        return PlainTransport(sock)
+    from .tls_transport import TlsTransport  # No broker without TLS shall wait for it.
+
+    return TlsTransport(sock, listener.tls.present.context)

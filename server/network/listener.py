@@ -5,11 +5,14 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import trio
 
 from ..config.listeners import PLAINTEXT, ListenerConfig
+
+if TYPE_CHECKING:
+    from ..security.tls.contexts import ListenerTls
 
 Socket = socket.socket
 
@@ -31,6 +34,8 @@ class Listener:
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     controller_id: int | None = None
     """Who answers here: the controller with this id; None for the node's broker."""
+    tls: ListenerTls | None = None
+    """What connections are secured with; the broker sets it before anybody is accepted. None: they are not."""
     socket: Socket | None = None
     _reserved: Socket | None = None
 

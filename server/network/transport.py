@@ -3,7 +3,7 @@
 "Try non-blocking first, park only when the kernel says so": a request that is already there and
 an answer that fits the socket buffer cost no scheduler pass, which halves the CPU of a request
 against `trio.SocketStream`. The socket is an ordinary non-blocking stdlib socket; Trio only waits
-for its readiness. A TLS connection will bring a second class with these same methods.
+for its readiness. `tls_transport` has a second class with these same methods.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from ..runtime.turns import Turn
 from ..security.acls.authorizer import Authorizer
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from .coordinators import Coordinators
+from .listener_keys import ListenerKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Services:
     config_changes: ConfigChanges
     producer_ids: ProducerIds
     coordinators: Coordinators
+    listener_keys: ListenerKeys
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
     acl_changes: AclChanges | None = None

@@ -94,7 +94,7 @@ def test_several_listeners_may_ask_for_free_ports() -> None:
         (["A://0.0.0.0:1"], None, None, "set advertised.listeners"),
         (["A://[::]:1"], None, None, "set advertised.listeners"),
         (["A://h:1"], ["A://0.0.0.0:1"], None, "set advertised.listeners"),
-        (["SSL://h:1"], None, None, "Ottla offers PLAINTEXT"),
+        (["SASL_SSL://h:1"], None, None, "Ottla offers PLAINTEXT, SSL"),
         (["A://h:1"], None, {"A": "SASL_SSL"}, "its security protocol is SASL_SSL"),
         (["A://h:1"], None, {"B": "PLAINTEXT"}, "has no protocol for it"),
     ],

@@ -1,0 +1,166 @@
+"""What a listener speaks TLS with: OpenSSL's context, made of the listener's settings, and what is to be known of it later."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from ....storage.topics.options import ConfigError
+from ..principal import ANONYMOUS, USER, Principal
+from .mapping_rules import mapped
+from .names import alternative_names, subject
+from .settings import Store, TlsSettings
+from .stores import Material, Stamp, read_material
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TlsContext:
+    """Immutable; a change of keys brings a new one, and connections keep theirs."""
+
+    settings: TlsSettings
+    context: ssl.SSLContext
+    stamps: dict[str, Stamp] = field(repr=False)
+    """What the files looked like before they were read, by path."""
+    subject: str
+    alternative_names: frozenset[bytes]
+
+    def principal(self, certificate: bytes | None) -> Principal:
+        """Who a client with this certificate (DER) is; None: it has shown none. NoRuleError: no mapping rule applies."""
+        if certificate is None:
+            return ANONYMOUS
+        return Principal(USER, mapped(self.settings.rules, subject(certificate)))
+
+
+class ListenerTls:
+    """The present context of one listener of one node; a connection takes it when it comes."""
+
+    __slots__ = ("present",)
+
+    def __init__(self, present: TlsContext) -> None:
+        self.present = present
+
+
+def make_context(settings: TlsSettings) -> TlsContext:
+    """Read the files that the settings name, and make a context of them. Blocks.
+
+    Raises:
+        ConfigError: Anything of it cannot be had; one line, without secrets.
+    """
+    material = read_material(settings)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version, context.maximum_version = settings.versions[0], settings.versions[-1]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.verify_mode = settings.client_auth
+    # A certificate in the trust store is trusted as it is, be it of a root or not: Java's rule.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if settings.ciphers is not None:
+        try:
+            settings.ciphers.choose(context)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"{settings.option_prefix}ssl.cipher.suites: OpenSSL refuses them: {_reason(error)}"
+            ) from None
+    _load_key(context, settings.key_store, material)
+    _load_trusted(context, settings, material)
+    own = ssl.PEM_cert_to_DER_cert(material.certificate)
+    return TlsContext(settings, context, material.stamps, subject(own), alternative_names(own))
+
+
+def check_follows(old: TlsContext, new: TlsContext) -> None:
+    """Whether a running listener may go from one to the other: Apache Kafka's rules, by which clients notice nothing.
+
+    Raises:
+        ConfigError: The subject is another one, alternative names are gone, or there was no trust store before.
+    """
+    settings, store = new.settings, new.settings.key_store
+    if old.subject != new.subject and not settings.allows_other_names:
+        raise ConfigError(
+            f"{store.prefix}: the certificate is of {new.subject or '(no name)'}, and the present one of"
+            f" {old.subject or '(no name)'}; ssl.allow.dn.changes is false"
+        )
+    if not old.alternative_names <= new.alternative_names and not settings.allows_fewer_alternative_names:
+        raise ConfigError(
+            f"{store.prefix}: the certificate lacks alternative names that the present one has; ssl.allow.san.changes is false"
+        )
+    if old.settings.trust_store is None and settings.trust_store is not None:
+        raise ConfigError(
+            f"{settings.trust_store.prefix}: cannot be added to a listener that runs without; it needs a restart"
+        )
+
+
+def _load_key(context: ssl.SSLContext, store: Store, material: Material) -> None:
+    was_asked = False
+
+    def password() -> str:
+        nonlocal was_asked
+        was_asked = True
+        return material.key_password or ""
+
+    name = "location" if store.key is None else "key"
+    with _as_file(material.key) as path:
+        try:
+            # With a function, for OpenSSL would ask at the terminal.
+            context.load_cert_chain(path, password=password)
+        except (ssl.SSLError, ValueError) as error:
+            raise store.refused(name, _why_no_key(error, was_asked, material)) from None
+
+
+def _why_no_key(error: Exception, was_asked: bool, material: Material) -> str:
+    reason = _reason(error)
+    if "mismatch" in reason:
+        return "the private key does not belong to the first certificate"
+    if was_asked:
+        if material.key_password is None:
+            return "the private key is encrypted, and ssl.key.password is not given"
+        return "the private key cannot be read with ssl.key.password"
+    return f"OpenSSL takes no private key and certificates from it: {reason}"
+
+
+def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, material: Material) -> None:
+    if settings.client_auth is ssl.CERT_NONE:
+        if material.trusted is None:
+            return
+        # Not used, and yet checked: a later change to ssl.client.auth is not to find it broken.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if material.trusted is None:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        return
+    store = settings.trust_store
+    assert store is not None
+    try:
+        context.load_verify_locations(cadata=material.trusted)
+    except (ssl.SSLError, ValueError) as error:
+        name = "location" if store.certificates is None else "certificates"
+        raise store.refused(name, f"OpenSSL takes no certificates from it: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """What OpenSSL says, in its own words without file names and line numbers."""
+    reason = getattr(error, "reason", None) or str(error)
+    return str(reason).replace("_", " ").lower()
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """A path under which OpenSSL, which takes keys from files only, reads `data`: in memory where the system can."""
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("ottla-tls", os.MFD_CLOEXEC)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    descriptor, path = tempfile.mkstemp(prefix="ottla-tls-")  # for its owner only
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        yield path
+    finally:
+        with suppress(OSError):
+            os.unlink(path)

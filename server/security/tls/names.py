@@ -1,0 +1,90 @@
+"""Names in certificates: the subject as Java writes it, which is the name of a principal, and the alternative names.
+
+Java's X500Principal.getName() is RFC 2253 with its own choices: nine attribute types have names, any other is written as
+numbers with its value in hexadecimal; `,=+<>#;"\\` are escaped wherever they stand, spaces at both ends.
+"""
+
+from __future__ import annotations
+
+from .der import EXTENSIONS, OBJECT_ID, SEQUENCE, VERSION, Element, elements, object_id
+
+_KEYWORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+# What Java takes for a text, and reads as UTF-8 whatever it is: UTF8String, PrintableString, T61String, IA5String, GeneralString,
+# BMPString.
+_TEXTS = (0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E)
+_ESCAPED = ',=+<>#;"\\'
+_SUBJECT_ALT_NAME = "2.5.29.17"
+
+
+def subject(certificate: bytes) -> str:
+    """The distinguished name of a certificate's subject, the last part first; "" if it is empty.
+
+    Args:
+        certificate: In DER.
+
+    Raises:
+        ValueError: It is no certificate.
+    """
+    # tbsCertificate: serial number, signature, issuer, validity, subject, …
+    parts = [
+        "+".join(_attribute(attribute) for attribute in elements(relative.content))
+        for relative in elements(_body(certificate)[4].content)
+    ]
+    return ",".join(reversed(parts))
+
+
+def alternative_names(certificate: bytes) -> frozenset[bytes]:
+    """The subject's alternative names, each in DER. ValueError: it is no certificate."""
+    for part in _body(certificate)[6:]:
+        if part.tag != EXTENSIONS:
+            continue
+        for extension in elements(next(elements(part.content)).content):
+            found = list(elements(extension.content))
+            if found[0].tag == OBJECT_ID and object_id(found[0].content) == _SUBJECT_ALT_NAME:
+                names = next(elements(found[-1].content))
+                return frozenset(name.encoded for name in elements(names.content))
+    return frozenset()
+
+
+def _body(certificate: bytes) -> list[Element]:
+    """What is signed, without the version, which is optional."""
+    try:
+        whole = next(elements(certificate))
+        body = list(elements(next(elements(whole.content)).content))
+    except StopIteration:
+        raise ValueError("it is empty") from None
+    if body and body[0].tag == VERSION:
+        del body[0]
+    if len(body) < 6 or body[4].tag != SEQUENCE:
+        raise ValueError("it is no certificate")
+    return body
+
+
+def _attribute(attribute: Element) -> str:
+    kind, value = elements(attribute.content)
+    numbers = object_id(kind.content)
+    keyword = _KEYWORDS.get(numbers)
+    if keyword is None or value.tag not in _TEXTS:
+        return f"{keyword or numbers}=#{value.encoded.hex()}"
+    return f"{keyword}={_escaped(value.content.decode('utf-8', 'replace'))}"
+
+
+def _escaped(text: str) -> str:
+    inner = text.strip(" \r")
+    begin = text.find(inner) if inner else len(text)
+    ends = (text[:begin], text[begin + len(inner) :])
+    before, after = ("".join(f"\\{character}" for character in end) for end in ends)
+    middle = "".join(
+        f"\\{character}" if character in _ESCAPED else "\\00" if character == "\0" else character for character in inner
+    )
+    return before + middle + after

@@ -1,0 +1,190 @@
+"""What the `ssl.*` options of one listener ask for, checked as far as that needs no file."""
+
+from __future__ import annotations
+
+import difflib
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ....storage.topics.options import ConfigError, Value, format_value
+from .ciphers import Ciphers, ciphers_of
+from .mapping_rules import Rule, parse_rules
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+
+PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
+
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+"""Those that are spoken, by Java's names."""
+_OLD_VERSIONS = ("SSLv2", "SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
+"""Java knows these and speaks none of them any more (its option jdk.tls.disabledAlgorithms)."""
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where keys or certificates come from: a file, or texts in PEM."""
+
+    prefix: str
+    """`ssl.keystore` or `ssl.truststore`, with `listener.name.NAME.` before it."""
+    type: str
+    location: str | None = None
+    password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    certificates: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)
+
+    def refused(self, what: str, reason: str) -> ConfigError:
+        """The error that names the option `what` of this store, and its value unless that is secret."""
+        shown = {"location": self.location, "type": self.type}.get(what) or "[hidden]"
+        return ConfigError(f"Invalid value {shown} for configuration {self.prefix}.{what}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Of one listener. Listeners with equal settings share what is made of them."""
+
+    option_prefix: str
+    """`listener.name.NAME.`"""
+    key_store: Store
+    trust_store: Store | None
+    client_auth: ssl.VerifyMode
+    versions: tuple[ssl.TLSVersion, ...]
+    """Without gaps, the oldest first."""
+    ciphers: Ciphers | None
+    rules: tuple[Rule, ...]
+    allows_other_names: bool
+    allows_fewer_alternative_names: bool
+    failure_delay_ms: int
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    """One line for each part of a value that does nothing here."""
+
+
+def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
+    """What the listener of this name is to do.
+
+    Raises:
+        ConfigError: A value, alone or with others, is nothing that can be had; names value, option and bound.
+    """
+    prefix = f"listener.name.{listener.lower()}."
+
+    def value(name: str) -> Value:
+        return config.listener_value(listener, name)
+
+    def text(name: str) -> str | None:
+        found = value(name)
+        return None if found is None or found == "" else format_value(found)
+
+    def refused(name: str, bound: str) -> ConfigError:
+        return ConfigError(f"Invalid value {format_value(value(name))} for configuration {prefix}{name}: {bound}")
+
+    warnings: list[str] = []
+    enabled = value("ssl.enabled.protocols")
+    assert isinstance(enabled, tuple)
+    for name in enabled:
+        if name in _OLD_VERSIONS:
+            warnings.append(f"{prefix}ssl.enabled.protocols: {name} is not spoken, as by today's Java; left out")
+        elif name not in VERSIONS:
+            raise refused("ssl.enabled.protocols", f"there is no {name}{_like(name, VERSIONS)}")
+    if text("ssl.protocol") not in ("TLS", *VERSIONS):
+        raise refused("ssl.protocol", f"must be one of: TLS, {', '.join(VERSIONS)}")
+    versions = tuple(version for name, version in VERSIONS.items() if name in enabled)
+    suites = value("ssl.cipher.suites")
+    assert isinstance(suites, tuple)
+    try:
+        ciphers = ciphers_of(suites) if suites else None
+    except ValueError as error:
+        raise refused("ssl.cipher.suites", str(error)) from None
+    if ciphers is not None:
+        versions = tuple(version for version in versions if version in ciphers.versions)
+    if not versions:
+        raise refused(
+            "ssl.enabled.protocols",
+            f"must name one of: {', '.join(VERSIONS)}" + (" that ssl.cipher.suites has a suite for" if suites else ""),
+        )
+    rules = text("ssl.principal.mapping.rules") or "DEFAULT"
+    try:
+        parsed = parse_rules(rules)
+    except ValueError as error:
+        raise refused("ssl.principal.mapping.rules", str(error)) from None
+    key_store = Store(
+        f"{prefix}ssl.keystore",
+        (text("ssl.keystore.type") or JKS).upper(),
+        text("ssl.keystore.location"),
+        text("ssl.keystore.password"),
+        text("ssl.key.password"),
+        text("ssl.keystore.certificate.chain"),
+        text("ssl.keystore.key"),
+    )
+    _check_key_store(key_store)
+    trust_store = Store(
+        f"{prefix}ssl.truststore",
+        (text("ssl.truststore.type") or JKS).upper(),
+        text("ssl.truststore.location"),
+        text("ssl.truststore.password"),
+        certificates=text("ssl.truststore.certificates"),
+    )
+    _check_trust_store(trust_store)
+    return TlsSettings(
+        prefix,
+        key_store,
+        trust_store if trust_store.location or trust_store.certificates else None,
+        _CLIENT_AUTH[format_value(value("ssl.client.auth"))],
+        versions,
+        ciphers,
+        parsed,
+        bool(value("ssl.allow.dn.changes")),
+        bool(value("ssl.allow.san.changes")),
+        config.connection_failed_authentication_delay_ms,
+        tuple(warnings),
+    )
+
+
+def _check_key_store(store: Store) -> None:
+    _check_type(store)
+    if store.key is None and store.certificates is not None:
+        raise store.refused("certificate.chain", f"{store.prefix}.key is not given")
+    if store.key is not None:
+        if store.type != PEM:
+            raise store.refused("type", f"must be {PEM} where {store.prefix}.key is given")
+        if store.certificates is None:
+            raise store.refused("key", f"{store.prefix}.certificate.chain is not given")
+        if store.location is not None:
+            raise store.refused("location", f"must not be given with {store.prefix}.key")
+    elif store.location is None:
+        raise ConfigError(
+            f"{store.prefix}.location is not given: a listener of TLS needs a private key and a certificate, in that file"
+            f" or as {store.prefix}.key and {store.prefix}.certificate.chain"
+        )
+    if store.type == PEM and store.password is not None:
+        raise store.refused("password", f"must not be given with type {PEM}; ssl.key.password is for the key")
+    if store.type != PEM and store.password is None:
+        raise store.refused("location", f"{store.prefix}.password is not given")
+
+
+def _check_trust_store(store: Store) -> None:
+    if store.certificates is not None:
+        if store.type != PEM:
+            raise store.refused("type", f"must be {PEM} where {store.prefix}.certificates is given")
+        if store.location is not None:
+            raise store.refused("location", f"must not be given with {store.prefix}.certificates")
+    elif store.location is None:
+        if store.password is not None:
+            raise store.refused("password", f"{store.prefix}.location is not given")
+        return
+    _check_type(store)
+    if store.type == PEM and store.password is not None:
+        raise store.refused("password", f"must not be given with type {PEM}")
+
+
+def _check_type(store: Store) -> None:
+    # A JKS store of Java reads PKCS#12 as well, and the other way round: the file tells.
+    if store.type not in (PEM, PKCS12, JKS):
+        raise store.refused("type", f"must be one of: {PEM}, {PKCS12}{_like(store.type, (PEM, PKCS12))}")
+
+
+def _like(name: str, known: object) -> str:
+    close = difflib.get_close_matches(name[:100], list(known), n=1)  # type: ignore[call-overload]
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,130 @@
+"""Private keys, certificates and whom to trust, out of files and texts.
+
+All come out as PEM in memory: OpenSSL takes them from there, files are read once, and what is used is what was checked.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from ....storage.topics.options import ConfigError
+from .pem import CERTIFICATE, blocks
+from .settings import PEM, Store, TlsSettings
+
+STORE_BYTES_MAX = 16 << 20
+"""Of a file: the certificates of all public authorities take a quarter of a megabyte."""
+_JKS_BEGINNINGS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_PEM_BEGINNING = b"-----BEGIN "
+
+Stamp = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a context is made of."""
+
+    key: bytes = field(repr=False)
+    """The private key and the certificates of the server, its own first, in PEM; the key may be encrypted."""
+    key_password: str | None = field(repr=False)
+    certificate: str
+    """The server's own certificate in PEM."""
+    trusted: str | None
+    """Certificates in PEM; None: those of the operating system."""
+    stamps: dict[str, Stamp]
+
+
+def read_material(settings: TlsSettings) -> Material:
+    """Read what these settings name. Blocks.
+
+    Raises:
+        ConfigError: A file cannot be read or is not what it is said to be, or a password is wrong. One line each.
+    """
+    stamps = stamps_of(settings)
+    store = settings.key_store
+    key_password = store.key_password
+    if store.key is not None:
+        found = blocks(f"{store.key}\n{store.certificates}".encode())
+    else:
+        content = _content(store)
+        if not _is_pem(store, content):
+            from .pkcs12 import key_in_pem
+
+            content, key_password = key_in_pem(store, content), None
+        found = blocks(content)
+    if not any(block.is_key for block in found):
+        raise store.refused("location" if store.key is None else "key", "there is no private key in it")
+    certificates = [block.pem for block in found if block.is_certificate]
+    if not certificates:
+        raise store.refused(
+            "location" if store.key is None else "certificate.chain",
+            f"there is no certificate in it (-----BEGIN {CERTIFICATE}-----)",
+        )
+    key = b"".join(block.pem for block in found if block.is_key or block.is_certificate)
+    trusted = None if settings.trust_store is None else _trusted(settings.trust_store)
+    return Material(key, key_password, certificates[0].decode("ascii"), trusted, stamps)
+
+
+def stamps_of(settings: TlsSettings) -> dict[str, Stamp]:
+    """What the files look like that these settings name, by path. Blocks."""
+    stores = (settings.key_store, settings.trust_store)
+    return {
+        store.location: _stamp(store.location) for store in stores if store is not None and store.location is not None
+    }
+
+
+def _stamp(path: str) -> Stamp:
+    """What tells a file from the same one after a change; None if there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _trusted(store: Store) -> str:
+    if store.certificates is not None:
+        name, content = "certificates", store.certificates.encode()
+    else:
+        name, content = "location", _content(store)
+        if not _is_pem(store, content):
+            from .pkcs12 import certificates_in_pem
+
+            content = certificates_in_pem(store, content)
+    found = [block.pem for block in blocks(content) if block.is_certificate]
+    if not found:
+        raise store.refused(name, f"there is no certificate in it (-----BEGIN {CERTIFICATE}-----)")
+    return b"".join(found).decode("ascii", "replace")
+
+
+def _content(store: Store) -> bytes:
+    assert store.location is not None
+    try:
+        with open(store.location, "rb") as file:
+            content = file.read(STORE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise store.refused("location", f"cannot be read: {reason}") from None
+    if len(content) > STORE_BYTES_MAX:
+        raise store.refused("location", f"has more than {STORE_BYTES_MAX} bytes")
+    return content
+
+
+def _is_pem(store: Store, content: bytes) -> bool:
+    """Whether a file is PEM, as its type says. ConfigError: it is not what the type says."""
+    if content[:4] in _JKS_BEGINNINGS:
+        raise _jks(store)
+    is_pem = _PEM_BEGINNING in content
+    if store.type == PEM and not is_pem:
+        raise store.refused("location", "is not PEM: there is no line that begins with -----BEGIN")
+    if store.type != PEM and is_pem:
+        raise store.refused("location", f"is PEM, and {store.prefix}.type is {store.type}; set it to {PEM}")
+    return is_pem
+
+
+def _jks(store: Store) -> ConfigError:
+    return store.refused(
+        "location",
+        "is a JKS file, which only Java reads; convert it with keytool -importkeystore"
+        f" -srckeystore {store.location} -destkeystore {store.location}.p12 -deststoretype PKCS12, and name that",
+    )

@@ -1,0 +1,130 @@
+"""A certificate authority for tests, which lives as long as whoever made it: nobody else trusts it, and its key is never written.
+
+With the package `cryptography`, which is asked for only here and for PKCS#12.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....storage.topics.options import ConfigError
+
+DAYS = 3650
+"""How long its certificates hold; from the day before, for clocks that are slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A private key and its certificate, in PEM."""
+
+    key: str = field(repr=False)
+    certificate: str
+
+    def pkcs12(self, name: str, password: str, trusted: str) -> bytes:
+        """Both as a PKCS#12 file, with the authority's certificate."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
+        from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+
+        return bytes(
+            serialize_key_and_certificates(
+                name.encode(),
+                load_pem_private_key(self.key.encode(), None),
+                x509.load_pem_x509_certificate(self.certificate.encode()),
+                [x509.load_pem_x509_certificate(trusted.encode())],
+                BestAvailableEncryption(password.encode()),
+            )
+        )
+
+
+class Authority:
+    """Signs certificates.
+
+    Args:
+        now: When they begin to hold, but for a day.
+
+    Raises:
+        ConfigError: `cryptography` is not installed.
+    """
+
+    def __init__(self, now: datetime.datetime, name: str = "Ottla throw-away CA") -> None:
+        try:
+            from cryptography import x509
+        except ImportError:
+            raise ConfigError(
+                "certificates for tests need the package cryptography: pip install 'ottla[tls]'"
+            ) from None
+        self._now = now
+        self._key = _new_key()
+        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+        extensions = [(constraints, True), (usage, True)]
+        self.certificate = self._signed(self._name, self._key, extensions, now, DAYS)
+        """In PEM; who trusts it trusts whatever it has signed."""
+
+    def issue(
+        self,
+        common_name: str,
+        hosts: Iterable[str] = (),
+        *,
+        organization: str | None = None,
+        begins: datetime.datetime | None = None,
+        days: int = DAYS,
+    ) -> Identity:
+        """A new key with a certificate, for a server at `hosts` and for a client likewise."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        key = _new_key()
+        parts = [] if organization is None else [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, organization)]
+        parts.append(x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name))
+        usages = [x509.ExtendedKeyUsageOID.SERVER_AUTH, x509.ExtendedKeyUsageOID.CLIENT_AUTH]
+        extensions: list[tuple[Any, bool]] = [(x509.ExtendedKeyUsage(usages), False)]
+        if names := [_alternative_name(host) for host in hosts]:
+            extensions.append((x509.SubjectAlternativeName(names), False))
+        certificate = self._signed(x509.Name(parts), key, extensions, begins or self._now, days)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return Identity(pem.decode(), certificate)
+
+    def _signed(
+        self, subject: Any, key: Any, extensions: Iterable[tuple[Any, bool]], begins: datetime.datetime, days: int
+    ) -> str:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        day = datetime.timedelta(days=1)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(begins - day)
+            .not_valid_after(begins + days * day)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False)
+        )
+        for extension, is_critical in extensions:
+            builder = builder.add_extension(extension, is_critical)
+        return str(builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode())
+
+
+def _new_key() -> Any:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _alternative_name(host: str) -> Any:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

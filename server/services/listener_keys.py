@@ -1,0 +1,188 @@
+"""The keys and certificates of all TLS listeners: made at the start, and made anew when options or files change.
+
+A change never ends a connection: those that are open keep what they began with. What cannot be used changes nothing: a change of
+options is refused, a change of files is told in one line, and looked at again with the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.topics.options import ConfigError
+from ..cluster.nodes import Node
+from ..config.broker_config import BrokerConfig
+from ..config.listeners import OVER_TLS
+from ..config.live_config import LiveConfig
+from ..network.listener import Listener
+from ..runtime.disk import Work, in_thread
+
+if TYPE_CHECKING:
+    from ..security.tls.contexts import TlsContext
+    from ..security.tls.settings import TlsSettings
+    from ..security.tls.stores import Stamp
+
+log = logging.getLogger("ottla.tls")
+
+LOOK_EVERY_S = 5.0
+"""How soon a change of the files is seen."""
+_FILES = "files of listeners"
+
+
+class _Secured(NamedTuple):
+    node_id: int
+    listener: Listener
+
+
+Prepared = Sequence[tuple[Listener, "TlsContext"]]
+
+
+class ListenerKeys:
+    """Those of one broker."""
+
+    def __init__(self, nodes: Iterable[Node], live_config: LiveConfig) -> None:
+        self._live_config = live_config
+        self._secured = [
+            _Secured(node.node_id, listener)
+            for node in nodes
+            for listener in node.listeners
+            if listener.security_protocol in OVER_TLS
+        ]
+        self._refused: dict[TlsSettings, dict[str, Stamp]] = {}
+        """What files looked like that could not be used."""
+
+    def open(self) -> None:
+        """Make them all. Blocks.
+
+        Raises:
+            ConfigError: A listener cannot have what it is to have; one line.
+        """
+        if not self._secured:
+            return
+        from ..security.tls.contexts import ListenerTls
+
+        make = _Making()
+        for node_id, listener in self._secured:
+            made = self._first(make, node_id, listener)
+            for line in made.settings.warnings:
+                log.warning("%s", line)
+            listener.tls = ListenerTls(made)
+
+    def _first(self, make: _Making, node_id: int, listener: Listener) -> TlsContext:
+        """As its options are now; as the start was told, where what clients have set since is of no use any more."""
+        try:
+            return make(self._live_config.of(node_id), listener)
+        except ConfigError as error:
+            static = self._live_config.static.node(node_id)
+            try:
+                made = make(static, listener)
+            except ConfigError:
+                raise error from None
+            log.error("stored broker configs of node %d ignored for listener %s: %s", node_id, listener.name, error)
+            return made
+
+    def concerns(self, names: Iterable[str]) -> bool:
+        """Whether a change of these options may be one of keys."""
+        return bool(self._secured) and any("ssl." in name for name in names)
+
+    async def prepared(self, configs: Mapping[int, BrokerConfig], *, anew: bool) -> Prepared:
+        """What listeners are to have once nodes run with these configs (by node id); `take` puts it in its place.
+
+        Args:
+            anew: Read files again even where no option changes.
+
+        Raises:
+            KafkaError: INVALID_REQUEST: it cannot be had, or clients would notice; nothing has changed.
+        """
+        try:
+            return await in_thread(Work.HOUSEKEEPING, _FILES, self._prepared, configs, anew)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    def _prepared(self, configs: Mapping[int, BrokerConfig], anew: bool) -> Prepared:
+        from ..security.tls.contexts import check_follows
+
+        make = _Making()
+        prepared = []
+        for node_id, listener in self._secured:
+            if node_id not in configs:
+                continue
+            assert listener.tls is not None
+            present = listener.tls.present
+            if anew or make.settings(configs[node_id], listener) != present.settings:
+                made = make(configs[node_id], listener)
+                check_follows(present, made)
+                prepared.append((listener, made))
+        return prepared
+
+    def take(self, prepared: Prepared) -> None:
+        """From now on connections begin with these."""
+        for listener, made in prepared:
+            assert listener.tls is not None
+            listener.tls.present = made
+            log.info("listener %s: keys and certificates are read anew", listener.name)
+
+    async def run(self) -> None:
+        """Look at the files now and then until cancelled."""
+        if self._secured:
+            while True:
+                await trio.sleep(LOOK_EVERY_S)
+                await self.look()
+
+    async def look(self) -> None:
+        """Take over files that have changed."""
+        present = {listener.tls.present for _, listener in self._secured if listener.tls is not None}
+        for old, new in (await in_thread(Work.HOUSEKEEPING, _FILES, self._changed, present)).items():
+            # Whoever has changed options meanwhile has read the files, too.
+            self.take(
+                [
+                    (listener, new)
+                    for _, listener in self._secured
+                    if listener.tls is not None and listener.tls.present is old
+                ]
+            )
+
+    def _changed(self, present: Iterable[TlsContext]) -> dict[TlsContext, TlsContext]:
+        from ..security.tls.contexts import check_follows, make_context
+        from ..security.tls.stores import stamps_of
+
+        changed = {}
+        for old in present:
+            settings = old.settings
+            stamps = stamps_of(settings)
+            if stamps in (old.stamps, self._refused.get(settings)):
+                continue
+            self._refused.pop(settings, None)
+            try:
+                new = make_context(settings)
+                check_follows(old, new)
+            except ConfigError as error:
+                self._refused[settings] = stamps
+                log.error("changed files are not used, the present keys stay: %s", error)
+            else:
+                changed[old] = new
+        return changed
+
+
+class _Making:
+    """Makes contexts; nodes with equal settings share one."""
+
+    def __init__(self) -> None:
+        from ..security.tls.contexts import make_context
+        from ..security.tls.settings import tls_settings
+
+        self.settings: Callable[[BrokerConfig, Listener], TlsSettings]
+        self.settings = lambda config, listener: tls_settings(config, listener.name)
+        self._make_context = make_context
+        self._made: dict[TlsSettings, TlsContext] = {}
+
+    def __call__(self, config: BrokerConfig, listener: Listener) -> TlsContext:
+        """Raises ConfigError."""
+        settings = self.settings(config, listener)
+        if settings not in self._made:
+            self._made[settings] = self._make_context(settings)
+        return self._made[settings]

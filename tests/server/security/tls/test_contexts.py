@@ -1,0 +1,183 @@
+"""What the ssl.* options of a listener make, and what each mistake in them is told."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+
+from ottla.server.config.broker_config import BrokerConfig
+from ottla.server.security.principal import ANONYMOUS, Principal
+from ottla.server.security.tls.contexts import TlsContext, check_follows, make_context
+from ottla.server.security.tls.pem import blocks
+from ottla.server.security.tls.settings import tls_settings
+from ottla.storage.topics.options import ConfigError
+from support.security.certificates import alice, authority, expired, inline, server, stranger, written
+
+
+def made(options: dict[str, str]) -> TlsContext:
+    return make_context(tls_settings(BrokerConfig.from_texts(options), "SECURE"))
+
+
+def encrypted(password: str) -> str:
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    key = load_pem_private_key(server().key.encode(), None)
+    how = BestAvailableEncryption(password.encode())
+    return str(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how).decode())
+
+
+def in_file(path: Path, content: str | bytes, kind: str = "PEM", **others: str) -> dict[str, str]:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return {"ssl.keystore.location": str(path), "ssl.keystore.type": kind} | {
+        name.replace("_", "."): value for name, value in others.items()
+    }
+
+
+def test_keys_come_from_texts_and_files_in_pem_and_pkcs12(tmp_path: Path) -> None:
+    key, certificate = server().key, server().certificate
+    pkcs12 = server().pkcs12("server", "secret", authority().certificate)
+    for options in (
+        inline(server()),
+        in_file(tmp_path / "a", key + certificate),
+        in_file(tmp_path / "b", certificate + "for people\n" + key),
+        in_file(tmp_path / "c", encrypted("secret") + certificate, ssl_key_password="secret"),
+        in_file(tmp_path / "d", pkcs12, "PKCS12", ssl_keystore_password="secret"),
+        in_file(tmp_path / "e", pkcs12, "jks", ssl_keystore_password="secret"),  # as Java reads it
+    ):
+        assert made(options).subject == "CN=server"
+
+
+def test_a_value_of_one_listener_counts_before_that_of_all() -> None:
+    own = {f"listener.name.secure.{name}": value for name, value in inline(alice()).items()}
+    assert made(inline(server()) | own).subject == "CN=alice,O=Ottla\\, Inc."
+
+
+def test_a_text_of_several_lines_in_a_properties_file_has_spaces_for_their_ends() -> None:
+    options = {name: value.replace("\n", " ") for name, value in inline(server()).items()}
+    assert made(options).subject == "CN=server"
+
+
+def test_pem_is_taken_apart_in_time_whatever_it_is() -> None:
+    assert blocks(b"-----BEGIN CERTIFICATE-----" * 20_000) == []
+    assert blocks(b"-----BEGIN A-----" + b"-" * 100_000) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"ssl.keystore.key": ""}, ["ssl.keystore.certificate.chain", "ssl.keystore.key is not given"]),
+        ({"ssl.keystore.certificate.chain": ""}, ["certificate.chain is not given"]),
+        ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, ["ssl.keystore.location is not given"]),
+        ({"ssl.keystore.key": "nonsense"}, ["ssl.keystore.key", "no private key"]),
+        ({"ssl.keystore.certificate.chain": "nonsense"}, ["certificate.chain", "no certificate"]),
+        ({"ssl.keystore.location": "/x"}, ["/x", "must not be given with"]),
+        ({"ssl.keystore.password": "secret"}, ["ssl.keystore.password", "[hidden]", "ssl.key.password"]),
+        ({"ssl.keystore.type": "BCFKS"}, ["BCFKS", "PEM, PKCS12"]),
+        ({"ssl.keystore.type": "PKCS12"}, ["PKCS12", "must be PEM where"]),
+        ({"ssl.truststore.type": "JKS"}, ["JKS", "must be PEM where"]),
+        ({"ssl.truststore.certificates": "nonsense"}, ["truststore.certificates", "no certificate"]),
+        ({"ssl.truststore.certificates": "", "ssl.truststore.password": "secret"}, ["location is not given"]),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, ["TLSv1.1", "must name one of: TLSv1.2, TLSv1.3"]),
+        ({"ssl.enabled.protocols": "TLSv1.4"}, ["there is no TLSv1.4", "did you mean"]),
+        ({"ssl.protocol": "SSL"}, ["SSL", "TLSv1.3"]),
+        ({"ssl.cipher.suites": "TLS_ZORK"}, ["no suite TLS_ZORK"]),
+        ({"ssl.cipher.suites": "TLS_RSA_WITH_NULL_SHA"}, ["no suite"]),
+        ({"ssl.principal.mapping.rules": "RULE:("}, ["ssl.principal.mapping.rules", "RULE:("]),
+        ({"ssl.enabled.protocols": "TLSv1.3", "ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CBC_SHA"}, ["has a suite"]),
+    ],
+)
+def test_what_cannot_be_had_is_refused_in_one_line(change: dict[str, str], told: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        made(inline(server()) | change)
+    text = str(refused.value)
+    assert all(part in text for part in told), text
+    assert "\n" not in text and "secret" not in text and "BEGIN PRIVATE" not in text
+
+
+def test_what_is_wrong_with_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    key, certificate = server().key, server().certificate
+    pkcs12 = server().pkcs12("server", "secret", authority().certificate)
+    jks = b"\xfe\xed\xfe\xed\0\0\0\2"
+    path = tmp_path / "store"
+    rows: list[tuple[str | bytes, str, dict[str, str], str]] = [
+        ("", "PEM", {}, "is not PEM"),
+        (certificate, "PEM", {}, "no private key"),
+        (key, "PEM", {}, "no certificate"),
+        (alice().key + certificate, "PEM", {}, "does not belong"),
+        (key + certificate.replace("MII", "NII", 1), "PEM", {}, "OpenSSL takes no"),
+        (encrypted("secret") + certificate, "PEM", {}, "ssl.key.password is not given"),
+        (encrypted("secret") + certificate, "PEM", {"ssl_key_password": "wrong"}, "cannot be read with"),
+        (key + certificate, "PKCS12", {"ssl_keystore_password": "secret"}, "set it to PEM"),
+        (pkcs12, "PKCS12", {}, "ssl.keystore.password is not given"),
+        (pkcs12, "PKCS12", {"ssl_keystore_password": "wrong"}, "another password"),
+        (pkcs12, "PEM", {}, "is not PEM"),
+        (jks, "JKS", {"ssl_keystore_password": "secret"}, "keytool -importkeystore"),
+        (bytes((16 << 20) + 1), "PEM", {}, "has more than"),
+    ]
+    for content, kind, others, told in rows:
+        with pytest.raises(ConfigError) as refused:
+            made(in_file(path, content, kind, **others))
+        text = str(refused.value)
+        assert told in text and "\n" not in text and "secret" not in text, text
+    for location, told in ((tmp_path / "none", "cannot be read: No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=told):
+            made({"ssl.keystore.location": str(location), "ssl.keystore.type": "PEM"})
+
+
+def test_versions_and_suites_are_those_named() -> None:
+    found = made(inline(server(), ssl_enabled_protocols="TLSv1.2")).context
+    assert (found.minimum_version, found.maximum_version) == (ssl.TLSVersion.TLSv1_2,) * 2
+    suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+    found = made(inline(server(), ssl_cipher_suites=suite)).context
+    assert found.maximum_version == ssl.TLSVersion.TLSv1_2
+    names = [each["name"] for each in found.get_ciphers() if each["protocol"] != "TLSv1.3"]
+    assert names == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
+
+
+def test_versions_that_nobody_speaks_any_more_are_left_out_with_a_line() -> None:
+    settings = tls_settings(BrokerConfig.from_texts(inline(server(), ssl_enabled_protocols="TLSv1.2,TLSv1.1")), "A")
+    assert settings.versions == (ssl.TLSVersion.TLSv1_2,)
+    (line,) = settings.warnings
+    assert "TLSv1.1 is not spoken" in line
+
+
+def test_a_certificate_says_who_a_client_is() -> None:
+    found = made(inline(server(), ssl_principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/"))
+    assert found.principal(None) == ANONYMOUS
+    assert found.principal(ssl.PEM_cert_to_DER_cert(alice().certificate)) == Principal("User", "alice")
+
+
+def test_keys_of_a_running_listener_follow_without_anybody_noticing() -> None:
+    again = authority().issue("server", ["localhost", "127.0.0.1", "::1", "more.example"])
+    check_follows(made(inline(server())), made(inline(again)))
+    fewer = authority().issue("server", ["localhost"])
+    with pytest.raises(ConfigError, match=r"lacks alternative names.*ssl\.allow\.san\.changes"):
+        check_follows(made(inline(server())), made(inline(fewer)))
+    with pytest.raises(ConfigError, match=r"is of CN=alice.*of CN=server.*ssl\.allow\.dn\.changes"):
+        check_follows(made(inline(server())), made(inline(alice())))
+    allowed = inline(alice(), ssl_allow_dn_changes="true", ssl_allow_san_changes="true")
+    check_follows(made(inline(server())), made(allowed))
+    with pytest.raises(ConfigError, match="cannot be added"):
+        check_follows(made(inline(server(), ssl_truststore_certificates="")), made(inline(server())))
+
+
+def test_nothing_of_a_key_is_shown_or_left_behind(tmp_path: Path) -> None:
+    descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    found = made(in_file(tmp_path / "a", encrypted("hunter2") + server().certificate, ssl_key_password="hunter2"))
+    assert "hunter2" not in repr(found) and "PRIVATE KEY" not in repr(found)
+    if descriptors:
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@pytest.mark.parametrize("identity", [expired, stranger, alice])
+def test_the_files_that_tests_write_are_whole(identity: object, tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(written(tmp_path / "x", identity()))  # type: ignore[operator]
