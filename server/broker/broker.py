@@ -45,6 +45,7 @@ from ..runtime.clock import Clock
 from ..runtime.collector import Collector
 from ..runtime.nursery import Tasks
 from ..security.acls.authorizer import Authorizer
+from ..security.sasl.logins import Logins
 from ..services.context import Services
 from ..services.coordinators import Coordinators
 from ..services.listener_keys import ListenerKeys
@@ -152,6 +153,7 @@ class Broker:
             authorizer=authorizer,
             acl_changes=None if authorizer is None else AclChanges(cluster, authorizer),
             listener_keys=listener_keys,
+            logins=Logins(config, clock),
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]
         self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)

@@ -21,9 +21,17 @@ from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
 from .emulation import release_of
 from .features import check_levels, feature_warnings
 from .known_options import known_options
-from .listeners import ListenerConfig, controller_listener, parse_endpoint, parse_protocol_map, resolve_listeners
+from .listeners import (
+    OVER_SASL,
+    ListenerConfig,
+    controller_listener,
+    parse_endpoint,
+    parse_protocol_map,
+    resolve_listeners,
+)
 from .properties import Properties
 from .rules import broken_rules
+from .sasl import SaslConfig, sasl_of
 from .security_options import PER_LISTENER
 
 BROKER_OPTIONS: dict[str, Option] = dict(
@@ -88,6 +96,8 @@ class BrokerConfig(BrokerOptions):
     log_defaults: LogConfig = field(default_factory=LogConfig)
     """What a topic without overrides runs with."""
     listener_configs: tuple[ListenerConfig, ...] = ()
+    sasl: Mapping[str, SaslConfig] = field(default_factory=dict)
+    """How clients log in, by the names of those listeners where they do."""
 
     @classmethod
     def from_texts(
@@ -112,7 +122,13 @@ class BrokerConfig(BrokerOptions):
         fields = {ACTED_ON[name].attribute: value for name, value in values.items() if name in ACTED_ON}
         config = cls(layers=layers, log_defaults=_log_defaults(values), **fields)  # type: ignore[arg-type]
         config._check()
-        return dataclasses.replace(config, listener_configs=config._resolve_listeners())
+        listeners = config._resolve_listeners()
+        secured = (each.name for each in listeners if each.security_protocol in OVER_SASL)
+        return dataclasses.replace(
+            config,
+            listener_configs=listeners,
+            sasl={name: sasl_of(name, config.listener_value, config._is_set_for) for name in secured},
+        )
 
     def value(self, name: str) -> Value:
         """The value of any broker option. KeyError for a name that Kafka does not have."""
@@ -136,6 +152,10 @@ class BrokerConfig(BrokerOptions):
             if any(candidate in texts for _, texts in self.layers):
                 return self.value(candidate)
         return self.value(name)
+
+    def _is_set_for(self, listener: str, name: str) -> bool:
+        names = {name, f"{_LISTENER_PREFIX}{listener.lower()}.{name}"}
+        return any(not names.isdisjoint(texts) for _, texts in self.layers)
 
     def topic_config(self, overrides: Texts) -> LogConfig:
         """What a topic with these overrides runs with. They have been checked when they were set; if this version

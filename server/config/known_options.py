@@ -52,7 +52,6 @@ broker.heartbeat.interval.ms INT read-only 2000
 broker.session.timeout.ms INT read-only 9000
 client.quota.callback.class CLASS read-only -
 config.providers LIST cluster-wide ""
-connections.max.reauth.ms LONG read-only 0
 controlled.shutdown.enable BOOLEAN read-only true
 controller.performance.always.log.threshold.ms LONG read-only,hidden 2000 0..
 controller.performance.sample.period.ms LONG read-only,hidden 60000 100..
@@ -150,7 +149,6 @@ num.replica.fetchers INT cluster-wide 1 1..
 offsets.commit.timeout.ms INT read-only 5000 1..
 offsets.load.buffer.size INT read-only 5242880 1..
 offsets.topic.compression.codec INT read-only 0
-principal.builder.class CLASS per-broker org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 producer.purgatory.purge.interval.requests INT read-only 1000
 queued.max.requests INT read-only 500 1..
 quota.window.num INT read-only 11 1..
@@ -199,8 +197,6 @@ replication.quota.window.num INT read-only 11 1..
 replication.quota.window.size.seconds INT read-only 1 1..
 request.timeout.ms INT read-only 30000
 sasl.client.callback.handler.class CLASS read-only -
-sasl.enabled.mechanisms LIST per-broker GSSAPI
-sasl.jaas.config PASSWORD per-broker -
 sasl.kerberos.kinit.cmd STRING per-broker /usr/bin/kinit
 sasl.kerberos.min.time.before.relogin LONG per-broker 60000
 sasl.kerberos.principal.to.local.rules LIST per-broker DEFAULT
@@ -245,8 +241,6 @@ sasl.oauthbearer.scope STRING read-only -
 sasl.oauthbearer.scope.claim.name STRING read-only scope
 sasl.oauthbearer.sub.claim.name STRING read-only sub
 sasl.oauthbearer.token.endpoint.url STRING read-only -
-sasl.server.callback.handler.class CLASS read-only -
-sasl.server.max.receive.size INT read-only 524288
 security.inter.broker.protocol STRING read-only PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
 security.providers STRING read-only -
 server.max.startup.time.ms LONG read-only,hidden 9223372036854775807 0..

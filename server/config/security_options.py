@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...storage.topics.options import OptionType, UpdateMode, at_least, one_of, option, options_of
+from .sasl_options import SaslOptions
 
 _BOOLEAN = OptionType.BOOLEAN
 _CLASS = OptionType.CLASS
@@ -24,7 +25,7 @@ _PER_BROKER = UpdateMode.PER_BROKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecurityOptions:
+class SecurityOptions(SaslOptions):
     """Typed values of those options, as they are for listeners without values of their own."""
 
     connection_failed_authentication_delay_ms: int = option(

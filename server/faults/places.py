@@ -262,6 +262,8 @@ _BY_API = {
         _TRANSACTION,
     ),
     "RemoveRaftVoter": Places(),
+    "SaslAuthenticate": Places(),
+    "SaslHandshake": Places(),
     "SyncGroup": Places(flat=_GROUP),
     "TxnOffsetCommit": Places((_topics(_partitions()),), _GROUP | _TRANSACTION),
     "UnregisterBroker": Places(),

@@ -73,6 +73,8 @@ SERVED = frozenset(
         "OffsetForLeaderEpoch",
         "Produce",
         "RemoveRaftVoter",
+        "SaslAuthenticate",
+        "SaslHandshake",
         "SyncGroup",
         "TxnOffsetCommit",
         "UnregisterBroker",

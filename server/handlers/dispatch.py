@@ -23,6 +23,7 @@ class ListenerDesk:
         self._services = services
         self._node = node
         self._listener = listener
+        self.login = services.logins.of(listener.name)
 
     @property
     def is_open(self) -> bool:

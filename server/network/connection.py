@@ -18,7 +18,7 @@ from ...protocol.connection import Request, parse_request
 from ...protocol.errors import ProtocolError
 from ..security.principal import ANONYMOUS, Principal
 from .answer_places import AnswerPlace
-from .desk import Desk, HangUpError
+from .desk import Desk, HangUpError, LoggingIn
 from .frames import FrameReader
 from .large_requests import READ_ELEMENTS_AT_ONCE, LargeRequest, read_now, write_now
 from .listener import Listener
@@ -53,6 +53,9 @@ class Connection:
 
     principal: Principal = ANONYMOUS
     """Who the client is, as far as it has proved that."""
+
+    logging_in: LoggingIn | None = None
+    """While it proves that."""
 
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
@@ -134,6 +137,11 @@ class Connection:
         desk, frames = self._desk, self._frames
         # It names this connection, which must not name it: whoever has gone is freed at once, not when cycles are looked for.
         context = desk.context_for(self)
+        if desk.login is not None:
+            from .login import log_in  # No broker without SASL shall wait for it.
+
+            session = await log_in(desk.login, desk, context, self, frames, self._transport.send)
+            self.principal, desk = session.principal, session.desk
         handlers, answer_places, turn = desk.handlers, self._shares.answer_places, self.turn
         while desk.is_open:
             frame = await frames.next_frame()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import trio
 
 from ...protocol.connection import Request
 from ..security.principal import Principal
+
+if TYPE_CHECKING:
+    from ..security.sasl.logins import ListenerLogin
 
 Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 """Called with what `Desk.context_for` has made, and a request; returns the answer's body, None where none is sent."""
@@ -16,6 +19,19 @@ Handler: TypeAlias = Callable[[Any, Request], Awaitable[Any]]
 
 class HangUpError(Exception):
     """A handler's word that the connection is to be closed, without an answer."""
+
+
+class Lookup(Protocol):
+    def get(self, key: int, /) -> Handler | None:
+        """Who answers requests of an API; None if that has to be `loaded` first."""
+
+
+class LoggingIn(Protocol):
+    """What a client that logs in is answered: `network.login`."""
+
+    def shake_hands(self, request: Request) -> Any: ...
+
+    async def authenticate(self, request: Request) -> Any: ...
 
 
 class Client(Protocol):
@@ -27,6 +43,13 @@ class Client(Protocol):
     @property
     def principal(self) -> Principal:
         """Who it is, as far as it has proved that."""
+
+    logging_in: LoggingIn | None
+    """While it proves who it is."""
+
+    @property
+    def peer(self) -> str:
+        """HOST:PORT, for people."""
 
     def check_peer(self) -> None:
         """Raise if nobody waits any more."""
@@ -40,12 +63,16 @@ class Desk(Protocol):
     """Who answers the requests of one listener."""
 
     @property
-    def handlers(self) -> Mapping[int, Handler]:
+    def handlers(self) -> Lookup:
         """By API key; those that have been asked for so far. One that is missing may be `loaded`."""
 
     @property
     def is_open(self) -> bool:
         """Whether requests are taken; a connection ends when they are not."""
+
+    @property
+    def login(self) -> ListenerLogin | None:
+        """How clients log in before they are served; None: they do not."""
 
     async def loaded(self, key: int) -> Handler:
         """The handler of an API. Raises KeyError if it is not served."""

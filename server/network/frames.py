@@ -61,7 +61,8 @@ class FrameReader:
         self.held_bytes = 0
         self.give_up = give_up
         self._transport = transport
-        self._max_frame_bytes = max_frame_bytes
+        self._request_max_bytes = max_frame_bytes
+        self.limit()
         self._memory = memory
         self._view = _first_buffer()
         self._start = 0
@@ -101,9 +102,7 @@ class FrameReader:
             if have >= 4:
                 (size,) = _SIZE.unpack_from(self._view, self._start)
                 if not 0 <= size <= self._max_frame_bytes:
-                    raise ProtocolError(
-                        f"frame size {size} is outside 0..{self._max_frame_bytes} (socket.request.max.bytes)"
-                    )
+                    raise ProtocolError(f"frame size {size} is outside 0..{self._max_frame_bytes} ({self._limited_by})")
                 need += size
                 if have >= need:
                     frame = self._view[self._start + 4 : self._start + need]
@@ -122,6 +121,12 @@ class FrameReader:
                     raise PeerGoneError(f"closed inside a frame, {have} bytes in")
                 return None
             self._end += received
+
+    def limit(self, max_frame_bytes: int | None = None, limited_by: str = "socket.request.max.bytes") -> None:
+        """Refuse frames of more than these bytes from the next one on, for the reason given; None: as from the beginning."""
+        most_bytes = self._request_max_bytes
+        self._max_frame_bytes = most_bytes if max_frame_bytes is None else min(max_frame_bytes, most_bytes)
+        self._limited_by = limited_by
 
     def let_go(self) -> None:
         """Nobody looks at the frame given last any more. Need not be said of one in the first buffer, which nobody takes."""

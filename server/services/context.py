@@ -26,6 +26,7 @@ from ..runtime.clock import Clock
 from ..runtime.turns import Turn
 from ..security.acls.authorizer import Authorizer
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
+from ..security.sasl.logins import Logins
 from .coordinators import Coordinators
 from .listener_keys import ListenerKeys
 
@@ -51,6 +52,7 @@ class Services:
     producer_ids: ProducerIds
     coordinators: Coordinators
     listener_keys: ListenerKeys
+    logins: Logins
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
     acl_changes: AclChanges | None = None

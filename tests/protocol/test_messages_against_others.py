@@ -93,7 +93,7 @@ def kafka_python_scalar(value: Any) -> Any:
 
 
 def kafka_python_class(name: str) -> Any:
-    for package in ("producer", "consumer", "metadata", "admin"):
+    for package in ("producer", "consumer", "metadata", "admin", "sasl"):
         module = importlib.import_module(f"kafka.protocol.{package}")
         if hasattr(module, name):
             return getattr(module, name)

@@ -14,7 +14,9 @@ class Staying:
     """A client that stays."""
 
     client_host = "127.0.0.1"
+    peer = "127.0.0.1:1"
     principal: Principal = ANONYMOUS
+    logging_in = None
 
     def check_peer(self) -> None:
         pass

@@ -1,0 +1,140 @@
+"""What the options of SASL mean for one listener.
+
+Used by the configuration, so that what cannot be had is refused before anything is opened, and a change before it is
+written; and by `security.sasl`, which has clients log in by it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...storage.topics.options import ConfigError, Value
+from .jaas import LoginModule, parse_jaas
+
+PLAIN = "PLAIN"
+GSSAPI = "GSSAPI"
+
+_PACKAGE = "org.apache.kafka.common.security."
+_MODULES = {PLAIN: f"{_PACKAGE}plain.PlainLoginModule"}
+"""The mechanisms that are offered, each with its login module."""
+_HANDLERS = {PLAIN: (f"{_PACKAGE}plain.internals.PlainServerCallbackHandler",)}
+"""Classes that `sasl.server.callback.handler.class` may name: what they do is done here, too."""
+_USER = "user_"
+
+BEFORE_LOGIN_BYTES = 16 << 10
+"""Largest request of a client that has not logged in, unless the option says otherwise."""
+
+ListenerValue = Callable[[str, str, str], Value]
+"""`BrokerConfig.listener_value`: the value for a listener, of an option, there for a mechanism."""
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismConfig:
+    """One mechanism of one listener."""
+
+    name: str
+    max_reauth_ms: int
+    """How long a session lasts; 0 or less: until its client leaves."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of its login module."""
+
+    @property
+    def users(self) -> dict[str, str]:
+        """Passwords by user, of PLAIN."""
+        return {key.removeprefix(_USER): value for key, value in self.options.items() if key.startswith(_USER)}
+
+
+@dataclass(frozen=True, slots=True)
+class SaslConfig:
+    """How clients log in at one listener."""
+
+    mechanisms: Mapping[str, MechanismConfig]
+    max_receive_bytes: int
+
+
+def sasl_of(listener: str, value: ListenerValue, is_set: Callable[[str, str], bool]) -> SaslConfig:
+    """What the options say of one listener, whose clients log in.
+
+    Raises:
+        ConfigError: A mechanism that is not offered, a malformed line of JAAS, a class that is not known. Names no secret.
+    """
+    name = "sasl.enabled.mechanisms"
+    enabled = value(listener, name, "")
+    assert isinstance(enabled, tuple)
+    if not enabled:
+        raise ConfigError(f"Invalid value for configuration {_of(listener, name)}: must name a mechanism, as PLAIN")
+    for mechanism in enabled:
+        if mechanism not in _MODULES:
+            raise ConfigError(_not_offered(listener, mechanism))
+    size = "sasl.server.max.receive.size"
+    receive_bytes = value(listener, size, "")
+    assert isinstance(receive_bytes, int)
+    return SaslConfig(
+        {mechanism: _mechanism(listener, mechanism, value) for mechanism in enabled},
+        receive_bytes if is_set(listener, size) else BEFORE_LOGIN_BYTES,
+    )
+
+
+def _not_offered(listener: str, mechanism: str) -> str:
+    offered = ", ".join(_MODULES)
+    why = f"Ottla offers {offered}"
+    if mechanism == GSSAPI:
+        why = f"GSSAPI (Kerberos) is not offered; set sasl.enabled.mechanisms to any of {offered}"
+    elif near := difflib.get_close_matches(mechanism.upper(), _MODULES, 1):
+        why += f"; did you mean {near[0]}?"
+    return f"Invalid value {mechanism} for configuration {_of(listener, 'sasl.enabled.mechanisms')}: {why}"
+
+
+def _mechanism(listener: str, mechanism: str, value: ListenerValue) -> MechanismConfig:
+    handler = value(listener, name := "sasl.server.callback.handler.class", mechanism)
+    if handler is not None and handler not in _HANDLERS[mechanism]:
+        raise ConfigError(
+            f"Invalid value {handler} for configuration {_of(listener, name, mechanism)}: Ottla runs no Java classes;"
+            f" of {mechanism} it knows {', '.join(_HANDLERS[mechanism]) or 'none'}"
+        )
+    max_reauth_ms = value(listener, "connections.max.reauth.ms", mechanism)
+    assert isinstance(max_reauth_ms, int)
+    return MechanismConfig(mechanism, max_reauth_ms, _jaas_options(listener, mechanism, value))
+
+
+def _jaas_options(listener: str, mechanism: str, value: ListenerValue) -> Mapping[str, str]:
+    text = value(listener, name := "sasl.jaas.config", mechanism)
+    wanted, shown = _MODULES[mechanism], _of(listener, name, mechanism)
+    if text is None:
+        if mechanism == PLAIN:
+            raise ConfigError(
+                f'Missing configuration {shown}: PLAIN has no users; set it to {wanted} required user_NAME="PASSWORD";'
+            )
+        return {}
+    try:
+        modules = parse_jaas(str(text))
+    except ValueError as error:
+        raise ConfigError(f"Invalid value [hidden] for configuration {shown}: {error}") from None
+    for module in modules:
+        if module.name not in _KNOWN_MODULES:
+            raise ConfigError(
+                f"Invalid value [hidden] for configuration {shown}: {module.name} is no login module that Ottla knows,"
+                f" as {wanted} is"
+            )
+    found = _of_mechanism(wanted, modules)
+    if found is None and mechanism == PLAIN:
+        raise ConfigError(f"Invalid value [hidden] for configuration {shown}: must have an entry of {wanted}")
+    return {} if found is None else found.options
+
+
+def _of_mechanism(wanted: str, modules: Iterable[LoginModule]) -> LoginModule | None:
+    return next((module for module in modules if module.name == wanted), None)
+
+
+def _of(listener: str, name: str, mechanism: str = "") -> str:
+    """The option's full name, as it would be written for this listener alone."""
+    infix = f"{mechanism.lower()}." if mechanism else ""
+    return f"listener.name.{listener.lower()}.{infix}{name}"
+
+
+_KNOWN_MODULES = frozenset(_MODULES.values()) | {
+    f"{_PACKAGE}scram.ScramLoginModule",
+    f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
+}

@@ -1,0 +1,59 @@
+"""The broker options of listeners whose clients log in: `sasl.*`, and what comes with it.
+
+As in `security_options`, which stands on this. `sasl.kerberos.*`, `sasl.login.*` and what else is for GSSAPI, or for
+connections from one broker to another, is among the known ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...storage.topics.options import Check, OptionType, UpdateMode, option
+
+_CLASS = OptionType.CLASS
+_INT = OptionType.INT
+_LIST = OptionType.LIST
+_LONG = OptionType.LONG
+_PASSWORD = OptionType.PASSWORD
+
+_FIXED = UpdateMode.READ_ONLY
+_PER_BROKER = UpdateMode.PER_BROKER
+
+DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslOptions:
+    """Typed values of those options, as they are for listeners without values of their own."""
+
+    connections_max_reauth_ms: int = option(
+        _LONG,
+        0,
+        None,
+        "How long a client may stay after it has logged in before it does so again; 0 or less: as long as it likes."
+        " Also for one listener and mechanism.",
+        update=_FIXED,
+    )
+    principal_builder_class: str = option(
+        _CLASS,
+        DEFAULT_PRINCIPAL_BUILDER,
+        Check("must be the default: Ottla runs no Java classes", lambda name: name == DEFAULT_PRINCIPAL_BUILDER),
+        "Who turns what a client has proved into a principal; must be the default.",
+        update=_PER_BROKER,
+    )
+    sasl_enabled_mechanisms: tuple[str, ...] = option(
+        _LIST, ("GSSAPI",), None, "SASL mechanisms that clients may log in with.", update=_PER_BROKER
+    )
+    sasl_jaas_config: str | None = option(
+        _PASSWORD,
+        None,
+        None,
+        "Login modules of JAAS with the users of PLAIN; for one listener and mechanism, or for several of them.",
+        update=_PER_BROKER,
+    )
+    sasl_server_callback_handler_class: str | None = option(
+        _CLASS, None, None, "Who checks what clients send, for one listener and mechanism.", update=_FIXED
+    )
+    sasl_server_max_receive_size: int = option(
+        _INT, 524_288, None, "Largest request of a client that logs in; unless it is set, 16 KiB.", update=_FIXED
+    )

@@ -1,0 +1,76 @@
+"""How clients log in at each listener, as the options say at this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...config.live_config import LiveConfig
+from ...config.sasl import PLAIN, MechanismConfig, SaslConfig
+from ...runtime.clock import Clock
+from .conversation import Conversation
+
+
+class Logins:
+    """Those of one broker."""
+
+    def __init__(self, config: LiveConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+
+    def of(self, listener: str) -> ListenerLogin | None:
+        """How clients log in at the listener of this name; None: they do not."""
+        return (
+            ListenerLogin(self, self._config, self._clock, listener) if listener in self._config.current.sasl else None
+        )
+
+    def conversation(self, config: MechanismConfig) -> Conversation:
+        """A new one by this mechanism."""
+        from .plain import PlainConversation  # No broker without SASL shall wait for it.
+
+        assert config.name == PLAIN
+        return PlainConversation(config.users)
+
+
+class ListenerLogin:
+    """What a connection asks while its client logs in. Options that change count from the next client on."""
+
+    def __init__(self, logins: Logins, config: LiveConfig, clock: Clock, listener: str) -> None:
+        self.clock = clock
+        self._logins = logins
+        self._config = config
+        self._listener = listener
+
+    @property
+    def _sasl(self) -> SaslConfig:
+        return self._config.current.sasl[self._listener]
+
+    @property
+    def mechanisms(self) -> Sequence[str]:
+        """Those that are offered."""
+        return tuple(self._sasl.mechanisms)
+
+    @property
+    def max_receive_bytes(self) -> int:
+        """Of a request before the client has logged in."""
+        return self._sasl.max_receive_bytes
+
+    @property
+    def failure_delay_ms(self) -> int:
+        """How long a client that failed waits for its answer."""
+        return self._config.current.connection_failed_authentication_delay_ms
+
+    def begin(self, mechanism: str) -> Conversation:
+        """A conversation by one of `mechanisms`."""
+        return self._logins.conversation(self._sasl.mechanisms[mechanism])
+
+    def lifetime_ms(self, mechanism: str, expires_ms: int | None) -> int | None:
+        """How long a session lasts that begins now; None: until its client leaves.
+
+        Args:
+            expires_ms: When the credentials expire, in wall time.
+        """
+        max_ms = self._sasl.mechanisms[mechanism].max_reauth_ms
+        limits = [max_ms] if max_ms > 0 else []
+        if expires_ms is not None:
+            limits.append(expires_ms - self.clock.now_ms())
+        return max(0, min(limits)) if limits else None

@@ -1,0 +1,104 @@
+"""What the options of SASL mean for a listener, and which are refused at a start, in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.config.broker_config import BrokerConfig, static_config
+from ottla.storage.topics.config import ConfigError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required "
+SASL = {"listeners": "IN://:1,OUT://:2", "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SASL_PLAINTEXT"}
+JAAS = "listener.name.out.plain.sasl.jaas.config"
+MECHANISMS = "sasl.enabled.mechanisms"
+
+
+def config(**texts: str) -> BrokerConfig:
+    return BrokerConfig.from_texts(SASL | {MECHANISMS: "PLAIN", JAAS: f'{PLAIN} user_a="b";'} | texts)
+
+
+def test_only_listeners_whose_clients_log_in_have_any() -> None:
+    sasl = config().sasl
+    assert list(sasl) == ["OUT"]
+    assert list(sasl["OUT"].mechanisms) == ["PLAIN"]
+    assert sasl["OUT"].mechanisms["PLAIN"].users == {"a": "b"}
+    assert BrokerConfig.from_texts({}).sasl == {}
+
+
+@pytest.mark.parametrize("name", [JAAS, "listener.name.out.sasl.jaas.config", "sasl.jaas.config"])
+def test_the_line_of_jaas_may_be_for_a_mechanism_a_listener_or_all(name: str) -> None:
+    texts = SASL | {MECHANISMS: "PLAIN", name: f'{PLAIN} username="x" password="y" user_a="b" user_c="d e";'}
+    assert BrokerConfig.from_texts(texts).sasl["OUT"].mechanisms["PLAIN"].users == {"a": "b", "c": "d e"}
+
+
+def test_one_line_may_have_the_modules_of_several_mechanisms() -> None:
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    assert config(**{JAAS: f'{scram} {PLAIN} user_a="z";'}).sasl["OUT"].mechanisms["PLAIN"].users == {"a": "z"}
+
+
+def test_how_long_sessions_last_is_said_of_the_mechanism_first() -> None:
+    name = "connections.max.reauth.ms"
+    for set_, expected in (
+        ({}, 0),
+        ({name: "1"}, 1),
+        ({name: "1", f"listener.name.out.{name}": "2"}, 2),
+        ({name: "1", f"listener.name.out.{name}": "2", f"listener.name.out.plain.{name}": "3"}, 3),
+    ):
+        assert config(**set_).sasl["OUT"].mechanisms["PLAIN"].max_reauth_ms == expected
+
+
+REFUSED = {
+    "GSSAPI is not offered": ({MECHANISMS: "PLAIN,GSSAPI"}, r"GSSAPI for .*: GSSAPI \(Kerberos\) is not offered; set"),
+    "an unknown mechanism": ({MECHANISMS: "DIGEST-MD5"}, "DIGEST-MD5 for .*listener.name.out.sasl.enabled.mechanisms"),
+    "nearly a mechanism": ({MECHANISMS: "plain"}, r"Ottla offers .*; did you mean PLAIN\?"),
+    "no mechanism": ({f"listener.name.out.{MECHANISMS}": ""}, "must name a mechanism"),
+    "a malformed line": ({JAAS: f"{PLAIN} user_a=hunter2"}, r"\[hidden\] for .*plain.sasl.jaas.config: must end the"),
+    "another module": (
+        {JAAS: "org.apache.kafka.common.security.scram.ScramLoginModule required;"},
+        "must have an entry of org.apache.kafka.common.security.plain.PlainLoginModule",
+    ),
+    "a class of one's own": ({JAAS: "com.example.Login required;"}, "com.example.Login is no login module that Ottla"),
+    "a callback handler": (
+        {"listener.name.out.plain.sasl.server.callback.handler.class": "com.example.Checks"},
+        "com.example.Checks for .*: Ottla runs no Java classes; of PLAIN it knows .*PlainServerCallbackHandler",
+    ),
+    "a principal builder": ({"principal.builder.class": "com.example.Builder"}, "must be the default"),
+}
+
+
+@pytest.mark.parametrize(("texts", "told"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_had_is_refused(texts: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as refused:
+        config(**texts)
+    assert "hunter2" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_without_any_option_it_is_said_what_to_set() -> None:
+    with pytest.raises(ConfigError, match=r"GSSAPI .* is not offered; set sasl.enabled.mechanisms to any of PLAIN"):
+        BrokerConfig.from_texts(SASL)
+    with pytest.raises(ConfigError, match=rf"Missing configuration {JAAS}: PLAIN has no users; set it to .* user_NAME"):
+        BrokerConfig.from_texts(SASL | {MECHANISMS: "PLAIN"})
+
+
+def test_a_known_callback_handler_is_taken() -> None:
+    name = "listener.name.out.plain.sasl.server.callback.handler.class"
+    assert config(**{name: "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler"}).sasl
+
+
+def test_a_change_is_refused_as_a_start_is() -> None:
+    started = config()
+    with pytest.raises(ConfigError, match="must end the options"):
+        started.with_dynamic({}, {JAAS: f"{PLAIN} user_a=b"})
+    changed = started.with_dynamic({}, {JAAS: f'{PLAIN} user_a="c";'})
+    assert changed.sasl["OUT"].mechanisms["PLAIN"].users == {"a": "c"}
+
+
+def test_no_repr_shows_a_secret() -> None:
+    texts = SASL | {MECHANISMS: "PLAIN", JAAS: f'{PLAIN} user_a="hunter2";', "sasl.jaas.config": "hunter2"}
+    assert "hunter2" not in repr(BrokerConfig.from_texts(texts)) + repr(static_config(overrides=texts))
+
+
+def test_what_is_acted_on_is_not_warned_of() -> None:
+    warnings = static_config(overrides=SASL | {MECHANISMS: "PLAIN", JAAS: f'{PLAIN} user_a="b";'}).warnings
+    assert not [line for line in warnings if "sasl" in line]

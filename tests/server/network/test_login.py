@@ -1,0 +1,355 @@
+"""What comes before a client of a SASL listener is served, and what ends its session."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.server.handlers import Handlers
+from ottla.server.network.desk import HangUpError
+from ottla.server.network.frames import FrameReader
+from ottla.server.network.login import LOGIN_S
+from ottla.server.network.login import log_in as log_in_to
+from ottla.server.network.request_memory import RequestMemory
+from ottla.server.network.transport import PlainTransport
+from support.broker.contexts import Staying
+from support.broker.housekeeping import eventually
+from support.broker.raw_client import RawClient
+from support.security.logging_in import (
+    ALICES,
+    SECURED,
+    authenticate,
+    connected,
+    log_in,
+    plain,
+    secured,
+    shake_hands,
+)
+
+METADATA = MetadataRequest(topics=None)
+VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.Broker]:
+    with secured() as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: ottla.Broker) -> Iterator[RawClient]:
+    with connected(broker) as client:
+        yield client
+
+
+def test_who_logs_in_is_served_under_its_name(broker: ottla.Broker, client: RawClient) -> None:
+    assert client.ask(VERSIONS).error_code == ErrorCode.NONE
+    answer = shake_hands(client)
+    assert answer.mechanisms == ("PLAIN",)
+    answer_of_login = authenticate(client, plain())
+    assert (answer_of_login.error_code, answer_of_login.session_lifetime_ms) == (ErrorCode.NONE, 0)
+    assert client.ask(METADATA).brokers
+    assert {str(each.principal) for each in broker.inner.connections} == {"User:alice"}
+
+
+def test_tokens_may_come_without_headers_after_an_old_handshake(client: RawClient) -> None:
+    assert shake_hands(client, version=0).error_code == ErrorCode.NONE
+    token = plain("bob", "bobs", "bob")
+    client.send_bytes(struct.pack(">i", len(token)) + token)
+    assert client.receive_frame() == b""
+    assert client.ask(METADATA).brokers
+
+
+def test_a_wrong_token_without_headers_has_no_answer(client: RawClient) -> None:
+    shake_hands(client, version=0)
+    token = plain("bob", "wrong")
+    client.send_bytes(struct.pack(">i", len(token)) + token)
+    assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    {
+        "password": (plain(password="wrong"), "Authentication failed: Invalid username or password"),
+        "password of another": (plain(password="bobs"), "Authentication failed: Invalid username or password"),
+        "unknown user": (plain("carol"), "Authentication failed: Invalid username or password"),
+        "no user": (plain(""), "Authentication failed: username not specified"),
+        "no password": (plain(password=""), "Authentication failed: password not specified"),
+        "in the name of another": (
+            plain(authorization_id="bob"),
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
+        "two parts": (
+            b"alice\0" + ALICES.encode(),
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN",
+        ),
+        "nothing": (
+            b"",
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN",
+        ),
+        "not Unicode": (b"\0al\xffice\0x", "Authentication failed: Invalid username or password"),
+    }.values(),
+)
+def test_who_fails_is_told_as_by_kafka_and_sent_away(client: RawClient, token: bytes, told: str) -> None:
+    answer = log_in(client, token)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, told)
+    assert client.is_closed_by_peer()
+
+
+def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(client: RawClient) -> None:
+    answer = shake_hands(client, "SCRAM-SHA-256")
+    assert (answer.error_code, answer.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("PLAIN",))
+    assert client.is_closed_by_peer()
+
+
+NOT_YET = {
+    "another request": [(METADATA, 9)],
+    "another request after ApiVersions": [(VERSIONS, 3), (METADATA, 9)],
+    "ApiVersions twice": [(VERSIONS, 3), (VERSIONS, 3)],
+    "a token before the handshake": [(SaslAuthenticateRequest(auth_bytes=plain()), 1)],
+    "another request in the midst": [(SaslHandshakeRequest(mechanism="PLAIN"), 1), (METADATA, 9)],
+    "a handshake twice": [(SaslHandshakeRequest(mechanism="PLAIN"), 1)] * 2,
+}
+
+
+@pytest.mark.parametrize("requests", NOT_YET.values(), ids=NOT_YET.keys())
+def test_nothing_else_is_answered_before(client: RawClient, requests: list[tuple[object, int]]) -> None:
+    *allowed, (last, version) = requests
+    for request, its_version in allowed:
+        client.ask(request, its_version)
+    client.send(last, version)
+    assert client.is_closed_by_peer()
+
+
+def test_versions_that_nobody_knows_are_answered_and_may_be_asked_for_again(client: RawClient) -> None:
+    for _ in range(2):
+        refused = client.ask(ApiVersionsRequest(client_software_name="?", client_software_version="1"), 3)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert client.ask(VERSIONS, 3).error_code == ErrorCode.NONE
+    assert log_in(client).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", 1) + b"x", struct.pack(">i", -1)])
+def test_what_is_not_kafka_is_cut_off(client: RawClient, data: bytes) -> None:
+    client.send_bytes(data)
+    assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize(("options", "most_bytes"), [({}, 16384), ({"sasl_server_max_receive_size": "40000"}, 40000)])
+def test_nobody_sends_much_before_it_is_known(options: dict[str, str], most_bytes: int) -> None:
+    def size_of(token: bytes) -> int:
+        return len(token) + 2 + 2 + 4 + 2 + len("ottla") + 4  # header and length of a version 1
+
+    with secured(**options) as broker:
+        for more, is_closed in ((0, False), (1, True)):
+            with connected(broker) as client:
+                shake_hands(client)
+                token = bytes(most_bytes - size_of(b"") + more)
+                client.send(SaslAuthenticateRequest(auth_bytes=token), 1)
+                if is_closed:
+                    assert client.is_closed_by_peer()
+                else:
+                    assert client.receive().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_a_client_that_is_known_may_send_much(client: RawClient) -> None:
+    log_in(client)
+    names = tuple(f"{number:0200}" for number in range(200))
+    assert len(client.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False)).brokers) == 1
+    assert sum(map(len, names)) > 16384
+    assert len(client.ask(DeleteGroupsRequest(groups_names=names)).results) == 200
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_handshake_is_refused_once_one_is_served(client: RawClient, version: int) -> None:
+    log_in(client)
+    assert shake_hands(client, version=version).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert authenticate(client, plain()).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert client.ask(METADATA).brokers
+
+
+def test_on_a_plain_listener_nobody_logs_in() -> None:
+    with ottla.Broker() as broker, connected(broker) as client:
+        assert shake_hands(client).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        answer = authenticate(client, plain())
+        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert answer.error_message == "SaslAuthenticate request received after successful authentication"
+        assert client.ask(METADATA).brokers
+
+
+def test_a_wrong_answer_waits_and_others_do_not() -> None:
+    slowly = secured(connection_failed_authentication_delay_ms="600000")
+    with slowly as broker, connected(broker) as wrong, connected(broker) as right:
+        shake_hands(wrong)
+        wrong.send(SaslAuthenticateRequest(auth_bytes=plain(password="wrong")), 1)
+        assert log_in(right).error_code == ErrorCode.NONE
+        assert eventually(broker, lambda: any(each.is_held for each in broker.inner.connections))
+        assert wrong.is_open()
+        broker.stop()  # which waits for no such answer
+
+
+def test_a_secret_reaches_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), secured() as broker:
+        for token in (plain(), plain(password="wrong-guess")):
+            with connected(broker) as client:
+                log_in(client, token)
+        assert eventually(broker, lambda: not len(broker.inner.connections))
+    said = caplog.text
+    assert "Invalid username or password" in said
+    assert ALICES not in said and "wrong-guess" not in said
+
+
+# Faults
+
+
+def test_a_login_can_be_made_to_fail() -> None:
+    with secured() as broker:
+        broker.fault(api="SaslAuthenticate", error="SASL_AUTHENTICATION_FAILED")
+        for expected in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.NONE):
+            with connected(broker) as client:
+                assert log_in(client).error_code == expected
+                assert expected == ErrorCode.NONE or client.is_closed_by_peer()
+        broker.fault(api="SaslHandshake", disconnect="before")
+        with connected(broker) as client:
+            client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            assert client.is_closed_by_peer()
+
+
+# Patience
+
+
+async def test_who_takes_its_time_is_cut_off(autojump_clock: trio.testing.MockClock) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = PlainTransport(ours)
+        frames = FrameReader(transport, 1 << 20, RequestMemory(1 << 20), "here", lambda reason: None)
+        theirs.sendall(b"\0\0\0")
+        began_s = trio.current_time()
+        with pytest.raises(HangUpError, match="not logged in after 10 s"):
+            await log_in_to(RULES, Closed(), None, Staying(), frames, transport.send)
+        assert trio.current_time() - began_s == pytest.approx(LOGIN_S)
+        frames.close()
+
+
+RULES: Any = SimpleNamespace(max_receive_bytes=16384, failure_delay_ms=1, mechanisms=("PLAIN",))
+
+
+class Closed:
+    """A desk that nobody comes to."""
+
+    handlers: Handlers = Handlers()
+    is_open = True
+    login = None
+
+    async def loaded(self, key: int) -> Any:
+        raise KeyError(key)
+
+    def context_for(self, client: Any) -> Any:
+        return None
+
+
+# Sessions
+
+
+def reauthenticating(lifetime_ms: int = 60_000, **options: str) -> ottla.Broker:
+    return secured(connections_max_reauth_ms=str(lifetime_ms), **options)
+
+
+def test_a_session_ends_by_the_brokers_clock() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        assert log_in(client).session_lifetime_ms == 60_000
+        broker.clock.advance(milliseconds=59_000)
+        assert client.ask(METADATA).brokers
+        broker.clock.advance(milliseconds=1_000)
+        client.send(METADATA)
+        assert client.is_closed_by_peer()
+
+
+def test_who_logs_in_again_goes_on() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        for _ in range(3):
+            assert log_in(client).session_lifetime_ms == 60_000
+            assert client.ask(METADATA).brokers
+            broker.clock.advance(milliseconds=70_000)
+        client.send(METADATA)
+        assert client.is_closed_by_peer()
+
+
+def test_an_older_client_is_not_told_how_long_its_session_lasts() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        shake_hands(client)
+        assert authenticate(client, plain(), version=0).session_lifetime_ms == 0
+        broker.clock.advance(milliseconds=60_000)
+        client.send(METADATA)
+        assert client.is_closed_by_peer()
+
+
+def test_who_logs_in_again_within_a_second_is_refused_and_stays() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        log_in(client)
+        log_in(client)
+        assert shake_hands(client).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert client.ask(METADATA).brokers
+        broker.clock.advance(milliseconds=1_000)
+        assert log_in(client).error_code == ErrorCode.NONE
+
+
+def test_who_logs_in_again_as_another_is_sent_away() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        log_in(client)
+        answer = log_in(client, plain("bob", "bobs"))
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
+        assert client.is_closed_by_peer()
+
+
+def test_who_logs_in_again_with_a_wrong_password_is_sent_away() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        log_in(client)
+        answer = log_in(client, b"")
+        assert answer.error_message == (
+            "Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN"
+        )
+        assert client.is_closed_by_peer()
+
+
+def test_nothing_else_is_asked_while_a_client_logs_in_again() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        log_in(client)
+        shake_hands(client)
+        client.send(METADATA)
+        assert client.is_closed_by_peer()
+
+
+def test_an_unknown_mechanism_ends_a_session() -> None:
+    with reauthenticating() as broker, connected(broker) as client:
+        log_in(client)
+        assert shake_hands(client, "SCRAM-SHA-512").error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert client.is_closed_by_peer()
+
+
+def test_sessions_of_one_listener_may_be_longer_or_without_end() -> None:
+    overrides = {
+        **SECURED,
+        "connections.max.reauth.ms": "5",
+        "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "0",
+    }
+    with ottla.Broker(overrides=overrides) as broker, connected(broker) as client:
+        assert log_in(client).session_lifetime_ms == 0
+        broker.clock.advance(hours=1)
+        assert client.ask(METADATA).brokers
