@@ -283,12 +283,12 @@ class Session:
                 )
             return self._log_in
         if self._due_ms != math.inf:
-            now_ms = self._rules.clock.elapsed_ms()
-            if key == HANDSHAKE_KEY and now_ms - self._last_ms >= AGAIN_MS_MIN:
-                self._last_ms = now_ms
+            present_ms = self._rules.clock.elapsed_ms()
+            if key == HANDSHAKE_KEY and present_ms - self._last_ms >= AGAIN_MS_MIN:
+                self._last_ms = present_ms
                 self._again = Login(self._rules, self)
                 return self._log_in
-            if now_ms >= self._due_ms:
+            if present_ms >= self._due_ms:
                 raise HangUpError("its session has ended, and it has not logged in again")
         return self._desk.handlers.get(key)
 

@@ -76,6 +76,8 @@ WHERE: dict[str, dict[int, str]] = {
         13: "responses[ID].partition_responses[0].error_code",
     },
     "RemoveRaftVoter": {0: "error_code"},
+    "SaslAuthenticate": {0: "error_code"},
+    "SaslHandshake": {0: "error_code"},
     "SyncGroup": {0: "error_code"},
     "TxnOffsetCommit": {0: "topics[t].partitions[0].error_code"},
     "UnregisterBroker": {0: "error_code"},

@@ -17,7 +17,9 @@ import trio
 import trio.testing
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.broker.broker import Broker
+from ottla.server.client.connection import Client
 from ottla.server.partitions.fetch_sessions import EVICTION_AGE_MS
 from ottla.server.transactions.verification import UnverifiedError
 from ottla.server.transactions.writes import TransactionalWrites
@@ -25,6 +27,7 @@ from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic, fetch_request, produce
 from support.broker.served import Served
 from support.broker.steppable_wall import START_MS
+from support.security.logging_in import PLAIN_LINE, log_in
 
 MINUTE_MS = 60_000
 T_0 = TopicPartition("t", 0)
@@ -165,10 +168,30 @@ async def next_transaction(served: Served, data: Path, nursery: trio.Nursery) ->
     return at_rest(refused.is_set)
 
 
+async def session(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
+    assert (await served.ask(log_in)).session_lifetime_ms == MINUTE_MS
+
+    async def is_over() -> bool:
+        try:
+            await served.ask(Client.ask, MetadataRequest(topics=()), 12)
+        except ConnectionError:
+            return True
+        return False
+
+    return is_over
+
+
 BACK_OFF = {"log_cleaner_backoff_ms": str(MINUTE_MS)}
 PATIENCE = dict.fromkeys(
     ["add_partitions_to_txn_retry_backoff_ms", "add_partitions_to_txn_retry_backoff_max_ms"], str(MINUTE_MS)
 )
+
+SESSIONS = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl_enabled_mechanisms": "PLAIN",
+    "sasl_jaas_config": PLAIN_LINE,
+    "connections_max_reauth_ms": str(MINUTE_MS),
+}
 
 BROKER_TIMERS = {
     "segments after retention": BrokerTimer("cleaning/cleaning.py _delete_some", MINUTE_MS, retained_segments),
@@ -184,5 +207,6 @@ BROKER_TIMERS = {
         fetch_session,
         {"max_incremental_fetch_session_cache_slots": "1"},
     ),
+    "session of a client": BrokerTimer("network/login.py _begin", MINUTE_MS, session, SESSIONS),
     "transaction before": BrokerTimer("transactions/writes.py check", MINUTE_MS, next_transaction, PATIENCE),
 }

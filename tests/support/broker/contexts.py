@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from ottla.server.broker.broker import Broker
-from ottla.server.network.desk import Client
+from ottla.server.network.desk import Client, LoggingIn
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.services.context import Context
 
@@ -16,7 +16,7 @@ class Staying:
     client_host = "127.0.0.1"
     peer = "127.0.0.1:1"
     principal: Principal = ANONYMOUS
-    logging_in = None
+    logging_in: LoggingIn | None = None
 
     def check_peer(self) -> None:
         pass
