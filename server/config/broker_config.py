@@ -31,7 +31,7 @@ from .listeners import (
 )
 from .properties import Properties
 from .rules import broken_rules
-from .sasl import SaslConfig, sasl_of
+from .sasl.mechanisms import SaslConfig, sasl_of
 from .security_options import PER_LISTENER
 
 BROKER_OPTIONS: dict[str, Option] = dict(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...storage.topics.options import OptionType, UpdateMode, at_least, one_of, option, options_of
-from .sasl_options import SaslOptions
+from .sasl.options import SaslOptions
 
 _BOOLEAN = OptionType.BOOLEAN
 _CLASS = OptionType.CLASS

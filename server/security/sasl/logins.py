@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...config.live_config import LiveConfig
-from ...config.sasl import PLAIN, MechanismConfig, SaslConfig
+from ...config.sasl.mechanisms import PLAIN, MechanismConfig, SaslConfig
 from ...runtime.clock import Clock
 from .conversation import Conversation
 

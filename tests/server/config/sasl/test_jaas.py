@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.config.jaas import parse_jaas
+from ottla.server.config.sasl.jaas import parse_jaas
 
 READ = {
     'M required user_a="b";': [("M", {"user_a": "b"})],

@@ -1,6 +1,6 @@
 """The broker options of listeners whose clients log in: `sasl.*`, and what comes with it.
 
-As in `security_options`, which stands on this. `sasl.kerberos.*`, `sasl.login.*` and what else is for GSSAPI, or for
+As in `config.security_options`, which stands on this. `sasl.kerberos.*`, `sasl.login.*` and what else is for GSSAPI, or for
 connections from one broker to another, is among the known ones.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...storage.topics.options import Check, OptionType, UpdateMode, option
+from ....storage.topics.options import Check, OptionType, UpdateMode, option
 
 _CLASS = OptionType.CLASS
 _INT = OptionType.INT

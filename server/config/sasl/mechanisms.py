@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ...storage.topics.options import ConfigError, Value
+from ....storage.topics.options import ConfigError, Value
 from .jaas import LoginModule, parse_jaas
 
 PLAIN = "PLAIN"
