@@ -1,0 +1,52 @@
+"""One JVM that runs the tools: a JVM a command would take a second or two for each."""
+
+import subprocess
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from ...support.brokers.apache_kafka import jars
+from ..suite.runner import compile_java
+
+HERE = Path(__file__).parent
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Tools:
+    """A context manager; entering starts the JVM. NotRunError without a JDK, Maven or the jars."""
+
+    def __enter__(self) -> Self:
+        self._folder = TemporaryDirectory(prefix="tools-")
+        compile_java([HERE / "Tools.java"], jars(), Path(self._folder.name))
+        command = [
+            *("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"),
+            f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
+            *("-cp", f"{self._folder.name}:{jars()}/*", "Tools"),
+        ]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return self
+
+    def run(self, main_class: str, arguments: Sequence[str], stdin: str = "") -> Ended:
+        """One command to its end. RuntimeError when the JVM has ended."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        words = (b64encode(word.encode()).decode() for word in (stdin, main_class, *arguments))
+        print(*words, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline().split(" ")
+        if len(answer) < 4:
+            raise RuntimeError("the JVM of the tools has ended")
+        return Ended(int(answer[0]), b64decode(answer[1]).decode(), b64decode(answer[2]).decode())
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._folder.cleanup()
