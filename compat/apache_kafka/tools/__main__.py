@@ -20,7 +20,7 @@ from ..suite.baseline import kafka_command
 from .driver import Ended, Tools
 from .normal import normal
 from .serving import serving
-from .themes import Theme, filled, theme, theme_names
+from .themes import Step, Theme, filled, theme, theme_names
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
@@ -42,14 +42,16 @@ def body(suite: Suite, options: Options) -> None:
     with Tools() as tools:
         for name in names:
             play = theme(name)
-            if rest.live or options.against == "apache-kafka":
-                answers = answered(tools, play, kafka_command())
-                if rest.live:
-                    record(name, play, answers)
-                    suite.check(f"{name}: {len(answers)} commands recorded", bool(answers))
-                    continue
-            else:
-                answers = answered(tools, play, ottla_command())
+            kafka = rest.live or options.against == "apache-kafka"
+            try:
+                answers = answered(tools, play, kafka_command() if kafka else ottla_command())
+            except RuntimeError as error:
+                suite.check(f"{name}: its {len(play.steps)} commands are run", False, error)
+                continue
+            if rest.live:
+                record(name, play, answers)
+                suite.check(f"{name}: {len(answers)} commands recorded", bool(answers))
+                continue
             recorded = json.loads((RECORDED / f"{name}.json").read_text())
             ours = {} if options.against == "apache-kafka" else known.get(name, {})
             compare(suite, name, recorded, [[step.line for step in play.steps], answers], ours)
@@ -59,26 +61,29 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def answered(tools: Tools, play: Theme, command: Sequence[str]) -> list[Answer]:
-    """What each command of the theme answers against a new broker; one that does not come up answers every command alike."""
+    """What each command of the theme answers against a new broker. RuntimeError when it does not come up."""
     answers: list[Answer] = []
     with tempfile.TemporaryDirectory(prefix="tools-") as folder:
         work = Path(folder)
-        try:
-            with serving(command, play.config, work) as places:
-                for step in play.steps:
-                    for name, text in step.files:
-                        (work / name).write_text(filled(text, places))
-                    main_class, arguments = step.words(places)
-                    deadline = time.monotonic() + UNTIL_S
-                    while step.until not in (ended := tools.run(main_class, arguments, step.stdin)).out + ended.err:
-                        if time.monotonic() > deadline:
-                            break
-                        time.sleep(0.1)
-                    places |= tokens_of(ended, places)
-                    answers.append(normal(ended, places))
-        except RuntimeError as error:
-            answers += [{"code": -1, "out": [], "err": [str(error)]}] * (len(play.steps) - len(answers))
+        with serving(command, play.config, work) as places:
+            for step in play.steps:
+                for name, text in step.files:
+                    (work / name).write_text(filled(text, places))
+                ended = run_step(tools, step, places)
+                places |= tokens_of(ended, places)
+                answers.append(normal(ended, places))
     return answers
+
+
+def run_step(tools: Tools, step: Step, places: dict[str, str]) -> Ended:
+    """The command, again and again while it does not say what it is to say."""
+    main_class, arguments = step.words(places)
+    deadline = time.monotonic() + UNTIL_S
+    while True:
+        ended = tools.run(main_class, arguments, step.stdin)
+        if step.until in ended.out + ended.err or time.monotonic() > deadline:
+            return ended
+        time.sleep(0.1)
 
 
 def tokens_of(ended: Ended, places: dict[str, str]) -> dict[str, str]:

@@ -13,12 +13,16 @@ RULES = (
     (re.compile(r"/?(127\.0\.0\.1|localhost):\d+"), "HOST:PORT"),
     (re.compile(r"\blocalhost\s+\d+"), "localhost PORT"),
     (re.compile(r"\b\d+ ms\b"), "N ms"),
+    (re.compile(r"Request\(processor=.*?\) needs"), "Request(…) needs"),
+    (re.compile(r"\b\d+ attempt\(s\)"), "N attempt(s)"),
     (
         re.compile(r"\b(Epoch: |HighWatermark:\s+|MaxFollowerLagTimeMs:\s+|tries=|nextAllowedTryMs=|-?\d+ms)-?\d*"),
         r"\1N",
     ),
-    (re.compile(r"(?<=ID\t)\d+(?=\s+\d+\s+(TIME|N ms))"), "N"),  # the end of the metadata log
+    (re.compile(r"(?<=ID\t)\d+\s+\d+(?=\s+(TIME|N ms))"), "N N"),  # the end of the metadata log
 )
+SET = re.compile(r"\[([A-Z_]+(?:, [A-Z_]+)+)\]")
+"""Names in an order that is chance."""
 
 
 def normal(ended: Ended, places: dict[str, str]) -> dict[str, object]:
@@ -31,4 +35,5 @@ def lines(text: str, places: dict[str, str]) -> list[str]:
         text = re.sub(rf"{re.escape(places[name])}(?!\d)", f"{{{name}}}", text)
     for pattern, word in RULES:
         text = pattern.sub(word, text)
+    text = SET.sub(lambda found: f"[{', '.join(sorted(found[1].split(', ')))}]", text)
     return sorted(line for raw in text.splitlines() if (line := re.sub(r"\s+", " ", raw).strip()))
