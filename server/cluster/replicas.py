@@ -28,7 +28,7 @@ def spread(nodes: Sequence[Node], count: int, factor: int, start: int) -> tuple[
     if factor > len(nodes):
         problem = (
             f"The target replication factor of {factor} cannot be reached because only {len(nodes)} broker(s) are"
-            " registered."
+            " registered or some brokers have all their log directories cordoned."
         )
     elif not live:
         problem = "All brokers are currently fenced."

@@ -107,7 +107,8 @@ class Planner:
         if len(assignments) != new:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{new} additional partition(s) were asked for, but {len(assignments)} assignment(s) given.",
+                f"Attempted to add {new} additional partition(s), but only {len(assignments)} assignment(s) were"
+                " specified.",
             )
         factor = len(topic.partitions[0].replicas)
         check_assignments(self._nodes, dict(enumerate(assignments, present)), factor)

@@ -122,8 +122,8 @@ def _check_dynamic(name: str, level: ConfigSource) -> None:
     if option is None:
         return
     if option.update is UpdateMode.READ_ONLY or name in _FIXED_HERE:
-        reason = "cannot be changed while the broker runs"
-    elif name.startswith(_LISTENER_ONLY):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
+    if name.startswith(_LISTENER_ONLY):
         reason = f"can be changed for one listener only, as listener.name.NAME.{name}"
     elif option.update is UpdateMode.PER_BROKER and level is ConfigSource.DYNAMIC_DEFAULT_BROKER:
         reason = "cannot be changed for all brokers, a broker id must be named"

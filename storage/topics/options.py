@@ -56,7 +56,7 @@ class Check:
 
 
 def at_least(minimum: float) -> Check:
-    return Check(f"must be at least {minimum}", lambda value: value >= minimum)
+    return Check(f"Value must be at least {minimum}", lambda value: value >= minimum)
 
 
 def between(minimum: float, maximum: float) -> Check:
@@ -138,10 +138,10 @@ class Option:
                 bits = _BITS[self.type]
                 # Longer texts are out of range at any rate, and turning them into numbers costs quadratic time.
                 if not _INTEGER.fullmatch(text) or len(text) > 64:
-                    raise self.error(text, f"must be a whole number of type {self.type.name}")
+                    raise self.error(text, f"Not a number of type {self.type.name}")
                 number = int(text)
                 if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-                    raise self.error(text, f"must be a whole number of type {self.type.name} ({bits} bits)")
+                    raise self.error(text, f"Not a number of type {self.type.name}")
                 return number
             case OptionType.DOUBLE:
                 if not _DECIMAL.fullmatch(text) or math.isinf(float(text)):

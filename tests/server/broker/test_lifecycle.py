@@ -428,7 +428,7 @@ def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     [
         (
             {"overrides": {"num.partitions": "0"}},
-            "Invalid value 0 for configuration num.partitions: must be at least 1",
+            "Invalid value 0 for configuration num.partitions: Value must be at least 1",
         ),
         ({"overrides": {"log.dirs": ""}}, "log.dirs"),
         ({"profile": "fast"}, "Invalid value fast for --profile: must be one of: kafka, dev"),

@@ -119,7 +119,7 @@ REFUSED = {
     "out of bounds": (
         wanted("t", configs={"segment.bytes": "1"}),
         ErrorCode.INVALID_CONFIG,
-        "Invalid value 1 for configuration segment.bytes: must be at least 1048576",
+        "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576",
     ),
     "no number": (
         wanted("t", configs={"retention.ms": "long"}),
