@@ -133,7 +133,8 @@ def difference(theirs: Answer, ours: Answer) -> list[str]:
     """Lines of Apache Kafka's that are missing (`- `) and lines that it does not have (`+ `), the exit code first."""
     shown = [f"- exit {theirs['code']}", f"+ exit {ours['code']}"] if theirs["code"] != ours["code"] else []
     for stream in ("out", "err"):
-        mine, yours = Counter(ours[stream]), Counter(theirs[stream])
+        mine: Counter[str] = Counter(ours[stream])
+        yours: Counter[str] = Counter(theirs[stream])
         shown += [f"- {line}" for line in sorted((yours - mine).elements())]
         shown += [f"+ {line}" for line in sorted((mine - yours).elements())]
     return shown
