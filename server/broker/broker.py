@@ -43,6 +43,7 @@ from ..partitions.searches import Searches
 from ..partitions.waits import Waits
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
+from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
 from ..security.acls.authorizer import Authorizer
 from ..security.sasl.logins import Logins
@@ -102,6 +103,7 @@ class Broker:
         self.rng = rng
         self.began_s: float
         """When it began to serve, by Trio's clock, which nobody moves."""
+        self._loggers = Loggers()
         self._next_producer_id = next_producer_id
         self._node_life: NodeLife
         self._store: OpenStore | None = None
@@ -138,6 +140,7 @@ class Broker:
             clock=clock,
             files=files,
             config=config,
+            loggers=self._loggers,
             topics=topics,
             logs=logs,
             appends=appends,
@@ -163,6 +166,7 @@ class Broker:
     def close(self) -> None:
         """Close what `open` opened, as far as it came, so that the next start need not recover. Blocks likewise."""
         self._next_producer_id = self.next_producer_id
+        self._loggers.restore()
         store, self._store = self._store, None
         if store is not None:
             try:
@@ -174,6 +178,7 @@ class Broker:
     def abandon(self) -> None:
         """Let go of what `open` opened and write nothing more, as if the process had been killed. Blocks likewise."""
         self._next_producer_id = self.next_producer_id
+        self._loggers.restore()
         store, self._store = self._store, None
         if store is not None:
             store.logs.release()

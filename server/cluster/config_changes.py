@@ -5,10 +5,10 @@ What is wished has been checked (`config.changes`), under `Cluster.change_lock`,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ..cleaning.cleaning import Cleaning
-from ..config.live_config import LiveConfig
+from ..config.live_config import CLIENT_METRICS, GROUP_CONFIGS, LiveConfig
 from ..partitions.topics import Topic
 from ..runtime.turns import Turn
 from .cluster import Cluster
@@ -21,6 +21,8 @@ class ConfigChanges:
         self._cluster = cluster
         self._live_config = live_config
         self._cleaning = cleaning
+        self.on_client_metrics: list[Callable[[], None]] = []
+        """Called once subscriptions have changed."""
 
     async def alter_topics(self, wished: Mapping[Topic, Mapping[str, str]]) -> set[Topic]:
         """Replace the overrides of topics; they hold from the next append, retention run or clean pass on.
@@ -50,6 +52,27 @@ class ConfigChanges:
         self._cleaning.reconfigure()
         await self._reconfigure_logs(list(self._cluster.topics))
         self._cluster.reconsider()
+
+    async def alter_groups(self, wished: Mapping[str, Mapping[str, str]]) -> None:
+        """Replace the configs of groups, by group id; they hold at once, a session's from the next heartbeat on.
+
+        Raises:
+            KafkaError: as `alter_topics`.
+        """
+        entries = {group_id: configs or None for group_id, configs in wished.items()}
+        await self._cluster.write(self._cluster.catalog.put_entries, GROUP_CONFIGS, entries)
+        self._live_config.configure_groups(wished)
+
+    async def alter_client_metrics(self, wished: Mapping[str, Mapping[str, str]]) -> None:
+        """Replace the configs of client metrics subscriptions, by name; those without any are gone.
+
+        Raises:
+            KafkaError: as `alter_topics`.
+        """
+        entries = {name: configs or None for name, configs in wished.items()}
+        await self._cluster.write(self._cluster.catalog.put_entries, CLIENT_METRICS, entries)
+        for told in self.on_client_metrics:
+            told()
 
     async def finalize_features(self, levels: Mapping[str, int]) -> None:
         """Give features other finalized levels; they hold at once.

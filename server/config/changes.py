@@ -15,6 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
 from .broker_config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_option
+from .group_configs import GROUP_OPTIONS, check_group_configs
 
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
 """Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
@@ -80,6 +81,22 @@ def alter_topic(config: BrokerConfig, overrides: Texts, changes: Iterable[Change
     changed = _apply(overrides, changes, TOPIC_OPTIONS.get, config)
     check_topic_configs(config, changed)
     return changed
+
+
+def alter_group(config: BrokerConfig, texts: Texts, changes: Iterable[Change]) -> dict[str, str]:
+    """The configs of a group after `changes`; AlterConfigs, which replaces all of them, starts from none.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, or INVALID_REQUEST for changes that contradict themselves.
+    """
+    changed = _apply(texts, changes, GROUP_OPTIONS.get, config)
+    check_group_configs(config, changed)
+    return changed
+
+
+def alter_client_metrics(config: BrokerConfig, texts: Texts, changes: Iterable[Change]) -> dict[str, str]:
+    """The configs of a client metrics subscription after `changes`, as `alter_group`. What they mean is not looked at."""
+    return _apply(texts, changes, lambda _: None, config)  # In Apache Kafka, too, nothing is a list here.
 
 
 def alter_broker(config: BrokerConfig, level: ConfigSource, texts: Texts, changes: Iterable[Change]) -> dict[str, str]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ...protocol.errors import KafkaError
 from ...storage.topics.catalog import Catalog
 from ...storage.topics.config import LogConfig
-from .broker_config import BrokerConfig, StaticConfig, resolve
+from .broker_config import BrokerConfig, StaticConfig, Texts, resolve
 from .emulation import Release, release_of
 from .features import Feature, finalized
+from .group_configs import GroupConfig, check_group_configs
+
+GROUP_CONFIGS, CLIENT_METRICS = "group_configs", "client_metrics"
+"""Sections of the catalog: texts by option, by group id and by name of subscription."""
 
 
 class LiveConfig:
@@ -27,6 +32,8 @@ class LiveConfig:
         """The finalized features, from `open` on."""
         self.features_epoch = 0
         """Higher after each start and each change of `features`: clients believe the highest that they have seen."""
+        self.groups: dict[str, GroupConfig] = {}
+        """What is set of single groups, by group id; read again whenever it is needed."""
         self.watchers: list[Callable[[], None]] = []
         """Called once `current` is another one."""
         self._catalog: Catalog
@@ -37,6 +44,12 @@ class LiveConfig:
         self.features = finalized(self.static.features, catalog.features, self.release)
         problems = [line for node_id in self.static.node_ids for line in self._resolve(node_id)[1]]
         self.read_anew()
+        for group_id, facts in catalog.entries(GROUP_CONFIGS).items():
+            texts = {name: str(text) for name, text in facts.items()}
+            try:
+                self.groups[group_id] = check_group_configs(self.current, texts)
+            except KafkaError as error:
+                problems.append(f"stored configs of group {group_id} ignored: {error.message}")
         return list(dict.fromkeys(problems))
 
     def of(self, node_id: int) -> BrokerConfig:
@@ -47,6 +60,22 @@ class LiveConfig:
         """The values that the logs of topic `name` run with."""
         entry = self._catalog.topics.get(name)
         return self.current.topic_config(entry.configs if entry else {})
+
+    def configure_groups(self, configs: Mapping[str, Texts]) -> None:
+        """These groups have other configs from now on, which have been checked; those without any have none of their own."""
+        for group_id, texts in configs.items():
+            if texts:
+                self.groups[group_id] = check_group_configs(self.current, texts)
+            else:
+                self.groups.pop(group_id, None)
+
+    def client_metrics(self, name: str) -> Texts:
+        """What is set of the client metrics subscription of this name; nothing if there is none."""
+        return {key: str(text) for key, text in self._catalog.entries(CLIENT_METRICS).get(name, {}).items()}
+
+    def client_metrics_names(self) -> list[str]:
+        """All client metrics subscriptions, by name."""
+        return sorted(self._catalog.entries(CLIENT_METRICS))
 
     def finalize(self, levels: Mapping[str, int]) -> None:
         """Features, all of them known, have other levels from now on."""

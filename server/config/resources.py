@@ -3,14 +3,14 @@
 Functions of a BrokerConfig and of the texts that are set. What may be set is in `config_changes.py`.
 """
 
-import dataclasses
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
-from .broker_config import BROKER_OPTIONS, BrokerConfig, ConfigSource, Texts, find_option
+from .broker_config import BROKER_OPTIONS, NO_TEXTS, BrokerConfig, ConfigSource, Texts, find_option
+from .group_configs import GROUP_OPTIONS
 
 
 class ResourceType(IntEnum):
@@ -86,59 +86,47 @@ def describe_cluster_default(config: BrokerConfig, names: Collection[str] | None
     return entries
 
 
-def describe_group(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The configs of any group: nothing is set on single groups, so these are the broker's `group.…` options."""
+def describe_group(
+    config: BrokerConfig, texts: Texts = NO_TEXTS, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The configs of a group for which these are set; the others have the broker's `group.…` options for defaults."""
     entries = []
-    for name in _GROUP_CONFIGS:
-        option = BROKER_OPTIONS[f"group.{name}"]
-        synonyms = list(_broker_synonyms(config, option))
-        entries.append(_entry(dataclasses.replace(option, name=name), synonyms[0].value, synonyms, read_only=False))
-    for option in _GROUP_ONLY_CONFIGS:
-        text = format_value(option.default)
-        default = Synonym(option.name, text, ConfigSource.DEFAULT)
-        entries.append(_entry(option, text, [default], read_only=False))
-    return [entry for entry in entries if not names or entry.name in names]
+    for name, option in GROUP_OPTIONS.items():
+        if names and name not in names:
+            continue
+        of_broker = BROKER_OPTIONS.get(f"group.{name}")
+        synonyms = (
+            [Synonym(name, format_value(option.default), ConfigSource.DEFAULT)]
+            if of_broker is None
+            else list(_broker_synonyms(config, of_broker))
+        )
+        if name in texts:
+            synonyms.insert(0, Synonym(name, _normal(option, texts[name]), ConfigSource.GROUP))
+        entries.append(_entry(option, synonyms[0].value, synonyms, read_only=False))
+    return entries
 
 
-def describe_client_metrics(names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The configs of any client metrics subscription: none can be made, so these are Kafka's defaults."""
-    return [
-        _entry(option, format_value(option.default), [], read_only=False)
-        for option in _CLIENT_METRICS_CONFIGS
-        if not names or option.name in names
-    ]
+def describe_client_metrics(texts: Texts = NO_TEXTS, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The configs of a client metrics subscription for which these are set."""
+    entries = []
+    for name, option in CLIENT_METRICS_OPTIONS.items():
+        if names and name not in names:
+            continue
+        text = _normal(option, texts[name]) if name in texts else format_value(option.default)
+        synonyms = [Synonym(name, text, ConfigSource.CLIENT_METRICS)] if name in texts else []
+        entries.append(_entry(option, text, synonyms, read_only=False))
+    return entries
 
 
-_GROUP_CONFIGS = (
-    "consumer.assignment.interval.ms",
-    "consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms",
-    "share.assignment.interval.ms",
-    "share.delivery.count.limit",
-    "share.heartbeat.interval.ms",
-    "share.partition.max.record.locks",
-    "share.record.lock.duration.ms",
-    "share.session.timeout.ms",
-    "streams.assignment.interval.ms",
-    "streams.heartbeat.interval.ms",
-    "streams.initial.rebalance.delay.ms",
-    "streams.num.standby.replicas",
-    "streams.session.timeout.ms",
-)
-
-_SHARE_GROUPS = "Share groups are not offered."
-
-_GROUP_ONLY_CONFIGS = (
-    Option("share.auto.offset.reset", OptionType.STRING, "latest", doc=_SHARE_GROUPS),
-    Option("share.isolation.level", OptionType.STRING, "read_uncommitted", doc=_SHARE_GROUPS),
-    Option("share.renew.acknowledge.enable", OptionType.BOOLEAN, True, doc=_SHARE_GROUPS),
-)
-
-_CLIENT_METRICS_CONFIGS = (
-    Option("interval.ms", OptionType.INT, 300_000, doc="Time between two reports; metrics are not collected."),
-    Option("match", OptionType.LIST, (), doc="Clients that report; metrics are not collected."),
-    Option("metrics", OptionType.LIST, (), doc="Metrics to report; metrics are not collected."),
-)
+CLIENT_METRICS_OPTIONS = {
+    option.name: option
+    for option in (
+        Option("interval.ms", OptionType.INT, 300_000, doc="Time between two reports of a client."),
+        Option("match", OptionType.LIST, (), doc="Clients that report, as client_id=REGEX; all where there is none."),
+        Option("metrics", OptionType.LIST, (), doc="Prefixes of the names of metrics to report; * for all."),
+    )
+}
+"""The configs of client metrics subscriptions (KIP-714), by name."""
 
 
 def _normal(option: Option, text: str) -> str:

@@ -23,6 +23,7 @@ class GroupService(CoordinatorService[GroupCoordinator]):
 
     def __init__(self, ground: Ground) -> None:
         self._settings = settings = GroupSettings.of(ground.config.current)
+        settings.groups = ground.config.groups
         super().__init__(
             ground,
             lambda store, on_earlier: GroupCoordinator(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 from ..config.broker_config import BrokerConfig
+from ..config.group_configs import GroupConfig
 
 # A new member has no id yet and cannot send heartbeats; its parked join is given up after this time (KIP-394).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -56,6 +58,8 @@ class GroupSettings:
     """In fact characters, as Kafka counts them."""
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
+    groups: Mapping[str, GroupConfig] = field(default_factory=dict)
+    """What is set of single groups, by group id; the broker changes it while it runs."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
@@ -76,6 +80,24 @@ class GroupSettings:
             offsets_retention_minutes=config.offsets_retention_minutes,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         )
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """How old the target assignment of a consumer group is at least when it gets another one."""
+        own = self.groups.get(group_id)
+        interval_ms = None if own is None else own.assignment_interval_ms
+        return self.group_consumer_assignment_interval_ms if interval_ms is None else interval_ms
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """How often members of a consumer group are told to send heartbeats."""
+        own = self.groups.get(group_id)
+        interval_ms = None if own is None else own.heartbeat_interval_ms
+        return self.group_consumer_heartbeat_interval_ms if interval_ms is None else interval_ms
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """How long members of a consumer group may be silent."""
+        own = self.groups.get(group_id)
+        timeout_ms = None if own is None else own.session_timeout_ms
+        return self.group_consumer_session_timeout_ms if timeout_ms is None else timeout_ms
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -5,15 +5,18 @@ Behaviour
 - A request that names more than CHANGES_MAX configs is refused whole (POLICY_VIOLATION).
 - Checked as a whole first; a refused resource keeps what it had, the others of the request succeed. Changes hold at
   once, for open logs too.
+- Groups and client metrics subscriptions of any name may have configs; those without any are not kept. Levels of loggers are
+  for IncrementalAlterConfigs alone (AlterConfigs knows no such resource, as in Kafka), and last as long as the broker.
 
 Differs from Apache Kafka
-- Configs of groups, client metrics and broker loggers cannot be set: INVALID_REQUEST.
+- Configs of share and streams groups cannot be set: INVALID_CONFIG.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...protocol.connection import Request
@@ -34,6 +37,7 @@ from ..security.acls.kinds import Operation
 from ..services.context import Context
 from ..services.listener_keys import Prepared
 from .describe_configs import check_configs_of, check_is_this_node
+from .other_configs import Configs, alter_loggers, changed_client_metrics, changed_group
 
 if TYPE_CHECKING:
     from ...protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
@@ -117,7 +121,7 @@ async def alter(
     for first in range(0, len(resources), RESOURCES_AT_A_TIME):
         some = resources[first : first + RESOURCES_AT_A_TIME]
         refused: dict[tuple[int, str], Refusal] = {}
-        changed: dict[Topic, Mapping[str, str]] = {}
+        changed = Changed()
         async with ctx.services.cluster.change_lock:  # from reading the present configs to writing the new ones
             for resource in some:
                 if turn.is_over():
@@ -132,8 +136,8 @@ async def alter(
                     if stands[key] > 1:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
                     check_configs_of(ctx, Operation.ALTER_CONFIGS, *key)
-                    changed |= await _alter_one(
-                        ctx, wish_of(resource), turn, validate_only=validate_only, replace=replace
+                    await _alter_one(
+                        ctx, wish_of(resource), turn, changed, validate_only=validate_only, replace=replace
                     )
                 except KafkaError as error:
                     refused[key] = error.code, error.message  # the error itself would name this frame, a cycle
@@ -146,30 +150,59 @@ async def alter(
     return outcomes
 
 
-async def _write(ctx: Context, changed: Mapping[Topic, Mapping[str, str]]) -> dict[tuple[int, str], Refusal]:
-    """Give topics their new overrides, all in one write of the catalog; returns which did not get them, and why."""
+@dataclass(slots=True)
+class Changed:
+    """What several resources are to have, written in one go a kind."""
+
+    topics: dict[Topic, Configs] = field(default_factory=dict)
+    groups: dict[str, Configs] = field(default_factory=dict)
+    client_metrics: dict[str, Configs] = field(default_factory=dict)
+
+
+async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusal]:
+    """Give resources their new configs, all of a kind in one write of the catalog; returns which did not get them, and why."""
+    changes = ctx.services.config_changes
+    refused: dict[tuple[int, str], Refusal] = {}
     try:
-        gone = await ctx.services.config_changes.alter_topics(changed) if changed else set()
+        gone = await changes.alter_topics(changed.topics) if changed.topics else set()
     except KafkaError as error:
-        return {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic in changed}
-    unknown = {topic: unknown_topic(topic.name) for topic in gone}
-    return {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic, error in unknown.items()}
+        refused |= {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic in changed.topics}
+    else:
+        unknown = {topic: unknown_topic(topic.name) for topic in gone}
+        refused |= {(ResourceType.TOPIC, topic.name): (error.code, error.message) for topic, error in unknown.items()}
+    for kind, wished, write in (
+        (ResourceType.GROUP, changed.groups, changes.alter_groups),
+        (ResourceType.CLIENT_METRICS, changed.client_metrics, changes.alter_client_metrics),
+    ):
+        try:
+            if wished:
+                await write(wished)
+        except KafkaError as error:
+            refused |= {(kind, name): (error.code, error.message) for name in wished}
+    return refused
 
 
 async def _alter_one(
-    ctx: Context, wish: Wish, turn: Turn, *, validate_only: bool, replace: bool
-) -> dict[Topic, Mapping[str, str]]:
-    """Change a broker's configs, or check those of a topic and return what they will be, if that is anything new."""
+    ctx: Context, wish: Wish, turn: Turn, changed: Changed, *, validate_only: bool, replace: bool
+) -> None:
+    """Change a broker's configs or loggers, or check those of another resource and note what they will be, if that is new."""
     match wish.kind:
         case ResourceType.TOPIC:
             topic, present, configs = _changed_topic(ctx, wish, replace=replace)
-            return {} if validate_only or configs == present else {topic: configs}
+            if not validate_only and configs != present:
+                changed.topics[topic] = configs
         case ResourceType.BROKER:
             await _alter_broker(ctx, wish, turn, validate_only=validate_only, replace=replace)
-            return {}
-        case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS | ResourceType.GROUP:
-            kind = ResourceType(wish.kind).name
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ottla does not offer configs of resource type {kind}")
+        case ResourceType.GROUP:
+            present, configs = changed_group(ctx, wish.name, wish.changes, replace=replace)
+            if not validate_only and configs != present:
+                changed.groups[wish.name] = configs
+        case ResourceType.CLIENT_METRICS:
+            present, configs = changed_client_metrics(ctx, wish.name, wish.changes, replace=replace)
+            if not validate_only and configs != present:
+                changed.client_metrics[wish.name] = configs
+        case ResourceType.BROKER_LOGGER if not replace:
+            alter_loggers(ctx, wish.name, wish.changes, validate_only=validate_only)
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {wish.kind}")
 

@@ -5,11 +5,9 @@ Behaviour
   request with its synonyms and our one-line documentation.
 - A node answers for itself only; another id is INVALID_REQUEST, as in Kafka.
 - A resource that is asked for twice is answered once.
-- Groups and client metrics subscriptions may have any name, and each gets a page of defaults: those beyond
-  DEFAULTS_MAX are refused with POLICY_VIOLATION.
-
-Differs from Apache Kafka
-- Groups and client metrics show defaults, a broker's loggers show one `root`.
+- Groups and client metrics subscriptions may have any name, and each gets a page of defaults where nothing is set: those
+  beyond DEFAULTS_MAX are refused with POLICY_VIOLATION.
+- A node's loggers are Ottla's, those there are by now; `root` stands for all of them.
 """
 
 from __future__ import annotations
@@ -43,9 +41,6 @@ from ..security.acls.kinds import CLUSTER_NAME, Operation
 from ..security.acls.kinds import ResourceType as Protected
 from ..services.context import Context
 from .permissions import check
-
-_ROOT_LOGGER = ConfigEntry("root", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER, False, False, 0, "", ())
-
 
 DEFAULTS_MAX = 10_000
 """Groups and client metrics subscriptions in one answer: as many as Apache Kafka changes with one request."""
@@ -119,7 +114,7 @@ class _Page:
             check_name(name)
         else:
             return self._rows(_describe(self._ctx, kind, name, keys, self._config))
-        overrides = services.cluster.topic_configs(name) if kind == ResourceType.TOPIC else {}
+        overrides = _overrides(self._ctx, kind, name)
         if self._made_of is not services.config.current:
             self._made_of = services.config.current
             self._made.clear()
@@ -135,8 +130,8 @@ class _Page:
 
 _DESCRIBED: dict[int, Callable[[BrokerConfig, Texts, Collection[str]], list[ConfigEntry]]] = {
     ResourceType.TOPIC: describe_topic,
-    ResourceType.GROUP: lambda config, _, keys: describe_group(config, keys),
-    ResourceType.CLIENT_METRICS: lambda _, __, keys: describe_client_metrics(keys),
+    ResourceType.GROUP: describe_group,
+    ResourceType.CLIENT_METRICS: lambda _, texts, keys: describe_client_metrics(texts, keys),
 }
 _ANY_NAME: dict[int, str] = {ResourceType.GROUP: "group", ResourceType.CLIENT_METRICS: "client metrics subscription"}
 """Resources that exist under every name; what they are called."""
@@ -152,6 +147,17 @@ _PROTECTED: dict[int, Protected] = {
 """Whose configs they are to access control."""
 
 
+def _overrides(ctx: Context, kind: int, name: str) -> Texts:
+    """What is set of a topic, a group or a client metrics subscription."""
+    services = ctx.services
+    if kind == ResourceType.TOPIC:
+        return services.cluster.topic_configs(name)
+    if kind == ResourceType.CLIENT_METRICS:
+        return services.config.client_metrics(name)
+    own = services.config.groups.get(name)
+    return {} if own is None else own.texts
+
+
 def _describe(
     ctx: Context, kind: int, name: str, keys: Collection[str], config: BrokerConfig | None
 ) -> list[ConfigEntry]:
@@ -165,7 +171,13 @@ def _describe(
             return describe_broker(config, keys)
         case ResourceType.BROKER_LOGGER:
             check_is_this_node(ctx, name)
-            return [_ROOT_LOGGER] if not keys or _ROOT_LOGGER.name in keys else []
+            loggers = services.loggers
+            source = ConfigSource.DYNAMIC_BROKER_LOGGER
+            return [
+                ConfigEntry(each, loggers.level(each), source, False, False, 0, "", ())
+                for each in loggers.names()
+                if not keys or each in keys
+            ]
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 

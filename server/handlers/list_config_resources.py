@@ -1,8 +1,8 @@
 """ListConfigResources, API key 74, versions 0-1 (KIP-1142).
 
 Behaviour
-- Lists topics, nodes and their loggers; groups and client metrics have no configs of their own. Version 0 asks for
-  client metrics only. A type that does not exist is UNSUPPORTED_VERSION, as in Kafka.
+- Lists topics, nodes and their loggers, and the groups and client metrics subscriptions of which anything is set. Version 0
+  asks for client metrics only. A type that does not exist is UNSUPPORTED_VERSION, as in Kafka.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ async def handle(ctx: Context, request: Request) -> ListConfigResourcesResponse:
         ResourceType.TOPIC: await turn.sorted([topic.name for topic in ctx.services.topics]),
         ResourceType.BROKER: nodes,
         ResourceType.BROKER_LOGGER: nodes,
+        ResourceType.CLIENT_METRICS: ctx.services.config.client_metrics_names(),
+        ResourceType.GROUP: await turn.sorted([*ctx.services.config.groups]),
     }
     rows: list[ConfigResource] = []
     for kind, named in names.items():

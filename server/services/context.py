@@ -23,6 +23,7 @@ from ..partitions.searches import Searches
 from ..partitions.topics import Topics
 from ..partitions.waits import Waits
 from ..runtime.clock import Clock
+from ..runtime.loggers import Loggers
 from ..runtime.turns import Turn
 from ..security.acls.authorizer import Authorizer
 from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
@@ -38,6 +39,7 @@ class Services:
     clock: Clock
     files: Files
     config: LiveConfig
+    loggers: Loggers
     topics: Topics
     logs: LogManager
     appends: Appends

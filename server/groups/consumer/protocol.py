@@ -185,7 +185,7 @@ class ConsumerProtocol:
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.group_consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group.group_id),
             assignment=_assignment(member.assigned) if must_tell else None,
         )
 

@@ -41,7 +41,8 @@ class MemberTimers:
             session = Deadline(partial(self._session_is_over, shard, group, member.member_id))
             group.sessions[member.member_id] = session
         classic = member.classic
-        timeout_ms = self._settings.group_consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+        own = self._settings.session_timeout_ms(group.group_id)
+        timeout_ms = own if classic is None else classic.session_timeout_ms
         self._deadlines.start(session, timeout_ms)
 
     def await_revocation(self, shard: Shard, group: ConsumerGroup, member: Member) -> None:

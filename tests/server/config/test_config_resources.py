@@ -214,7 +214,7 @@ def test_groups_show_what_the_broker_gives_them() -> None:
         ("group.consumer.session.timeout.ms", "50000", STATIC),
         ("group.consumer.session.timeout.ms", "45000", DEFAULT),
     ]
-    assert [entry.name for entry in describe_group(config(), ["share.heartbeat.interval.ms"])] == [
+    assert [entry.name for entry in describe_group(config(), {}, ["share.heartbeat.interval.ms"])] == [
         "share.heartbeat.interval.ms"
     ]
 
@@ -225,4 +225,17 @@ def test_client_metrics_show_defaults() -> None:
         "match": "",
         "metrics": "",
     }
-    assert describe_client_metrics(["zork"]) == []
+    assert describe_client_metrics({}, ["zork"]) == []
+
+
+def test_what_is_set_of_a_group_or_subscription_stands_before_the_defaults() -> None:
+    texts = {"consumer.session.timeout.ms": "50000"}
+    session = only(describe_group(config(), texts, ["consumer.session.timeout.ms"]))
+    assert (session.value, session.source, session.read_only) == ("50000", ConfigSource.GROUP, False)
+    assert story(session) == [
+        ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP),
+        ("group.consumer.session.timeout.ms", "45000", DEFAULT),
+    ]
+    metrics = only(describe_client_metrics({"metrics": "b, a"}, ["metrics"]))
+    assert (metrics.value, metrics.source) == ("b,a", ConfigSource.CLIENT_METRICS)
+    assert story(metrics) == [("metrics", "b,a", ConfigSource.CLIENT_METRICS)]

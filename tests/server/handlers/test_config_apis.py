@@ -158,9 +158,9 @@ def test_configs_are_still_there_after_a_restart(tmp_path: Path) -> None:
         (TOPIC, "", ErrorCode.INVALID_REQUEST),
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
-        (ResourceType.BROKER_LOGGER, "0", ErrorCode.INVALID_REQUEST),
-        (ResourceType.CLIENT_METRICS, "s", ErrorCode.INVALID_REQUEST),
-        (ResourceType.GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "x", ErrorCode.INVALID_REQUEST),
+        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -196,7 +196,6 @@ def test_resources_that_are_not_there_say_so(client: RawClient, kind: int, name:
 @pytest.mark.parametrize(
     ("kind", "name", "config", "value"),
     [
-        (ResourceType.BROKER_LOGGER, "0", "root", "INFO"),
         (ResourceType.CLIENT_METRICS, "s", "interval.ms", "300000"),
         (ResourceType.GROUP, "g", "consumer.session.timeout.ms", "45000"),
     ],

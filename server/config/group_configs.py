@@ -1,0 +1,107 @@
+"""Configs of single groups (KIP-848's `consumer.…`): what may be set, within which of the broker's bounds, and what it means.
+
+Those of share and streams groups, which Ottla does not offer, are described with Apache Kafka's defaults and cannot be set.
+"""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.topics.options import ConfigError, Option, OptionType
+from .broker_config import BROKER_OPTIONS, BrokerConfig, Texts
+
+_OF_THE_BROKER = (
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "share.assignment.interval.ms",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.session.timeout.ms",
+    "streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas",
+    "streams.session.timeout.ms",
+)
+"""Which the broker has a default for, under `group.`."""
+
+_SHARE_GROUPS = "Share groups are not offered."
+
+GROUP_OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        *(dataclasses.replace(BROKER_OPTIONS[f"group.{name}"], name=name) for name in _OF_THE_BROKER),
+        Option("share.auto.offset.reset", OptionType.STRING, "latest", doc=_SHARE_GROUPS),
+        Option("share.isolation.level", OptionType.STRING, "read_uncommitted", doc=_SHARE_GROUPS),
+        Option("share.renew.acknowledge.enable", OptionType.BOOLEAN, True, doc=_SHARE_GROUPS),
+    )
+}
+"""Every group config of Apache Kafka 4.3.1, by name."""
+
+_OFFERED = "consumer."
+_HEARTBEAT, _SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+
+_CHARS_LIKE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What is set of one group; None where the broker's value holds."""
+
+    texts: Texts
+    assignment_interval_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    session_timeout_ms: int | None = None
+
+
+def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
+    """What a group with these configs runs with.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, naming value, option and bound.
+    """
+    values: dict[str, int] = {}
+    for name, text in texts.items():
+        if name not in GROUP_OPTIONS:
+            close = difflib.get_close_matches(name[:_CHARS_LIKE], GROUP_OPTIONS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}{hint}")
+        if not name.startswith(_OFFERED):
+            kind = name.partition(".")[0]
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} cannot be set: Ottla does not offer {kind} groups")
+        try:
+            value = GROUP_OPTIONS[name].parse(text)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        assert isinstance(value, int)
+        _check_bounds(config, name, value)
+        values[name] = value
+    heartbeat = values.get(_HEARTBEAT, config.group_consumer_heartbeat_interval_ms)
+    session = values.get(_SESSION, config.group_consumer_session_timeout_ms)
+    if values and heartbeat >= session:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{_SESSION} must be greater than {_HEARTBEAT}: {session} and {heartbeat}"
+        )
+    return GroupConfig(
+        dict(texts),
+        values.get("consumer.assignment.interval.ms"),
+        values.get(_HEARTBEAT),
+        values.get(_SESSION),
+    )
+
+
+def _check_bounds(config: BrokerConfig, name: str, value: int) -> None:
+    kind, _, rest = name.partition(".")
+    lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+    least, most = config.value(lowest), config.value(highest)
+    assert isinstance(least, int) and isinstance(most, int)
+    if value < least:
+        told = f"{name} must be greater than or equal to {lowest}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{told}: {value} is less than {least}")
+    if value > most:
+        told = f"{name} must be less than or equal to {highest}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{told}: {value} is more than {most}")

@@ -1,0 +1,85 @@
+"""What AlterConfigs and IncrementalAlterConfigs do to groups, client metrics subscriptions and the broker's loggers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..config.changes import Change, Operation, alter_client_metrics, alter_group
+from ..runtime.loggers import LEVELS, ROOT
+from ..services.context import Context
+
+Configs = Mapping[str, str]
+
+
+def changed_group(ctx: Context, name: str, changes: Sequence[Change], *, replace: bool) -> tuple[Configs, Configs]:
+    """What is set of a group, and what is to be.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, INVALID_CONFIG.
+    """
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    config = ctx.services.config
+    own = config.groups.get(name)
+    present = {} if own is None else own.texts
+    return present, alter_group(config.current, {} if replace else present, changes)
+
+
+def changed_client_metrics(
+    ctx: Context, name: str, changes: Sequence[Change], *, replace: bool
+) -> tuple[Configs, Configs]:
+    """What is set of a client metrics subscription, and what is to be. Raises as `changed_group`."""
+    from ..telemetry.subscriptions import subscription_of  # Few brokers ever have one.
+
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    config = ctx.services.config
+    present = config.client_metrics(name)
+    changed = alter_client_metrics(config.current, {} if replace else present, changes)
+    subscription_of(changed)
+    return present, changed
+
+
+def alter_loggers(ctx: Context, name: str, changes: Sequence[Change], *, validate_only: bool) -> None:
+    """Set the levels of loggers, all of them or none; `name` is the node's id.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, INVALID_CONFIG.
+    """
+    if not (name.isascii() and name.isdigit()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if name != str(ctx.server_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {ctx.server_id}, but received {name}"
+        )
+    loggers = ctx.services.loggers
+    seen = set()
+    for change in changes:
+        if change.name in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {change.name} is named more than once")
+        seen.add(change.name)
+        _check_logger(change, is_there=loggers.has(change.name))
+    if not validate_only:
+        for change in changes:
+            loggers.set(change.name, change.value if change.operation == Operation.SET else None)
+
+
+def _check_logger(change: Change, *, is_there: bool) -> None:
+    name = change.name
+    if change.operation not in (Operation.SET, Operation.DELETE):
+        known = [each.name for each in Operation if each == change.operation]
+        told = f"{known[0] if known else change.operation} operation is not allowed for the BROKER_LOGGER resource"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, told)
+    if change.operation == Operation.SET and change.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+    if not is_there:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+    if change.operation == Operation.SET and change.value not in LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {name} to {change.value} as it is not a supported log level. Valid log levels"
+            f" are {', '.join(sorted(LEVELS))}",
+        )
+    if change.operation == Operation.DELETE and name == ROOT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")

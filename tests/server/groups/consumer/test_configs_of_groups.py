@@ -1,0 +1,35 @@
+"""What is set of one group acts on its members, and on no others."""
+
+from __future__ import annotations
+
+from ottla.server.config.broker_config import BrokerConfig
+from ottla.server.config.group_configs import GroupConfig
+from ottla.server.groups.settings import GroupSettings
+from support.groups.consumer_groups import SESSION_MS, ConsumerGroups
+
+
+def groups_with(**configs: GroupConfig) -> ConsumerGroups:
+    return ConsumerGroups(orders=2, settings={"groups": configs})
+
+
+def test_members_are_told_their_groups_heartbeat_interval() -> None:
+    groups = groups_with(g=GroupConfig({}, heartbeat_interval_ms=7_000))
+    assert groups.enter("a").heartbeat_interval_ms == 7_000
+
+
+def test_a_silent_member_goes_after_its_groups_session_time_out() -> None:
+    groups = groups_with(g=GroupConfig({}, session_timeout_ms=2 * SESSION_MS))
+    groups.enter("a")
+    groups.advance(SESSION_MS + 1)
+    assert set(groups.table().members) == {"a"}
+    groups.advance(SESSION_MS)
+    assert set(groups.table().members) == set()
+
+
+def test_other_groups_have_the_brokers_values() -> None:
+    settings = GroupSettings.of(BrokerConfig.from_texts({}))
+    settings.groups = {"g": GroupConfig({}, 1, 2, 3)}
+    assert (settings.assignment_interval_ms("g"), settings.heartbeat_interval_ms("g")) == (1, 2)
+    assert settings.session_timeout_ms("g") == 3
+    assert (settings.assignment_interval_ms("h"), settings.heartbeat_interval_ms("h")) == (1_000, 5_000)
+    assert settings.session_timeout_ms("h") == SESSION_MS
