@@ -24,6 +24,7 @@ from ..cluster.partition_logs import PartitionLogs
 from ..cluster.producer_ids import ProducerIds
 from ..cluster.reassignments import Reassignments
 from ..cluster.replication_throttle import ReplicationThrottle
+from ..cluster.token_changes import TokenChanges
 from ..cluster.topic_admin import TopicAdmin
 from ..config.broker_config import BrokerConfig, StaticConfig
 from ..config.listeners import ListenerConfig
@@ -47,6 +48,7 @@ from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
 from ..security.acls.authorizer import Authorizer
 from ..security.sasl.logins import Logins
+from ..security.tokens.tokens import Tokens
 from ..services.context import Services
 from ..services.coordinators import Coordinators
 from ..services.listener_keys import ListenerKeys
@@ -136,6 +138,7 @@ class Broker:
         producer_ids = ProducerIds(catalog)
         ground = Ground(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
         authorizer = _authorizer(config, catalog)
+        tokens = _tokens(config, catalog)
         self.services = Services(
             clock=clock,
             files=files,
@@ -157,10 +160,13 @@ class Broker:
             acl_changes=None if authorizer is None else AclChanges(cluster, authorizer),
             listener_keys=listener_keys,
             logins=Logins(config, clock),
+            token_changes=None if tokens is None else TokenChanges(cluster, tokens, config, rng),
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]
         self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
-        self.housekeeping = Housekeeping(logs, cleaning, appends.flusher, self.connections, config, clock)
+        self.housekeeping = Housekeeping(
+            logs, cleaning, appends.flusher, self.connections, config, clock, self.services.token_changes
+        )
         cleaning.manager.correct_checkpoints(logs.data_dirs)
 
     def close(self) -> None:
@@ -288,6 +294,16 @@ def _authorizer(config: LiveConfig, catalog: Catalog) -> Authorizer | None:
     for problem in authorizer.load(entries):
         log.warning("%s", problem)
     return authorizer
+
+
+def _tokens(config: LiveConfig, catalog: Catalog) -> Tokens | None:
+    secret_key = config.current.delegation_token_secret_key
+    if not secret_key:
+        return None
+    tokens = Tokens(secret_key)
+    for problem in tokens.load(catalog.entries("delegation_tokens")):
+        log.warning("%s", problem)
+    return tokens
 
 
 def _fetch_sessions(config: LiveConfig, rng: random.Random) -> dict[int, FetchSessions]:

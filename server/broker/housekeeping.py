@@ -17,6 +17,7 @@ import trio
 from ...protocol.errors import KafkaError
 from ...storage.data_dirs.manager import LogManager
 from ..cleaning.cleaning import Cleaning
+from ..cluster.token_changes import TokenChanges
 from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.flusher import Flusher
@@ -45,6 +46,7 @@ class Housekeeping:
         connections: Connections,
         live_config: LiveConfig,
         clock: Clock,
+        tokens: TokenChanges | None = None,
     ) -> None:
         self._logs = logs
         self._cleaning = cleaning
@@ -52,6 +54,7 @@ class Housekeeping:
         self._connections = connections
         self._live_config = live_config
         self._clock = clock
+        self._tokens = tokens
         self._locks: defaultdict[tuple[str, str], trio.Lock] = defaultdict(trio.Lock)
         """Of each job in each data directory: whoever asks for one that is at work waits for the end of it, and has it
         done again."""
@@ -68,6 +71,8 @@ class Housekeeping:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, TICK_MS, self.close_idle_connections)
             nursery.start_soon(self._repeat, config.producer_id_expiration_check_interval_ms, self.expire_producers)
+            if self._tokens is not None:
+                nursery.start_soon(self._repeat, config.delegation_token_expiry_check_interval_ms, self.expire_tokens)
             for data_dir in self._logs.data_dirs:
                 for interval_ms, job in in_each_data_dir:
                     nursery.start_soon(self._repeat, interval_ms, partial(job, data_dir))
@@ -149,6 +154,11 @@ class Housekeeping:
         for _ in self._logs.expire_producers(clock.now_ms(), clock.elapsed_ms()):
             if turn.is_over():
                 await turn.next()
+
+    async def expire_tokens(self) -> None:
+        """Take away delegation tokens that have expired."""
+        if self._tokens is not None:
+            await self._tokens.sweep(self._clock.now_ms())
 
 
 def _name(job: Callable[..., object]) -> str:

@@ -104,6 +104,22 @@ class BrokerOptions(ReplicationOptions):
     default_replication_factor: int = option(
         _INT, 1, None, "Replicas of topics that are created without a number.", update=_FIXED
     )
+    delegation_token_expiry_check_interval_ms: int = option(
+        _LONG, 3_600_000, at_least(1), "How often expired delegation tokens are taken away.", update=_FIXED
+    )
+    delegation_token_expiry_time_ms: int = option(
+        _LONG, 86_400_000, at_least(1), "How long a delegation token is good unless it is renewed.", update=_FIXED
+    )
+    delegation_token_max_lifetime_ms: int = option(
+        _LONG, 604_800_000, at_least(1), "How long a delegation token is good at most.", update=_FIXED
+    )
+    delegation_token_secret_key: str | None = option(
+        OptionType.PASSWORD,
+        None,
+        None,
+        "The key that delegation tokens' secrets are made with; without it there are none.",
+        update=_FIXED,
+    )
     delete_topic_enable: bool = option(_BOOLEAN, True, None, "Allow DeleteTopics.", update=_FIXED)
     fetch_max_bytes: int = option(
         _INT, 55 * _MIB, at_least(1024), "Most bytes of records in one fetch response.", update=_FIXED

@@ -71,10 +71,6 @@ controller.quota.window.size.seconds INT read-only 1 1..
 controller.socket.timeout.ms INT read-only 30000
 cordoned.log.dirs LIST per-broker ""
 create.topic.policy.class.name CLASS read-only -
-delegation.token.expiry.check.interval.ms LONG read-only 3600000 1..
-delegation.token.expiry.time.ms LONG read-only 86400000 1..
-delegation.token.max.lifetime.ms LONG read-only 604800000 1..
-delegation.token.secret.key PASSWORD read-only -
 delete.records.purgatory.purge.interval.requests INT read-only 1
 early.start.listeners LIST read-only -
 fetch.purgatory.purge.interval.requests INT read-only 1000

@@ -153,6 +153,7 @@ _BY_API = {
     "ConsumerGroupDescribe": Places((Rows(Kind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "ConsumerGroupHeartbeat": Places(flat=_GROUP),
     "CreateAcls": Places((Rows(None, "creations", (), "results", ()),)),
+    "CreateDelegationToken": Places(),
     "CreatePartitions": Places((_topics(None, told="results"),)),
     "CreateTopics": Places((_topics(None),)),
     "DeleteAcls": Places((Rows(None, "filters", (), "filter_results", ()),)),
@@ -167,6 +168,7 @@ _BY_API = {
     "DescribeAcls": Places(),
     "DescribeCluster": Places(),
     "DescribeConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "results", _RESOURCE),)),
+    "DescribeDelegationToken": Places(),
     "DescribeGroups": Places((Rows(Kind.GROUP, "groups", (), "groups", ("group_id",)),)),
     "DescribeLogDirs": Places(
         (Rows(None, "", (), "results", ("log_dir",)),),
@@ -200,6 +202,7 @@ _BY_API = {
         on_top=_OF_CONTROLLERS,
     ),
     "EndTxn": Places(flat=_TRANSACTION),
+    "ExpireDelegationToken": Places(),
     "Fetch": Places(
         (_topics(_partitions(name="partition"), name=("topic", "topic_id"), told="responses"),),
         on_top=_OF_SESSIONS,
@@ -262,6 +265,7 @@ _BY_API = {
         _TRANSACTION,
     ),
     "RemoveRaftVoter": Places(),
+    "RenewDelegationToken": Places(),
     "SaslAuthenticate": Places(),
     "SaslHandshake": Places(),
     "SyncGroup": Places(flat=_GROUP),

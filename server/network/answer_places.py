@@ -29,6 +29,7 @@ UNBOUNDED = {
     29: "DescribeAcls",
     32: "DescribeConfigs",
     35: "DescribeLogDirs",
+    41: "DescribeDelegationToken",
     43: "ElectLeaders",
     46: "ListPartitionReassignments",
     61: "DescribeProducers",

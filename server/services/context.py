@@ -13,6 +13,7 @@ from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
 from ..cluster.nodes import Node
 from ..cluster.producer_ids import ProducerIds
+from ..cluster.token_changes import TokenChanges
 from ..cluster.topic_admin import TopicAdmin
 from ..config.live_config import LiveConfig
 from ..network.desk import Client
@@ -59,6 +60,8 @@ class Services:
     """None: everybody may do everything."""
     acl_changes: AclChanges | None = None
     """Where there is an authorizer."""
+    token_changes: TokenChanges | None = None
+    """Where there are delegation tokens."""
 
 
 @dataclass(frozen=True, slots=True)

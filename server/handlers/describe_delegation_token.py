@@ -1,0 +1,71 @@
+"""DescribeDelegationToken, API key 41, versions 1-3.
+
+Behaviour
+- The tokens of which the client is owner or renewer, and others if DESCRIBE on the token or DESCRIBE_TOKENS on its owner is
+  allowed; of those, where owners are named, the ones of which one of them is owner or renewer. Expired ones are shown until
+  they are taken away.
+- Not on plain channels, nor by who logged in with a token.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import KafkaError
+from ...protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
+from ..security.principal import Principal
+from ..security.tokens.token import Token
+from ..services.context import Context
+from .token_requests import changes_of, check_channel
+
+
+async def handle(ctx: Context, request: Request) -> DescribeDelegationTokenResponse:
+    body: DescribeDelegationTokenRequest = request.body
+    try:
+        check_channel(ctx)
+        tokens = changes_of(ctx).tokens
+    except KafkaError as error:
+        return DescribeDelegationTokenResponse(error_code=error.code)
+    turn, found = Turn(), []
+    owners = None
+    if body.owners is not None:
+        owners = set(await turn.map(lambda row: Principal(row.principal_type, row.principal_name), body.owners))
+    for token in tokens.all() if owners is None or owners else ():
+        if turn.is_over():
+            await turn.next()
+        is_asked_for = owners is None or token.owner in owners or not owners.isdisjoint(token.renewers)
+        if is_asked_for and _may_see(ctx, token):
+            found.append(_described(token, tokens.hmac_of(token.token_id)))
+    return DescribeDelegationTokenResponse(tokens=tuple(found))
+
+
+def _may_see(ctx: Context, token: Token) -> bool:
+    return (
+        token.is_of(ctx.client.principal)
+        or ctx.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or ctx.may(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
+    )
+
+
+def _described(token: Token, hmac: bytes) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=token.owner.type,
+        principal_name=token.owner.name,
+        token_requester_principal_type=token.requester.type,
+        token_requester_principal_name=token.requester.name,
+        issue_timestamp=token.issued_ms,
+        expiry_timestamp=token.expires_ms,
+        max_timestamp=token.max_ms,
+        token_id=token.token_id,
+        hmac=hmac,
+        renewers=tuple(
+            DescribedDelegationTokenRenewer(principal_type=each.type, principal_name=each.name)
+            for each in token.renewers
+        ),
+    )

@@ -1,0 +1,34 @@
+"""What the requests about delegation tokens have in common: who may ask, and whether there are any."""
+
+from __future__ import annotations
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..cluster.token_changes import TokenChanges
+from ..security.principal import ANONYMOUS
+from ..services.context import Context
+
+FIRST_METADATA_VERSION = 14
+"""3.6-IV2, from which on Apache Kafka's controllers know tokens."""
+
+
+def check_channel(ctx: Context) -> None:
+    """Raise KafkaError DELEGATION_TOKEN_REQUEST_NOT_ALLOWED unless the client has proved who it is, by something else than
+    a token."""
+    principal, protocol = ctx.client.principal, ctx.listener.security_protocol
+    if principal.is_by_token or protocol == "PLAINTEXT" or (protocol == "SSL" and principal == ANONYMOUS):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+def changes_of(ctx: Context) -> TokenChanges:
+    """Who changes tokens.
+
+    Raises:
+        KafkaError: DELEGATION_TOKEN_AUTH_DISABLED (no delegation.token.secret.key), UNSUPPORTED_VERSION (the finalized
+            metadata.version has none).
+    """
+    changes = ctx.services.token_changes
+    if changes is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    if 0 < ctx.services.config.feature_level("metadata.version") < FIRST_METADATA_VERSION:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    return changes

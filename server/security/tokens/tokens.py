@@ -1,0 +1,81 @@
+"""All delegation tokens, and what clients log in with: the token's id as user, and its HMAC, in base64, as password.
+
+An HMAC is made of the id with `delegation.token.secret.key` (HMAC-SHA-512), and kept nowhere on disk: under another key all
+tokens have other passwords.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ..principal import Principal
+from .token import Token, TokenError
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogin:
+    """What a client must prove to log in with a token (SCRAM with the extension `tokenauth=true`), and who it is then."""
+
+    principal: Principal
+    """The owner, marked as logged in by a token."""
+    password: str = field(repr=False)
+    expires_ms: int
+    """By the broker's clock: the login is good until then (KIP-368)."""
+
+
+class Tokens:
+    """The tokens there are. For one thread; `cluster.token_changes` changes them."""
+
+    def __init__(self, secret_key: str) -> None:
+        self._secret_key = secret_key.encode()
+        self._by_id: dict[str, Token] = {}
+        self._ids: dict[bytes, str] = {}
+        """By HMAC."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def load(self, entries: Mapping[str, Mapping[str, object]]) -> list[str]:
+        """Take over what the catalog has; returns a line on each entry that this version does not take."""
+        problems = []
+        for token_id, facts in entries.items():
+            try:
+                self.put(Token.from_facts(token_id, facts))
+            except TokenError as error:
+                problems.append(f"stored delegation token {token_id!r} ignored: {error}")
+        return problems
+
+    def all(self) -> list[Token]:
+        """Those there are now, expired ones that nobody has taken away yet among them."""
+        return list(self._by_id.values())
+
+    def by_hmac(self, hmac_bytes: bytes) -> Token | None:
+        """The token with this HMAC."""
+        token_id = self._ids.get(bytes(hmac_bytes))
+        return None if token_id is None else self._by_id[token_id]
+
+    def hmac_of(self, token_id: str) -> bytes:
+        """The secret of a token with this id."""
+        return hmac.digest(self._secret_key, token_id.encode(), hashlib.sha512)
+
+    def login(self, token_id: str, now_ms: int) -> TokenLogin | None:
+        """What logs in with a token; None if there is none of this id, or it has expired."""
+        token = self._by_id.get(token_id)
+        if token is None or token.is_over(now_ms):
+            return None
+        password = base64.b64encode(self.hmac_of(token_id)).decode()
+        return TokenLogin(replace(token.owner, is_by_token=True), password, min(token.expires_ms, token.max_ms))
+
+    def put(self, token: Token) -> None:
+        """Have this token, in the place of the one with its id."""
+        self._by_id[token.token_id] = token
+        self._ids[self.hmac_of(token.token_id)] = token.token_id
+
+    def remove(self, token: Token) -> None:
+        """Have this token no more."""
+        del self._by_id[token.token_id]
+        del self._ids[self.hmac_of(token.token_id)]
