@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from itertools import groupby
 from typing import Any
 
@@ -11,7 +12,7 @@ from .admin.asking import Admin, path
 from .admin.faults import row_of
 from .admin.showing import duration_text, show_rows
 from .frame.command import Command
-from .frame.options import admin_options, json_option
+from .frame.options import admin_options, command_config_option, json_option
 from .frame.parser import Parser
 from .frame.printing import show, show_json
 from .frame.times import time_text
@@ -39,7 +40,7 @@ def _once(admin: Admin, options: argparse.Namespace) -> None:
     broker = admin.get(path("broker"))
     clock = admin.get(path("clock"))
     faults = admin.get(path("faults"))["faults"]
-    with connected(argparse.Namespace(bootstrap=_bootstrap(admin, broker))) as cluster:
+    with _asking(admin, broker, options) as cluster:
         topics = statuses(cluster.nodes, internal=options.all)
         groups = list(_groups(cluster))
     if options.json:
@@ -58,6 +59,10 @@ def _once(admin: Admin, options: argparse.Namespace) -> None:
     if faults:
         show("")
         show_rows([row_of(each) for each in faults])
+
+
+def _asking(admin: Admin, broker: dict[str, Any], options: argparse.Namespace) -> AbstractContextManager[Cluster]:
+    return connected(argparse.Namespace(bootstrap=_bootstrap(admin, broker), command_config=options.command_config))
 
 
 def _bootstrap(admin: Admin, broker: dict[str, Any]) -> str:
@@ -115,6 +120,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="the broker's own topics, too")
     watch_option(parser)
     admin_options(parser)
+    command_config_option(parser)
     json_option(parser)
 
 

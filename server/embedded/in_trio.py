@@ -35,6 +35,7 @@ async def open_broker(
     admin_token: str | None = None,
     emulate: str | None = None,
     seed: SeedSource | None = None,
+    tls: bool = False,
     **unknown: Never,
 ) -> AsyncIterator[Broker]:
     """A broker that serves in this Trio loop while the block runs; in asyncio take `async with ottla.Broker()`.
@@ -53,6 +54,8 @@ async def open_broker(
         emulate: A release of Apache Kafka to play, as `"2.8"`: its APIs, versions and features.
         seed: What it has at its beginning, and after each `reset`: the path of a YAML or JSON file, or what would be in it. On
             a data directory that has some of it already, nothing is done.
+        tls: Speak TLS, with certificates that are made for it alone; `Broker.tls` has what clients want. Clients may show
+            a certificate; `overrides={"ssl.client.auth": "required"}` has them do so.
 
     Raises:
         RuntimeError: This is not Trio.
@@ -78,6 +81,7 @@ async def open_broker(
         admin_token=admin_token,
         emulate=emulate,
         seed=seed,
+        tls=tls,
     )
     async with embedded_lives(options) as lives:
         yield lives.broker

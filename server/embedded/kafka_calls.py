@@ -114,5 +114,5 @@ class KafkaCalls(Running):
             if self._kafka is None or self._kafka.bootstrap != bootstrap:
                 if self._kafka is not None:
                     self._kafka.close()
-                self._kafka = Kafka(bootstrap, now_ms=self._lives.clock.now_ms)
+                self._kafka = Kafka(bootstrap, security=self.security, now_ms=self._lives.clock.now_ms)
             return self._kafka

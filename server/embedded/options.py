@@ -7,7 +7,7 @@ import os
 import random
 import reprlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...storage.disk.files import Files
@@ -21,6 +21,7 @@ from ..runtime.clock import Clock
 
 if TYPE_CHECKING:
     from ..control.seed.seed import Seed
+    from .tls import Tls
 
 SeedSource = str | os.PathLike[str] | Mapping[str, Any]
 """The path of a YAML or JSON file, or what would be in it; see `control.seed.seed`."""
@@ -41,6 +42,7 @@ KEYWORDS = (
     "admin_token",
     "emulate",
     "seed",
+    "tls",
 )
 
 
@@ -52,7 +54,8 @@ class Options:
     """Absolute; None for a temporary one."""
     nodes: int
     profile: str
-    overrides: Mapping[str, str]
+    overrides: Mapping[str, str] = field(repr=False)
+    """Passwords may be among them."""
     features: Mapping[str, int]
     listener: str
     clock: Clock | None
@@ -61,6 +64,15 @@ class Options:
     admin_token: str | None
     emulate: str | None
     seed: Seed | None
+    tls: Tls | None
+    """What its clients want, where it speaks TLS."""
+    secured: Mapping[str, str] = field(repr=False)
+    """Broker options of its listeners that come with that."""
+
+    @property
+    def security_protocol(self) -> str:
+        """Of its listeners."""
+        return "PLAINTEXT" if self.tls is None else "SSL"
 
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
         """What a start in `data_dir` is told. ConfigError: One of them is refused."""
@@ -69,7 +81,7 @@ class Options:
             files,
             profile=self.profile,
             file=Properties(features=dict(self.features)),
-            flags={"listeners": f"PLAINTEXT://{host}:{port}", "log.dirs": data_dir},
+            flags={"listeners": f"{self.security_protocol}://{host}:{port}", "log.dirs": data_dir, **self.secured},
             overrides=self.overrides,
             nodes=self.nodes,
             emulate=self.emulate,
@@ -90,6 +102,7 @@ def checked(
     admin_token: str | None,
     emulate: str | None,
     seed: SeedSource | None,
+    tls: bool,
 ) -> Options:
     """The options that these arguments mean.
 
@@ -98,6 +111,7 @@ def checked(
         ConfigError: A name that no option has, or a directory that cannot be meant.
         ControlError: A seed that cannot be read, or says what no seed may.
     """
+    _expect("tls", tls, bool)
     _expect("nodes", nodes, int)
     _expect("profile", profile, str)
     _expect("listener", listener, str)
@@ -115,6 +129,7 @@ def checked(
         _expect(f"features: {name}", level, int)
         if name not in SUPPORTED:
             raise ConfigError(f"features: there is no feature {name}{_nearest(name, SUPPORTED)}")
+    secured, own_tls = _throw_away() if tls else ({}, None)
     return Options(
         _directory(data_dir),
         nodes,
@@ -128,7 +143,15 @@ def checked(
         admin_token,
         emulate,
         None if seed is None else _seed(seed),
+        own_tls,
+        secured,
     )
+
+
+def _throw_away() -> tuple[Mapping[str, str], Tls]:
+    from .tls import throw_away  # only who wants it waits for it
+
+    return throw_away(Clock().now_ms())
 
 
 def _seed(source: SeedSource) -> Seed:

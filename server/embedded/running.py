@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Concatenate, Never, ParamSpec, Self, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, Self, TypeVar, TypeVarTuple
 
 import trio
 import trio.from_thread
@@ -20,6 +20,10 @@ from ..runtime.clock import Clock
 from .loops import beside
 from .options import KEYWORDS, LISTENER, OptionValue, SeedSource, checked, refuse_unknown
 from .run import Run
+
+if TYPE_CHECKING:
+    from ..client.security import Security
+    from .tls import Tls
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -46,6 +50,7 @@ class Running:
         admin_token: str | None = None,
         emulate: str | None = None,
         seed: SeedSource | None = None,
+        tls: bool = False,
         **unknown: Never,
     ) -> None:
         """As `ottla.open_broker`. Nothing starts yet.
@@ -68,6 +73,7 @@ class Running:
             admin_token=admin_token,
             emulate=emulate,
             seed=seed,
+            tls=tls,
         )
         self._run: Run | None = None
         self._was_started = False
@@ -201,6 +207,20 @@ class Running:
     def admin(self) -> str | None:
         """`HOST:PORT` of the admin HTTP listener; None if it was not asked for. RuntimeError while it does not run."""
         return self._lives.admin_address
+
+    @property
+    def tls(self) -> Tls:
+        """What its clients want in order to speak TLS. RuntimeError: it does not, as it was made without `tls=True`."""
+        if self._options.tls is None:
+            raise RuntimeError("the broker does not speak TLS: use ottla.Broker(tls=True)")
+        return self._options.tls
+
+    @property
+    def security(self) -> Security:
+        """How Ottla's own client speaks with it."""
+        from ..client.security import PLAIN
+
+        return PLAIN if self._options.tls is None else self._options.tls.security
 
     @property
     def data_dir(self) -> str:

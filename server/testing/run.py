@@ -17,6 +17,7 @@ import pytest
 
 from ...protocol.errors import KafkaError
 from ..client.kafka import ConfigValue, Kafka
+from ..client.security import PLAIN, Security
 from ..embedded.broker import Broker
 from .broker_log import BrokerLog
 from .settings import read, reset
@@ -96,14 +97,19 @@ class KafkaRun:
         """A topic that is there while the block runs, as the test's marker wants it."""
         partitions, configs = _marked(item, kafka_topic, kafka_topic())
         name = self.unique_name(item)
-        with Kafka(bootstrap) as kafka:
+        security = self._security(bootstrap)
+        with Kafka(bootstrap, security=security) as kafka:
             kafka.create_topic(name, partitions, configs)
         self._topics.add(name)
         self._bootstrap = bootstrap
         yield name
         # The test may have deleted it, or stopped the broker: nothing that it was made for depends on this.
-        with suppress(KafkaError, OSError), Kafka(bootstrap, timeout_s=2) as kafka:
+        with suppress(KafkaError, OSError), Kafka(bootstrap, timeout_s=2, security=security) as kafka:
             kafka.delete_topic(name)
+
+    def _security(self, bootstrap: str) -> Security:
+        """How clients secure their connections to one of our brokers."""
+        return next((broker.security for broker, address in self._brokers.items() if address == bootstrap), PLAIN)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -147,7 +153,7 @@ class KafkaRun:
             before = self._ends.get(broker, {})
             used = {name for name, topic_id, end in topic_ends(broker) if before.get(topic_id) != end}
             used |= self._topics if bootstrap == self._bootstrap else set()
-            yield f"Kafka topics at {bootstrap}", tails(bootstrap, used) if used else ""
+            yield f"Kafka topics at {bootstrap}", tails(bootstrap, used, self._security(bootstrap)) if used else ""
         if self.settings.external and self._topics:
             yield f"Kafka topics at {self.settings.external}", tails(self.settings.external, self._topics)
 

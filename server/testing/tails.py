@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from ...protocol.errors import KafkaError, ProtocolError
 from ..client.kafka import Kafka
+from ..client.security import PLAIN, Security
 from ..client.values import Record
 
 TOPICS, PARTITIONS, RECORDS, CHARS = 5, 8, 10, 80
@@ -18,11 +19,11 @@ TIME_LIMIT_S = 2.0
 """For one answer: the broker may be what failed."""
 
 
-def tails(bootstrap: str, topics: Iterable[str]) -> str:
+def tails(bootstrap: str, topics: Iterable[str], security: Security = PLAIN) -> str:
     """The last records of each topic, by partition; of one that cannot be read, the reason."""
     names = sorted(topics)
     lines: list[str] = []
-    with Kafka(bootstrap, client_id="ottla-report", timeout_s=TIME_LIMIT_S) as kafka:
+    with Kafka(bootstrap, client_id="ottla-report", timeout_s=TIME_LIMIT_S, security=security) as kafka:
         for name in names[:TOPICS]:
             try:
                 lines += _tail(kafka, name)

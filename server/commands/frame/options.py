@@ -11,6 +11,7 @@ from contextlib import suppress
 from .parser import Parser
 
 BOOTSTRAP = "OTTLA_BOOTSTRAP"
+COMMAND_CONFIG = "OTTLA_COMMAND_CONFIG"
 ADMIN = "OTTLA_ADMIN"
 ADMIN_TOKEN = "OTTLA_ADMIN_TOKEN"
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -28,6 +29,17 @@ def bootstrap_option(parser: Parser) -> None:
         "--bootstrap",
         metavar="HOST:PORT",
         help=f"a broker's address, or several with commas (default: ${BOOTSTRAP}, else {DEFAULT_BOOTSTRAP})",
+    )
+    command_config_option(parser)
+
+
+def command_config_option(parser: Parser) -> None:
+    """Of commands that speak Kafka's protocol, too."""
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="how to connect, as Apache Kafka's clients have it: security.protocol, ssl.truststore.location and the like"
+        f" (default: ${COMMAND_CONFIG}, else plain)",
     )
 
 

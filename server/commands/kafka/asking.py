@@ -14,6 +14,7 @@ from ...client.nodes import Nodes, UnreachableError, check
 from ...client.reading import LATEST, LEVELS, Isolation
 from ..frame.errors import RefusedError, WrongCallError
 from ..frame.options import bootstrap_of
+from .security import security_of
 
 CLIENT_ID = "ottla-cli"
 TIMEOUT_MS = 10_000
@@ -70,9 +71,10 @@ def connected(options: argparse.Namespace) -> Iterator[Cluster]:
         WrongCallError: No address; nobody answers there, or not as a broker does; something that cannot be asked.
         RefusedError: What a broker refused inside the block.
     """
-    bootstrap = bootstrap_of(options)
+    bootstrap, security = bootstrap_of(options), security_of(options)
     try:
-        nodes, kafka = Nodes(bootstrap, client_id=CLIENT_ID), Kafka(bootstrap, client_id=CLIENT_ID)
+        nodes = Nodes(bootstrap, client_id=CLIENT_ID, security=security)
+        kafka = Kafka(bootstrap, client_id=CLIENT_ID, security=security)
     except ValueError as error:
         raise WrongCallError(f"--bootstrap: {error}") from error
     try:

@@ -14,7 +14,7 @@ from ..principal import ANONYMOUS, USER, Principal
 from .mapping_rules import mapped
 from .names import alternative_names, subject
 from .settings import Store, TlsSettings
-from .stores import Material, Stamp, read_material
+from .stores import Key, Stamp, read_key, read_trusted, stamps_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ def make_context(settings: TlsSettings) -> TlsContext:
     Raises:
         ConfigError: Anything of it cannot be had; one line, without secrets.
     """
-    material = read_material(settings)
+    stamps = stamps_of(settings)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = settings.versions[0], settings.versions[-1]
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -64,10 +64,16 @@ def make_context(settings: TlsSettings) -> TlsContext:
             raise ConfigError(
                 f"{settings.option_prefix}ssl.cipher.suites: OpenSSL refuses them: {_reason(error)}"
             ) from None
-    _load_key(context, settings.key_store, material)
-    _load_trusted(context, settings, material)
-    own = ssl.PEM_cert_to_DER_cert(material.certificate)
-    return TlsContext(settings, context, material.stamps, subject(own), alternative_names(own))
+    key = read_key(settings.key_store)
+    load_key(context, settings.key_store, key)
+    if settings.trust_store is not None:
+        # Where no client is asked for a certificate it is not used, and yet checked: a change of ssl.client.auth is not to
+        # find it broken.
+        load_trusted(context, settings.trust_store, read_trusted(settings.trust_store))
+    elif settings.client_auth is not ssl.CERT_NONE:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    own = ssl.PEM_cert_to_DER_cert(key.certificate)
+    return TlsContext(settings, context, stamps, subject(own), alternative_names(own))
 
 
 def check_follows(old: TlsContext, new: TlsContext) -> None:
@@ -92,47 +98,39 @@ def check_follows(old: TlsContext, new: TlsContext) -> None:
         )
 
 
-def _load_key(context: ssl.SSLContext, store: Store, material: Material) -> None:
+def load_key(context: ssl.SSLContext, store: Store, key: Key) -> None:
+    """Have `context` show what was read from `store`. ConfigError: OpenSSL does not take it."""
     was_asked = False
 
     def password() -> str:
         nonlocal was_asked
         was_asked = True
-        return material.key_password or ""
+        return key.password or ""
 
     name = "location" if store.key is None else "key"
-    with _as_file(material.key) as path:
+    with _as_file(key.pem) as path:
         try:
             # With a function, for OpenSSL would ask at the terminal.
             context.load_cert_chain(path, password=password)
         except (ssl.SSLError, ValueError) as error:
-            raise store.refused(name, _why_no_key(error, was_asked, material)) from None
+            raise store.refused(name, _why_no_key(error, was_asked, key)) from None
 
 
-def _why_no_key(error: Exception, was_asked: bool, material: Material) -> str:
+def _why_no_key(error: Exception, was_asked: bool, key: Key) -> str:
     reason = _reason(error)
     if "mismatch" in reason:
         return "the private key does not belong to the first certificate"
     if was_asked:
-        if material.key_password is None:
+        if key.password is None:
             return "the private key is encrypted, and ssl.key.password is not given"
         return "the private key cannot be read with ssl.key.password"
     return f"OpenSSL takes no private key and certificates from it: {reason}"
 
 
-def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, material: Material) -> None:
-    if settings.client_auth is ssl.CERT_NONE:
-        if material.trusted is None:
-            return
-        # Not used, and yet checked: a later change to ssl.client.auth is not to find it broken.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    if material.trusted is None:
-        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-        return
-    store = settings.trust_store
-    assert store is not None
+def load_trusted(context: ssl.SSLContext, store: Store, certificates: str) -> None:
+    """Have `context` trust what was read from `store`. ConfigError: OpenSSL does not take it."""
     try:
-        context.load_verify_locations(cadata=material.trusted)
+        context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError) as error:
         name = "location" if store.certificates is None else "certificates"
         raise store.refused(name, f"OpenSSL takes no certificates from it: {_reason(error)}") from None

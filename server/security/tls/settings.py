@@ -118,7 +118,7 @@ def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
         text("ssl.keystore.certificate.chain"),
         text("ssl.keystore.key"),
     )
-    _check_key_store(key_store)
+    check_key_store(key_store)
     trust_store = Store(
         f"{prefix}ssl.truststore",
         (text("ssl.truststore.type") or JKS).upper(),
@@ -126,7 +126,7 @@ def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
         text("ssl.truststore.password"),
         certificates=text("ssl.truststore.certificates"),
     )
-    _check_trust_store(trust_store)
+    check_trust_store(trust_store)
     return TlsSettings(
         prefix,
         key_store,
@@ -142,7 +142,8 @@ def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
     )
 
 
-def _check_key_store(store: Store) -> None:
+def check_key_store(store: Store) -> None:
+    """Apache Kafka's rules on what goes together. Raises ConfigError."""
     _check_type(store)
     if store.key is None and store.certificates is not None:
         raise store.refused("certificate.chain", f"{store.prefix}.key is not given")
@@ -164,7 +165,8 @@ def _check_key_store(store: Store) -> None:
         raise store.refused("location", f"{store.prefix}.password is not given")
 
 
-def _check_trust_store(store: Store) -> None:
+def check_trust_store(store: Store) -> None:
+    """Likewise; both location and certificates may be missing. Raises ConfigError."""
     if store.certificates is not None:
         if store.type != PEM:
             raise store.refused("type", f"must be {PEM} where {store.prefix}.certificates is given")

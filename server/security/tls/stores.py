@@ -21,28 +21,23 @@ Stamp = tuple[int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
-    """What a context is made of."""
+class Key:
+    """What one side shows of itself."""
 
-    key: bytes = field(repr=False)
-    """The private key and the certificates of the server, its own first, in PEM; the key may be encrypted."""
-    key_password: str | None = field(repr=False)
+    pem: bytes = field(repr=False)
+    """The private key, which may be encrypted, and the certificates, its own first."""
+    password: str | None = field(repr=False)
     certificate: str
-    """The server's own certificate in PEM."""
-    trusted: str | None
-    """Certificates in PEM; None: those of the operating system."""
-    stamps: dict[str, Stamp]
+    """Its own, in PEM."""
 
 
-def read_material(settings: TlsSettings) -> Material:
-    """Read what these settings name. Blocks.
+def read_key(store: Store) -> Key:
+    """The private key and certificates of a store. Blocks.
 
     Raises:
-        ConfigError: A file cannot be read or is not what it is said to be, or a password is wrong. One line each.
+        ConfigError: The file cannot be read or is not what it is said to be, or the password is wrong. One line.
     """
-    stamps = stamps_of(settings)
-    store = settings.key_store
-    key_password = store.key_password
+    password = store.key_password
     if store.key is not None:
         found = blocks(f"{store.key}\n{store.certificates}".encode())
     else:
@@ -50,7 +45,7 @@ def read_material(settings: TlsSettings) -> Material:
         if not _is_pem(store, content):
             from .pkcs12 import key_in_pem
 
-            content, key_password = key_in_pem(store, content), None
+            content, password = key_in_pem(store, content), None
         found = blocks(content)
     if not any(block.is_key for block in found):
         raise store.refused("location" if store.key is None else "key", "there is no private key in it")
@@ -60,9 +55,8 @@ def read_material(settings: TlsSettings) -> Material:
             "location" if store.key is None else "certificate.chain",
             f"there is no certificate in it (-----BEGIN {CERTIFICATE}-----)",
         )
-    key = b"".join(block.pem for block in found if block.is_key or block.is_certificate)
-    trusted = None if settings.trust_store is None else _trusted(settings.trust_store)
-    return Material(key, key_password, certificates[0].decode("ascii"), trusted, stamps)
+    pem = b"".join(block.pem for block in found if block.is_key or block.is_certificate)
+    return Key(pem, password, certificates[0].decode("ascii", "replace"))
 
 
 def stamps_of(settings: TlsSettings) -> dict[str, Stamp]:
@@ -82,7 +76,8 @@ def _stamp(path: str) -> Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _trusted(store: Store) -> str:
+def read_trusted(store: Store) -> str:
+    """The certificates of a store, in PEM. Blocks. Raises ConfigError as `read_key`."""
     if store.certificates is not None:
         name, content = "certificates", store.certificates.encode()
     else:

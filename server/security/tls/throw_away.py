@@ -45,26 +45,26 @@ class Authority:
     """Signs certificates.
 
     Args:
-        now: When they begin to hold, but for a day.
+        now_ms: When they begin to hold, but for a day.
 
     Raises:
         ConfigError: `cryptography` is not installed.
     """
 
-    def __init__(self, now: datetime.datetime, name: str = "Ottla throw-away CA") -> None:
+    def __init__(self, now_ms: int, name: str = "Ottla throw-away CA") -> None:
         try:
             from cryptography import x509
         except ImportError:
             raise ConfigError(
                 "certificates for tests need the package cryptography: pip install 'ottla[tls]'"
             ) from None
-        self._now = now
+        self._now_ms = now_ms
         self._key = _new_key()
         self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         extensions = [(constraints, True), (usage, True)]
-        self.certificate = self._signed(self._name, self._key, extensions, now, DAYS)
+        self.certificate = self._signed(self._name, self._key, extensions, now_ms, DAYS)
         """In PEM; who trusts it trusts whatever it has signed."""
 
     def issue(
@@ -73,7 +73,7 @@ class Authority:
         hosts: Iterable[str] = (),
         *,
         organization: str | None = None,
-        begins: datetime.datetime | None = None,
+        begins_ms: int | None = None,
         days: int = DAYS,
     ) -> Identity:
         """A new key with a certificate, for a server at `hosts` and for a client likewise."""
@@ -87,18 +87,18 @@ class Authority:
         extensions: list[tuple[Any, bool]] = [(x509.ExtendedKeyUsage(usages), False)]
         if names := [_alternative_name(host) for host in hosts]:
             extensions.append((x509.SubjectAlternativeName(names), False))
-        certificate = self._signed(x509.Name(parts), key, extensions, begins or self._now, days)
+        certificate = self._signed(
+            x509.Name(parts), key, extensions, self._now_ms if begins_ms is None else begins_ms, days
+        )
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return Identity(pem.decode(), certificate)
 
-    def _signed(
-        self, subject: Any, key: Any, extensions: Iterable[tuple[Any, bool]], begins: datetime.datetime, days: int
-    ) -> str:
+    def _signed(self, subject: Any, key: Any, extensions: Iterable[tuple[Any, bool]], begins_ms: int, days: int) -> str:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.serialization import Encoding
 
-        day = datetime.timedelta(days=1)
+        begins, day = datetime.datetime.fromtimestamp(begins_ms / 1000, datetime.UTC), datetime.timedelta(days=1)
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)

@@ -23,7 +23,8 @@ Made from the commands' own help (`python tests/support/commands/commands_page.p
 - Exit codes: 0 done, 1 the broker or a file said no, 2 a wrong call, or nobody answers, 130 Ctrl-C. What is wrong is one line on
   standard error.
 - `--bootstrap HOST:PORT[,…]` is the broker's address for commands that speak Kafka's protocol, and to any broker: also
-  `OTTLA_BOOTSTRAP`, else localhost:9092.
+  `OTTLA_BOOTSTRAP`, else localhost:9092. `--command-config FILE` (or `OTTLA_COMMAND_CONFIG`) says how to connect to a listener
+  of TLS, in the properties of Apache Kafka's clients and tools.
 - `--admin [HOST:]PORT` is its admin listener for those that ask Ottla alone: also `OTTLA_ADMIN`, else 127.0.0.1:9099, where
   `ottla dev` has it. A listener with a token wants `--admin-token-file FILE` or `OTTLA_ADMIN_TOKEN`.
 - `source <(ottla completion bash)` completes all of this in bash; zsh and fish likewise.
@@ -56,7 +57,7 @@ def _command(place: Place) -> Iterator[str]:
     over = next((how for name, how in OF_THE_BROKER.items() if _has(place, name)), None)
     is_asking = over is not None and "serve" not in place.at and "dev" not in place.at.split("/")
     yield f"{_sentence(place.help)}{f' Over {over}.' if is_asking else ''}\n"
-    hidden = EVERYWHERE | ({"--bootstrap", "--admin", "--admin-token-file"} if is_asking else set())
+    hidden = EVERYWHERE | ({"--bootstrap", "--command-config", "--admin", "--admin-token-file"} if is_asking else set())
     rows = [*map(_operand, place.operands)]
     rows += [_option(each) for each in place.options if not hidden & {*each.option_strings}]
     if rows:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import ssl
 
 import pytest
 
 from ottla.server.security.tls.names import alternative_names, subject
-from support.security.certificates import alice, authority, now
+from support.security.certificates import alice, authority
 
 x509 = pytest.importorskip("cryptography.x509")
 
@@ -32,8 +33,8 @@ def certificate(*relative: list[tuple[str, str, int]]) -> bytes:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(7)
-        .not_valid_before(now())
-        .not_valid_after(now())
+        .not_valid_before(datetime.datetime(2020, 1, 1))
+        .not_valid_after(datetime.datetime(2030, 1, 1))
         .sign(key, hashes.SHA256())
     )
     return bytes(made.public_bytes(serialization.Encoding.DER))

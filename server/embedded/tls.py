@@ -1,0 +1,186 @@
+"""`broker.tls`: what clients want in order to speak TLS with a broker of `ottla.Broker(tls=True)`.
+
+    with ottla.Broker(tls=True) as broker:
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap, **broker.tls.kafka_python())
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", **broker.tls.confluent_kafka()})
+
+A certificate authority that is made for this one broker has signed all of it. Private keys of users are written to files, for
+that is what clients take; those files go when the program ends, or when nobody knows `broker.tls` any more. The key of the
+authority and that of the broker are never written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import tempfile
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from ..client.security import Security
+from ..security.principal import USER, Principal
+from ..security.tls.names import subject
+from ..security.tls.throw_away import Authority, Identity
+
+HOSTS = ("localhost", "127.0.0.1", "::1")
+USER_NAME = "client"
+PASSWORD = "throw-away"
+"""Of PKCS#12 files: Java wants one."""
+
+
+class _Files:
+    """A directory that is made when the first file is wanted."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+
+    def written(self, name: str, content: str | bytes) -> str:
+        """The path of a file with this content, which only we may read."""
+        if self._path is None:
+            self._path = tempfile.mkdtemp(prefix="ottla-tls-")
+            weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
+        path = os.path.join(self._path, name)
+        if not os.path.exists(path):
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+        return path
+
+
+class Tls:
+    """One user's side of it: its key and certificate, and the authority to trust."""
+
+    def __init__(self, authority: Authority, files: _Files, name: str, identity: Identity, number: int) -> None:
+        self._authority = authority
+        self._files = files
+        self._identity = identity
+        self._file_name = f"user-{number}"
+        self.name = name
+        """What the certificate is made out to."""
+        self._users: dict[str, Tls] = {name: self}
+
+    def user(self, name: str) -> Tls:
+        """The same for a user of another name, `CN=name`; the same one each time."""
+        if name not in self._users:
+            made = Tls(self._authority, self._files, name, self._authority.issue(name), len(self._users))
+            made._users = self._users
+            self._users[name] = made
+        return self._users[name]
+
+    @property
+    def principal(self) -> str:
+        """Who shows this certificate, as ACLs and quotas name it: `User:CN=client`, unless rules map it to another name."""
+        return str(Principal(USER, subject(ssl.PEM_cert_to_DER_cert(self.certificate))))
+
+    # In PEM
+
+    @property
+    def ca(self) -> str:
+        """The authority's certificate."""
+        return self._authority.certificate
+
+    @property
+    def certificate(self) -> str:
+        """The user's certificate."""
+        return self._identity.certificate
+
+    @property
+    def key(self) -> str:
+        """The user's private key, not encrypted (PKCS#8)."""
+        return self._identity.key
+
+    # Paths of files
+
+    @property
+    def ca_path(self) -> str:
+        """The authority's certificate in PEM."""
+        return self._files.written("ca.pem", self.ca)
+
+    @property
+    def certificate_path(self) -> str:
+        """The user's certificate in PEM."""
+        return self._files.written(f"{self._file_name}.crt.pem", self.certificate)
+
+    @property
+    def key_path(self) -> str:
+        """The user's private key in PEM."""
+        return self._files.written(f"{self._file_name}.key.pem", self.key)
+
+    @property
+    def key_store_path(self) -> str:
+        """Private key and certificate in one file in PEM, as Java's `ssl.keystore.location`."""
+        return self._files.written(f"{self._file_name}.pem", self.key + self.certificate)
+
+    @property
+    def pkcs12_path(self) -> str:
+        """Private key and certificate as PKCS#12, with `pkcs12_password`."""
+        return self._files.written(
+            f"{self._file_name}.p12", self._identity.pkcs12(self.name, self.pkcs12_password, self.ca)
+        )
+
+    @property
+    def pkcs12_password(self) -> str:
+        return PASSWORD
+
+    # For clients. Without `with_certificate` they show none, which `ssl.client.auth=required` refuses.
+
+    def ssl_context(self, *, with_certificate: bool = True) -> ssl.SSLContext:
+        """For whatever takes Python's own."""
+        context = ssl.create_default_context(cadata=self.ca)
+        if with_certificate:
+            context.load_cert_chain(self.key_store_path)
+        return context
+
+    def kafka_python(self, *, with_certificate: bool = True) -> dict[str, Any]:
+        """Keyword arguments of KafkaProducer, KafkaConsumer, KafkaAdminClient."""
+        options = {"security_protocol": "SSL", "ssl_cafile": self.ca_path}
+        if with_certificate:
+            options |= {"ssl_certfile": self.certificate_path, "ssl_keyfile": self.key_path}
+        return options
+
+    def aiokafka(self, *, with_certificate: bool = True) -> dict[str, Any]:
+        """Keyword arguments of AIOKafkaProducer, AIOKafkaConsumer, AIOKafkaAdminClient."""
+        return {"security_protocol": "SSL", "ssl_context": self.ssl_context(with_certificate=with_certificate)}
+
+    def confluent_kafka(self, *, with_certificate: bool = True) -> dict[str, str]:
+        """Properties of confluent-kafka, and of whatever else is built on librdkafka."""
+        options = {"security.protocol": "SSL", "ssl.ca.pem": self.ca}
+        if with_certificate:
+            options |= {"ssl.certificate.pem": self.certificate, "ssl.key.pem": self.key}
+        return options
+
+    def java(self, *, with_certificate: bool = True) -> dict[str, str]:
+        """Properties of Java clients, of Apache Kafka's tools (`--command-config`) and of `ottla`'s."""
+        options = {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.ca_path,
+        }
+        if with_certificate:
+            options |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self.key_store_path}
+        return options
+
+    @property
+    def security(self) -> Security:
+        """For Ottla's own client."""
+        return Security(self.ssl_context())
+
+
+def throw_away(now_ms: int) -> tuple[Mapping[str, str], Tls]:
+    """Broker options of a listener, and its clients' side.
+
+    Raises:
+        ConfigError: `cryptography` is not installed.
+    """
+    authority = Authority(now_ms)
+    server = authority.issue("localhost", HOSTS)
+    options = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": server.key,
+        "ssl.keystore.certificate.chain": server.certificate,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate,
+        "ssl.client.auth": "requested",
+    }
+    return options, Tls(authority, _Files(), USER_NAME, authority.issue(USER_NAME), 0)
