@@ -214,9 +214,9 @@ class Broker:
         """
         await self._node_life.start(node_id)
 
-    def accept_on(self, node: Node) -> None:
-        """Take connections on each listener of `node` until it is closed."""
-        for listener in node.listeners:
+    def accept_on(self, node: Node, listeners: Iterable[Listener]) -> None:
+        """Take connections on each of these listeners of `node` until it is closed."""
+        for listener in listeners:
             desk: Desk = ListenerDesk(self.handlers, self.services, node, listener)
             self.tasks.start_soon(self.connections.accept_on, listener, desk, self.tasks.nursery)
 

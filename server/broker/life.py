@@ -131,7 +131,7 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
             nursery.start_soon(each.run)
         with faults_in_force(broker.faults, broker.handlers, broker.files):
             for node in broker.nodes:
-                broker.accept_on(node)
+                broker.accept_on(node, node.listeners)
             try:
                 yield
             finally:

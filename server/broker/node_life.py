@@ -23,6 +23,7 @@ from ..runtime.turns import Turn
 
 if TYPE_CHECKING:
     from ..cluster.nodes import Node
+    from ..network.listener import Listener
     from ..partitions.topics import Partition
 
 log = logging.getLogger("ottla.nodes")
@@ -44,7 +45,7 @@ class NodeLife:
         live_config: LiveConfig,
         connections: Connections,
         fetch_sessions: Mapping[int, FetchSessions],
-        accept_on: Callable[[Node], None],
+        accept_on: Callable[[Node, list[Listener]], None],
     ) -> None:
         self._cluster = cluster
         self._live_config = live_config
@@ -60,8 +61,8 @@ class NodeLife:
             if not node.is_alive:
                 return
             await self._become(node, is_alive=False)
-            node.pause()
-            await self._connections.drain(STOP_DEADLINE_S, node.listeners)
+            node.rest()
+            await self._connections.drain(STOP_DEADLINE_S, node.own_listeners)
             self._fetch_sessions[node_id].clear()
             log.info("node %d: stopped", node_id)
 
@@ -77,10 +78,10 @@ class NodeLife:
             try:
                 await self._become(node, is_alive=True)
             except BaseException:
-                node.pause()
+                node.rest()
                 raise
             node.is_registered = True
-            self._accept_on(node)
+            self._accept_on(node, node.own_listeners)
             log.info("node %d: started", node_id)
 
     def _node(self, node_id: int) -> Node:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 import trio
 
+from ...protocol.schema import ZERO_UUID
+from ...storage.disk.checkpoints import parse_uuid
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
 from ..network.listener import Listener
@@ -58,13 +60,18 @@ class Cluster:
         found: dict[int, list[Listener]] = {}
         for node in self.nodes:
             for listener in node.listeners:
-                if node.is_alive and listener.controller_id is not None:
+                answers = node.is_alive or listener.controller_id != node.node_id
+                if listener.controller_id is not None and answers:
                     found.setdefault(listener.controller_id, []).append(listener)
         return dict(sorted(found.items()))
 
     def quorum_leader(self) -> int:
         """The controller that leads: the first that answers, the node that clients are told is the controller without any."""
         return next(iter(self.controllers()), self.controller_id())
+
+    def directory_id(self) -> bytes:
+        """The id of the data directory, which all nodes share; of several the first; zero where none was ever given."""
+        return next(map(parse_uuid, sorted(self.catalog.state.directories or ())), ZERO_UUID)
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The overrides of a topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION, also in the moment in which it goes."""

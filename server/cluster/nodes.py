@@ -29,15 +29,21 @@ class Node:
     def __post_init__(self) -> None:
         self.by_listener = {listener.name: listener for listener in self.listeners if listener.controller_id is None}
 
+    @property
+    def own_listeners(self) -> list[Listener]:
+        """Those that come and go with the node; not those of controllers that are no nodes."""
+        return [listener for listener in self.listeners if listener.controller_id in (None, self.node_id)]
+
     def bind(self, backlog: int) -> None:
-        """Listen on every address, or on none if one cannot be had.
+        """Listen on every address where nobody does yet, or on none if one cannot be had.
 
         Raises:
             OSError: as `Listener.bind`.
         """
         try:
             for listener in self.listeners:
-                listener.bind(backlog)
+                if listener.socket is None:
+                    listener.bind(backlog)
         except OSError:
             self.pause()
             raise
@@ -45,6 +51,11 @@ class Node:
     def pause(self) -> None:
         """Stop listening until `bind` is called again, and keep the ports for that."""
         for listener in self.listeners:
+            listener.pause()
+
+    def rest(self) -> None:
+        """As `pause`, of the node's own listeners."""
+        for listener in self.own_listeners:
             listener.pause()
 
     def advertised(self, listener_name: str) -> tuple[str, int]:

@@ -28,6 +28,7 @@ Comment lines of the --config file say what has no property:
   # cluster.id=ID                    for a new data directory
   # controllers=ID@HOST:PORT,...     where controllers answer tools that ask one, if listeners do not name them
   # controller.listener=NAME         the name of their listener; CONTROLLER by default
+  # metadata.version=4.0-IV3         finalized features as of that version, the newest by default
   # feature.NAME=LEVEL               transaction.version (0 to 2) or group.version (0 or 1); the newest by default
 """
 

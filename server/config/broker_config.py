@@ -19,7 +19,7 @@ from ...storage.topics.options import Option, Value, format_value
 from .authorization import CLASS_NAME, HANDED_ON, Authorization, authorization_of
 from .broker_options import ACTED_ON, BrokerOptions, topic_default_options
 from .emulation import release_of
-from .features import check_levels, feature_warnings
+from .features import check_levels, feature_warnings, levels_of
 from .known_options import known_options
 from .listeners import (
     OVER_SASL,
@@ -407,11 +407,12 @@ def static_config(
     release = None if emulate is None else release_of(emulate)
     if release is not None:
         check_levels(file.features, release)
+    features = {} if file.metadata_version is None else levels_of(file.metadata_version)
     static = StaticConfig(
         node_ids,
         texts,
         file.cluster_id,
-        dict(file.features),
+        features | file.features,
         warnings,
         None if release is None else release.name,
         profile,

@@ -352,6 +352,14 @@ class BrokerOptions(ReplicationOptions):
     transactional_id_expiration_ms: int = option(
         _INT, 7 * _DAY_MS, at_least(1), "How long a transactional id without open transaction is kept.", update=_FIXED
     )
+    unstable_feature_versions_enable: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Whether metadata.version may have the level that Apache Kafka 4.3.1 has not released.",
+        update=_FIXED,
+        hidden=True,
+    )
 
 
 def topic_default_options() -> Iterator[Option]:

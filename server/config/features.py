@@ -36,6 +36,22 @@ SUPPORTED = {
 }
 """Apache Kafka 4.3.1's features, at the level of a new cluster."""
 
+METADATA_VERSIONS = (
+    *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1"),
+    *("3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0"),
+    *("4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0"),
+)
+"""By their names the levels of metadata.version, from its lowest on; the last is unstable in Apache Kafka 4.3.1."""
+
+_SINCE = {
+    "eligible.leader.replicas.version": ("4.1-IV0", 1),
+    "group.version": ("4.0-IV0", 1),
+    "share.version": ("4.2-IV0", 1),
+    "streams.version": ("4.2-IV1", 1),
+    "transaction.version": ("4.0-IV2", 2),
+}
+"""From which metadata.version on a new cluster has which level; 0 before."""
+
 ACTING = frozenset({"group.version", "transaction.version"})
 """Those whose level changes what Ottla does."""
 
@@ -78,8 +94,8 @@ def refusal(features: Mapping[str, Feature], controller_id: int, name: str, leve
         )
     elif level > feature.level and kind != UpgradeType.UPGRADE:
         reason = "Can't downgrade to a newer version."
-    elif name == "kraft.version" and level:
-        reason = "Ottla has no quorum of controllers whose voters could change."
+    elif name == "kraft.version" and level < feature.level:
+        reason = "Can't downgrade the version of this feature."
     if reason is not None:
         return f"Invalid update version {level} for feature {name}. {reason}"
     if name == _METADATA_VERSION and any(level < changed <= feature.level for changed in _METADATA_CHANGED):
@@ -121,17 +137,41 @@ def check_levels(levels: Mapping[str, int], release: Release) -> None:
             )
 
 
+def levels_of(metadata_version: str) -> dict[str, int]:
+    """The levels of all features in a new cluster with this metadata.version, which is a name or a number.
+
+    Raises:
+        ConfigError: There is no such metadata.version.
+    """
+    names = METADATA_VERSIONS
+    least = SUPPORTED[_METADATA_VERSION].min_level
+    levels = {name: level for level, name in enumerate(names, least)} | {
+        str(n): n for n in range(least, least + len(names))
+    }
+    level = levels.get(metadata_version)
+    if level is None:
+        raise ConfigError(
+            f"Invalid value {metadata_version} for comment line # metadata.version: must be one of {', '.join(names)}"
+        )
+    return {_METADATA_VERSION: level} | {
+        name: most if levels[since] <= level else 0 for name, (since, most) in _SINCE.items()
+    }
+
+
 def finalized(
-    given: Mapping[str, int], stored: Mapping[str, int], release: Release | None = None
+    given: Mapping[str, int], stored: Mapping[str, int], release: Release | None = None, *, unstable: bool = False
 ) -> dict[str, Feature]:
     """The supported features at the levels `given` with this start, else `stored` before, else the newest.
 
     A level beyond those we know, or those of the `release` that is emulated, counts as the newest there is, one below them as
-    the oldest; one that the release does not have at all keeps its row, with 0 for its highest level.
+    the oldest; one that the release does not have at all keeps its row, with 0 for its highest level. `unstable` lets
+    metadata.version go one level further.
     """
     found = {}
     for name, newest in SUPPORTED.items():
         most = newest.max_level if release is None else min(newest.max_level, release.features.get(name, 0))
+        if unstable and release is None and name == _METADATA_VERSION:
+            most += 1
         least = min(newest.min_level, most)
         level = given.get(name, stored.get(name, newest.level))
         found[name] = Feature(least, most, max(least, min(level, most)))

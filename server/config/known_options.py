@@ -262,5 +262,4 @@ telemetry.max.bytes INT read-only 1048576 1..
 transaction.state.log.load.buffer.size INT read-only 5242880 1..
 transaction.two.phase.commit.enable BOOLEAN read-only false
 unclean.leader.election.interval.ms LONG read-only,hidden 300000 1..
-unstable.api.versions.enable BOOLEAN read-only,hidden false
-unstable.feature.versions.enable BOOLEAN read-only,hidden false"""
+unstable.api.versions.enable BOOLEAN read-only,hidden false"""

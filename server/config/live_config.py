@@ -41,7 +41,12 @@ class LiveConfig:
     def open(self, catalog: Catalog) -> list[str]:
         """Take over what clients have set before; returns a line on each of it that does not count."""
         self._catalog = catalog
-        self.features = finalized(self.static.features, catalog.features, self.release)
+        self.features = finalized(
+            self.static.features,
+            catalog.features,
+            self.release,
+            unstable=self.current.unstable_feature_versions_enable,
+        )
         problems = [line for node_id in self.static.node_ids for line in self._resolve(node_id)[1]]
         self.read_anew()
         for group_id, facts in catalog.entries(GROUP_CONFIGS).items():

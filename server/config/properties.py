@@ -5,7 +5,8 @@
     # controller.listener=CONTROLLER   the name of their listener
     # node.1.listeners=PLAINTEXT://:0  an option of one node
     # cluster.id=abc                   the cluster's id
-    # feature.metadata.version=30      a finalized feature level to start with
+    # metadata.version=4.0-IV3         finalized feature levels to start with, those of a new cluster of that version
+    # feature.group.version=0          one of them
 
 Called by the server's configuration. Text in, values out; reading the file is the caller's.
 """
@@ -20,7 +21,7 @@ _SPACE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _HINT = re.compile(
-    r"# (nodes|controllers|controller\.listener|cluster\.id|feature\.[^=:\s]+|node\.[0-9]+\.[^=:\s]+)[ \t]*="
+    r"# (nodes|metadata\.version|controllers|controller\.listener|cluster\.id|feature\.[^=:\s]+|node\.[0-9]+\.[^=:\s]+)[ \t]*="
 )
 
 
@@ -36,6 +37,7 @@ class Properties:
     controller_listener: str | None = None
     cluster_id: str | None = None
     features: dict[str, int] = field(default_factory=dict)
+    metadata_version: str | None = None
 
 
 def parse_server_properties(text: str) -> Properties:
@@ -65,7 +67,14 @@ def parse_server_properties(text: str) -> Properties:
         for voter in voters
     }
     return Properties(
-        values, node_values, nodes, controllers, found.get("controller.listener"), found.get("cluster.id"), features
+        values,
+        node_values,
+        nodes,
+        controllers,
+        found.get("controller.listener"),
+        found.get("cluster.id"),
+        features,
+        found.get("metadata.version"),
     )
 
 

@@ -1,8 +1,11 @@
 """AddRaftVoter, API key 80, versions 0-1 (KIP-853).
 
 Behaviour
-- As a cluster of Apache Kafka whose voters are those of controller.quorum.voters (kraft.version 0): what is wrong with the
-  request is told first, then that voters do not change (UNSUPPORTED_VERSION).
+- What is wrong with the request is told first. While kraft.version is 0, as where Apache Kafka's voters are those of
+  controller.quorum.voters, they do not change (UNSUPPORTED_VERSION).
+
+Differs from Apache Kafka
+- Nor do they change from kraft.version 1 on: a known voter is DUPLICATE_VOTER, any other INVALID_REQUEST with the reason.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ...protocol.schema import ZERO_UUID
+from ...storage.disk.checkpoints import uuid_text
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
@@ -25,10 +29,28 @@ async def handle(ctx: Context, request: Request) -> AddRaftVoterResponse:
         _check_listeners(ctx, body)
     except KafkaError as error:
         return AddRaftVoterResponse(error_code=error.code, error_message=error.message)
+    if not ctx.services.config.feature_level("kraft.version"):
+        return AddRaftVoterResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="Cluster doesn't support adding voter because the kraft.version feature is 0",
+        )
+    present, added = voters(ctx), f"ReplicaKey(id={body.voter_id}, directoryId={uuid_text(body.voter_directory_id)})"
+    if body.voter_id in ctx.services.cluster.controllers():
+        return AddRaftVoterResponse(
+            error_code=ErrorCode.DUPLICATE_VOTER,
+            error_message=f"The voter id for {added} is already part of the set of voters [{', '.join(present)}].",
+        )
     return AddRaftVoterResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        error_message="Cluster doesn't support adding voter because the kraft.version feature is 0",
+        error_code=ErrorCode.INVALID_REQUEST, error_message="Ottla plays its controllers itself; no other can join them"
     )
+
+
+def voters(ctx: Context) -> list[str]:
+    """The voters as Apache Kafka writes them."""
+    cluster = ctx.services.cluster
+    directory = uuid_text(cluster.directory_id())
+    ids = list(cluster.controllers()) or [cluster.quorum_leader()]
+    return [f"ReplicaKey(id={voter_id}, directoryId={directory})" for voter_id in ids]
 
 
 def check_voter(ctx: Context, cluster_id: str | None, voter_id: int, directory_id: bytes, what: str) -> None:

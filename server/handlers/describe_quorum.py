@@ -4,6 +4,7 @@ Behaviour
 - Answers as a cluster of Apache Kafka of the same shape: who answers at a controller's listener votes, the first of them
   leads; where there is none, the node that clients are told is the controller votes alone. The other nodes that live observe.
 - All have what there is: the end of the metadata log is the number of changes since the start, the epoch of its leader 1.
+- Observers are named with their directory's id, voters from kraft.version 1 on.
 - Only `__cluster_metadata-0`, alone, is known; anything else is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka.
 """
 
@@ -21,6 +22,7 @@ from ...protocol.messages.describe_quorum import (
     TopicData,
     TopicQuorum,
 )
+from ...protocol.schema import ZERO_UUID
 from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
@@ -80,10 +82,16 @@ def _quorum(ctx: Context) -> PartitionQuorum:
     cluster, now_ms = ctx.services.cluster, ctx.services.clock.now_ms()
     end, leader = cluster.changes, cluster.quorum_leader()
     voters = list(cluster.controllers()) or [leader]
+    directory_id = cluster.directory_id()
+    of_voters = directory_id if ctx.services.config.feature_level("kraft.version") else ZERO_UUID
 
     def state(node_id: int) -> ReplicaState:
         return ReplicaState(
-            replica_id=node_id, log_end_offset=end, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms
+            replica_id=node_id,
+            replica_directory_id=of_voters if node_id in voters else directory_id,
+            log_end_offset=end,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
         )
 
     return PartitionQuorum(

@@ -23,11 +23,12 @@ class ListenerDesk:
         self._services = services
         self._node = node
         self._listener = listener
+        self._outlives_node = listener.controller_id not in (None, node.node_id)
         self.login = services.logins.of(listener.name)
 
     @property
     def is_open(self) -> bool:
-        return self._node.is_alive and not self._services.cluster.is_stopping
+        return (self._node.is_alive or self._outlives_node) and not self._services.cluster.is_stopping
 
     async def loaded(self, key: int) -> Handler:
         if self._listener.controller_id is not None and key not in controller_keys():

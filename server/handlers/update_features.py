@@ -4,9 +4,6 @@ Behaviour
 - All updates of a request or none: the first that is refused is told of, FEATURE_UPDATE_FAILED being what Kafka calls
   INVALID_UPDATE_VERSION here.
 - Levels are in the catalog before anybody sees them, and hold at once, with a higher epoch.
-
-Differs from Apache Kafka
-- kraft.version stays 0: there is no quorum of controllers.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ async def handle(ctx: Context, request: Request) -> UpdateFeaturesResponse:
             if request.version < RESULTS_SINCE_TYPES and update.allow_downgrade:
                 kind = UpgradeType.SAFE_DOWNGRADE
             name, level = update.feature, update.max_version_level
-            if (reason := refusal(config.features, cluster.controller_id(), name, level, kind)) is not None:
+            if (reason := refusal(config.features, cluster.quorum_leader(), name, level, kind)) is not None:
                 return UpdateFeaturesResponse(
                     error_code=ErrorCode.INVALID_UPDATE_VERSION,
                     error_message=_shortened(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,13 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.schema import ZERO_UUID
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.life import run_broker
 from ottla.server.config.broker_config import static_config
 from ottla.server.config.properties import parse_server_properties
+from ottla.storage.disk.checkpoints import uuid_text
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.raw_client import RawClient
 
@@ -45,6 +49,7 @@ HELLO = ApiVersionsRequest(client_software_name="test", client_software_version=
 QUORUM = DescribeQuorumRequest(
     topics=(TopicData(topic_name="__cluster_metadata", partitions=(PartitionData(partition_index=0),)),)
 )
+UPGRADE = UpdateFeaturesRequest(feature_updates=(FeatureUpdateKey(feature="kraft.version", max_version_level=1),))
 BROKERS, CONTROLLERS = 1, 2
 OF_KAFKA = {
     *(17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 80, 81)
@@ -126,6 +131,30 @@ async def test_the_quorum_is_what_it_would_be_of_kafka(
         assert {each.log_end_offset for each in partition.current_voters} == {partition.high_watermark}
         for version in (0, 1):
             assert (await ask(broker, QUORUM, of_controller=False, version=version)).nodes == ()
+
+
+async def test_voters_have_a_directory_from_kraft_version_1_on(tmp_path: Path) -> None:
+    async with running(tmp_path, ALONE) as broker:
+        (partition,) = (await ask(broker, QUORUM, of_controller=False)).topics[0].partitions
+        directory = partition.observers[0].replica_directory_id
+        assert directory == broker.services.cluster.directory_id() != ZERO_UUID
+        assert partition.current_voters[0].replica_directory_id == ZERO_UUID
+        await ask(broker, UPGRADE)
+        (partition,) = (await ask(broker, QUORUM, of_controller=False)).topics[0].partitions
+        assert partition.current_voters[0].replica_directory_id == directory
+
+
+async def test_a_controller_that_is_no_node_answers_while_nodes_are_stopped(tmp_path: Path) -> None:
+    async with running(tmp_path, ALONE) as broker:
+        for node_id in (0, 1):
+            await broker.stop_node(node_id)
+            answer = await ask(broker, DescribeClusterRequest(endpoint_type=CONTROLLERS))
+            assert [each.broker_id for each in answer.brokers] == [3000]
+        with pytest.raises(ConnectionError):
+            await ask(broker, HELLO, of_controller=False)
+        await broker.start_node(0)
+        assert (await ask(broker, HELLO, of_controller=False)).error_code == 0
+        assert (await ask(broker, HELLO)).error_code == 0
 
 
 @pytest.mark.parametrize("names", [["foo"], ["__cluster_metadata", "foo"]])
@@ -234,3 +263,28 @@ async def test_voters_do_not_change(tmp_path: Path, request_: Any, code: ErrorCo
             answer = await ask(broker, request_, of_controller=of_controller)
             assert answer.error_code == code
             assert told in answer.error_message
+
+
+async def test_nor_do_they_from_kraft_version_1_on(tmp_path: Path) -> None:
+    async with running(tmp_path, ALONE) as broker:
+        await ask(broker, UPGRADE)
+        directory = broker.services.cluster.directory_id()
+        of = f"ReplicaKey(id=3000, directoryId={uuid_text(directory)})"
+        known = replace(VOTER, voter_id=3000, voter_directory_id=directory)
+        stranger = RemoveRaftVoterRequest(cluster_id=None, voter_id=5, voter_directory_id=directory)
+        for request, code, told in (
+            (known, ErrorCode.DUPLICATE_VOTER, f"The voter id for {of} is already part of the set of voters [{of}]."),
+            (VOTER, ErrorCode.INVALID_REQUEST, "Ottla plays its controllers itself; no other can join them"),
+            (
+                replace(stranger, voter_id=3000),
+                ErrorCode.VOTER_NOT_FOUND,
+                f"Cannot remove voter {of} from the set of voters [{of}]",
+            ),
+            (
+                stranger,
+                ErrorCode.VOTER_NOT_FOUND,
+                f"Cannot remove voter {of.replace('3000', '5')} from the set of voters [{of}]",
+            ),
+        ):
+            answer = await ask(broker, request)
+            assert (answer.error_code, answer.error_message) == (code, told)

@@ -17,6 +17,7 @@ from ottla.server.config.features import finalized
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.os_files import OsFiles
+from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
@@ -94,6 +95,42 @@ async def ask(data_dir: Path, lines: str, version: int, later_ms: int = 0) -> An
             assert broker.services.config.feature_level(name) == broker.services.config.features[name].level
         with RawClient(*address(broker)) as client:
             return await trio.to_thread.run_sync(client.ask, request, version)
+
+
+METADATA_VERSIONS = {
+    "3.3-IV3": {name: 0 for name in NEWEST} | {"metadata.version": 7},
+    "4.0-IV0": {name: 0 for name in NEWEST} | {"metadata.version": 22, "group.version": 1},
+    "27": NEWEST | {"metadata.version": 27, "share.version": 0, "streams.version": 0},
+    "4.2-IV0": NEWEST | {"metadata.version": 28, "streams.version": 0},
+    "4.3-IV0": NEWEST,
+    "4.4-IV0": NEWEST,
+}
+"""As `kafka-features version-mapping` of Apache Kafka 4.3.1 has them."""
+
+
+@pytest.mark.parametrize(("name", "levels"), METADATA_VERSIONS.items(), ids=METADATA_VERSIONS)
+def test_levels_are_those_of_a_new_cluster_of_a_metadata_version(name: str, levels: dict[str, int]) -> None:
+    static = static_config(file=parse_server_properties(f"# metadata.version={name}\n"))
+    assert {each: feature.level for each, feature in finalized(static.features, {}).items()} == levels
+    assert not static.warnings
+
+
+def test_one_feature_may_have_another_level_than_its_metadata_version_has() -> None:
+    static = static_config(file=parse_server_properties("# feature.group.version=1\n# metadata.version=3.9-IV0\n"))
+    assert static.features["group.version"] == 1
+
+
+def test_an_unknown_metadata_version_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"Invalid value 2.8 for comment line # metadata.version: must be one of 3.3-IV3"
+    ):
+        static_config(file=parse_server_properties("# metadata.version=2.8\n"))
+
+
+def test_the_unstable_metadata_version_is_there_where_it_is_enabled() -> None:
+    given = {"metadata.version": 31}
+    assert finalized(given, {})["metadata.version"] == (7, 30, 30)
+    assert finalized(given, {}, unstable=True)["metadata.version"] == (7, 31, 31)
 
 
 def test_levels_may_be_given_to_a_broker_inside_a_program(tmp_path: Path) -> None:

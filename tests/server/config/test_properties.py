@@ -89,6 +89,7 @@ node.id=0
         controller_listener="CONTROLLER",
         cluster_id="abc",
         features={"metadata.version": 30},
+        metadata_version="4.3-IV0",
     )
 
 

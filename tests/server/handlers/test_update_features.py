@@ -107,10 +107,13 @@ def test_what_is_tried_only_is_answered_as_by_kafka_and_changes_nothing(
     assert hello(client) == before
 
 
-def test_there_is_no_quorum_whose_voters_could_change(client: RawClient) -> None:
-    answer = update(client, ("kraft.version", 1, UPGRADE))
-    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert "no quorum" in answer.error_message
+def test_kraft_version_never_falls(tmp_path: Path) -> None:
+    with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
+        assert update(client, ("kraft.version", 1, UPGRADE)).error_code == 0
+        for kind in (SAFE, UNSAFE):
+            assert update(client, ("kraft.version", 0, kind)).error_message == (
+                f"{FAILED}Invalid update version 0 for feature kraft.version. Can't downgrade the version of this feature."
+            )
 
 
 def test_one_update_that_is_refused_refuses_all(client: RawClient) -> None:
