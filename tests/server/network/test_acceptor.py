@@ -59,7 +59,7 @@ async def serves_after(data_dir: Path, news: list[int]) -> bool:
         listener.bind(10)
         assert listener.socket is not None
         listener.socket = listening = Listening(listener.socket, news)
-        broker.accept_on(node)
+        broker.accept_on(node, node.listeners)
 
         def connect() -> bool:
             for _ in range(listening.lost):
