@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..broker.broker import Broker as Inner
+from .acls import Guarded
 from .clock import Timed
 from .compaction import Compacting
 from .explaining import Explaining
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..control.seed.planting import Planted
 
 
-class Broker(KafkaCalls, Timed, Compacting, Faulting, Explaining):
+class Broker(KafkaCalls, Timed, Compacting, Faulting, Explaining, Guarded):
     """A broker in a thread of this process, for programs and tests.
 
     with ottla.Broker() as broker: ...                    # or `start` and `stop`, from any thread

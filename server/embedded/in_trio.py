@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Never
@@ -36,6 +36,7 @@ async def open_broker(
     emulate: str | None = None,
     seed: SeedSource | None = None,
     tls: bool = False,
+    acls: Iterable[str] | None = None,
     **unknown: Never,
 ) -> AsyncIterator[Broker]:
     """A broker that serves in this Trio loop while the block runs; in asyncio take `async with ottla.Broker()`.
@@ -56,6 +57,9 @@ async def open_broker(
             a data directory that has some of it already, nothing is done.
         tls: Speak TLS, with certificates that are made for it alone; `Broker.tls` has what clients want. Clients may show
             a certificate; `overrides={"ssl.client.auth": "required"}` has them do so.
+        acls: Access control entries, added at its beginning and after each `reset`, before the first client comes; with them
+            there is an authorizer. A line each, as `"User:alice allow READ,WRITE topic:orders*"` (docs/security.md). Clients
+            of listeners without TLS and SASL are `User:ANONYMOUS`; `overrides={"super.users": …}` names who may everything.
 
     Raises:
         RuntimeError: This is not Trio.
@@ -82,6 +86,7 @@ async def open_broker(
         emulate=emulate,
         seed=seed,
         tls=tls,
+        acls=acls,
     )
     async with embedded_lives(options) as lives:
         yield lives.broker
@@ -94,17 +99,29 @@ async def embedded_lives(options: Options) -> AsyncIterator[Lives]:
         static = options.static_config(files, data_dir)
         admin = None if options.admin is None else _admin_http(options.admin, options.admin_token)
         async with run_lives(
-            static, clock=options.clock, files=files, rng=options.rng, admin=admin, prepare=_prepare(options.seed)
+            static, clock=options.clock, files=files, rng=options.rng, admin=admin, prepare=_prepare(options)
         ) as lives:
             yield lives
 
 
-def _prepare(seed: Seed | None) -> Callable[[Broker], Awaitable[object]] | None:
-    if seed is None:
-        return None
+def _prepare(options: Options) -> Callable[[Broker], Awaitable[object]] | None:
+    if not options.acls:
+        return None if options.seed is None else partial(_plant, seed=options.seed)
+    return partial(_prepared, options.acls, options.seed)
+
+
+async def _prepared(acls: Sequence[str], seed: Seed | None, broker: Broker) -> None:
+    from ..control.acls import add_acls
+
+    await add_acls(broker, acls)
+    if seed is not None:
+        await _plant(broker, seed)
+
+
+async def _plant(broker: Broker, seed: Seed) -> None:
     from ..control.seed.planting import plant
 
-    return partial(plant, seed=seed, unless_there=True)
+    await plant(broker, seed, unless_there=True)
 
 
 def _admin_http(address: str, token: str | None) -> AdminListener:

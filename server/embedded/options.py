@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ...storage.disk.files import Files
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ..cluster.opening import static_config_with_stored_id
+from ..config.authorization import CLASS_NAME, HANDED_ON, STANDARD
 from ..config.broker_config import BROKER_OPTIONS, StaticConfig, find_option
 from ..config.emulation import release_of
 from ..config.features import SUPPORTED
@@ -43,6 +44,7 @@ KEYWORDS = (
     "emulate",
     "seed",
     "tls",
+    "acls",
 )
 
 
@@ -68,6 +70,8 @@ class Options:
     """What its clients want, where it speaks TLS."""
     secured: Mapping[str, str] = field(repr=False)
     """Broker options of its listeners that come with that."""
+    acls: tuple[str, ...] | None
+    """Entries that are added at each start; None: whether there is an authorizer, `overrides` alone say."""
 
     @property
     def security_protocol(self) -> str:
@@ -82,7 +86,7 @@ class Options:
             profile=self.profile,
             file=Properties(features=dict(self.features)),
             flags={"listeners": f"{self.security_protocol}://{host}:{port}", "log.dirs": data_dir, **self.secured},
-            overrides=self.overrides,
+            overrides={CLASS_NAME: STANDARD, **self.overrides} if self.acls is not None else self.overrides,
             nodes=self.nodes,
             emulate=self.emulate,
         )
@@ -103,6 +107,7 @@ def checked(
     emulate: str | None,
     seed: SeedSource | None,
     tls: bool,
+    acls: Iterable[str] | None,
 ) -> Options:
     """The options that these arguments mean.
 
@@ -112,6 +117,7 @@ def checked(
         ControlError: A seed that cannot be read, or says what no seed may.
     """
     _expect("tls", tls, bool)
+    _expect("acls", acls, Iterable, type(None))
     _expect("nodes", nodes, int)
     _expect("profile", profile, str)
     _expect("listener", listener, str)
@@ -145,7 +151,23 @@ def checked(
         None if seed is None else _seed(seed),
         own_tls,
         secured,
+        None if acls is None else _acls(acls),
     )
+
+
+def _acls(lines: Iterable[str]) -> tuple[str, ...]:
+    from ..security.acls.acl import AclError, parse  # only who has some waits for it
+
+    if isinstance(lines, str):
+        _refuse("acls", lines, (list,))
+    found = tuple(lines)
+    for number, line in enumerate(found):
+        _expect(f"acls: {number}", line, str)
+        try:
+            list(parse(line))
+        except AclError as error:
+            raise ConfigError(f"acls: {error}") from None
+    return found
 
 
 def _throw_away() -> tuple[Mapping[str, str], Tls]:
@@ -197,7 +219,7 @@ def _absolute(path: str) -> str:
 def _option_name(name: object) -> str:
     _expect("overrides: a name", name, str)
     assert isinstance(name, str)
-    if find_option(name) is None:
+    if find_option(name) is None and name not in HANDED_ON:
         meant = name.replace("_", ".")
         if find_option(meant) is not None or meant in TOPIC_OPTIONS:
             hint = f"; did you mean {_broker_name(meant)}?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, Self, TypeVar, TypeVarTuple
 
@@ -51,6 +51,7 @@ class Running:
         emulate: str | None = None,
         seed: SeedSource | None = None,
         tls: bool = False,
+        acls: Iterable[str] | None = None,
         **unknown: Never,
     ) -> None:
         """As `ottla.open_broker`. Nothing starts yet.
@@ -74,6 +75,7 @@ class Running:
             emulate=emulate,
             seed=seed,
             tls=tls,
+            acls=acls,
         )
         self._run: Run | None = None
         self._was_started = False

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from .call import Call, Lives, Nothing, Text
-from .calls import broker, cases, cleaning, clock, compaction, explain, faults, lives, probes, seeds, topics
+from .calls import acls, broker, cases, cleaning, clock, compaction, explain, faults, lives, probes, seeds, topics
 from .openapi import document
 from .worker import in_worker
 
@@ -31,6 +31,7 @@ CALLS: tuple[AnyCall, ...] = (
     *explain.CALLS,
     *probes.CALLS,
     Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
+    *acls.CALLS,
     *broker.CALLS,
     *lives.CALLS,
     *cases.CALLS,

@@ -47,6 +47,14 @@ def test_records(kafka_broker: ottla.Broker, kafka_bootstrap: str) -> None:
     assert kafka_bootstrap == kafka_broker.bootstrap
 
 
+def test_access() -> None:
+    with ottla.Broker(acls=["User:* allow ALL topic:*"]) as broker:
+        broker.add_acls("User:alice allow READ group:readers", "User:alice deny ALL topic:secret")
+        broker.remove_acls("User:alice deny ALL topic:secret")
+        assert broker.acls(principal="User:alice", resource="group:readers") == ["User:alice allow READ group:readers"]
+        assert broker.why_allowed("User:alice", "READ", "topic:t", host="10.0.0.1").is_allowed
+
+
 @pytest.mark.kafka_topic(partitions=1, configs={"cleanup.policy": "compact"})
 def test_compaction(kafka_broker: ottla.Broker, kafka_topic: str) -> None:
     kafka_broker.produce_all(kafka_topic, [("key", str(number)) for number in range(10)])

@@ -1,4 +1,4 @@
-"""A seed of what a broker has: topics and their configs; no records."""
+"""A seed of what a broker has: topics and their configs, access control entries; no records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ...runtime.turns import Turn
 
 
 async def export(broker: Broker) -> dict[str, Any]:
-    """What `seed_from` takes: each topic that is not the broker's own, with partitions, replicas and configs that are set."""
+    """What `seed_from` takes: each topic that is not the broker's own, with partitions, replicas and configs that are set; and
+    each access control entry."""
     services, turn = broker.services, Turn()
     topics: dict[str, Any] = {}
     for topic in sorted(services.topics, key=lambda each: each.name):
@@ -24,4 +25,6 @@ async def export(broker: Broker) -> dict[str, Any]:
         if configs := dict(services.cluster.topic_configs(topic.name)):
             entry["configs"] = configs
         topics[topic.name] = entry
-    return {"topics": topics}
+    if services.authorizer is None or not len(services.authorizer.index):
+        return {"topics": topics}
+    return {"topics": topics, "acls": await turn.sorted(await turn.map(str, services.authorizer.index.all()))}

@@ -33,13 +33,14 @@ from ...partitions.internal_topics import INTERNAL_TOPICS
 from ...partitions.topics import Topic
 from ...runtime.disk import Work, in_thread
 from ...runtime.turns import Turn
+from ..acls import add_acls
 from ..cases.load import load_case
 from ..cases.table import CASES
 from ..errors import ControlError, Kind, did_you_mean
 from ..group_state import Position, commit_offsets, group_exists, remove_group
 from ..refusals import refusal
 from .fields import Field
-from .seed import EARLIEST, LATEST, Seed, SeedCase, SeedGroup, SeedRecord, SeedTopic
+from .seed import EARLIEST, LATEST, Seed, SeedAcl, SeedCase, SeedGroup, SeedRecord, SeedTopic
 
 log = logging.getLogger("ottla.seed")
 
@@ -67,6 +68,8 @@ class Planted:
     """Their topics."""
     was_there: bool = False
     """Some or all of it was there already, from an earlier start: nothing was done."""
+    acls: tuple[str, ...] = ()
+    """Those that were not there."""
 
 
 @dataclass(slots=True)
@@ -95,6 +98,10 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         return Planted(was_there=True)
     for field, what in there:
         raise field.error(f"{what} is there already", Kind.CONFLICT)
+    if seed.acls and broker.services.authorizer is None:
+        raise seed.acls[0].field.error(
+            "there is no authorizer: start the broker with authorizer.class.name", Kind.CONFLICT
+        )
     plans = await _plans(broker, seed, turn)
     await _check_groups(broker, seed, {plan.name: len(plan.replicas) for plan in plans}, turn)
     made = _Made([], [])
@@ -106,6 +113,7 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         for group in seed.groups:
             made.groups.append(group.name)
             await _commit(broker, group, turn)
+        acls = await _add(broker, seed.acls)  # The last: nothing fails behind it.
     except BaseException:
         with trio.CancelScope(shield=True):
             await _take_back(broker, made)
@@ -117,7 +125,17 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         ),
         tuple(group.name for group in seed.groups),
         tuple(case.topic for case in seed.cases),
+        acls=acls,
     )
+
+
+async def _add(broker: Broker, acls: Sequence[SeedAcl]) -> tuple[str, ...]:
+    if not acls:
+        return ()
+    try:
+        return (await add_acls(broker, [each.text for each in acls])).added
+    except ControlError as error:
+        raise acls[0].field.error(str(error), error.kind) from error
 
 
 async def _load(broker: Broker, case: SeedCase, made: _Made) -> None:

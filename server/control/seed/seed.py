@@ -12,6 +12,8 @@
         orders: {0: 1, 1: latest}                         # or one of earliest, latest for all partitions
     cases:
       - trailing-marker                                   # or {name: trailing-marker, topic: t}
+    acls:
+      - User:alice allow READ,WRITE topic:orders*         # one line each, as `security.acls.acl` has them
 
 What can be seen without a broker is checked here, the rest by `planting`.
 """
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....storage.disk.paths import PARTITION_MAX
+from ...security.acls.acl import AclError, parse
 from ..cases.load import case_of
 from ..errors import ControlError, Kind
 from .fields import SEED_BYTES_MAX, Field, field_of, field_of_text
@@ -107,6 +110,13 @@ class SeedCase:
 
 
 @dataclass(frozen=True, slots=True)
+class SeedAcl:
+    field: Field
+    text: str
+    """A line that is one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Seed:
     """A seed whose every field is what it should be; whether a broker takes it, is for the broker to say."""
 
@@ -114,6 +124,7 @@ class Seed:
     topics: tuple[SeedTopic, ...] = ()
     groups: tuple[SeedGroup, ...] = ()
     cases: tuple[SeedCase, ...] = ()
+    acls: tuple[SeedAcl, ...] = ()
 
 
 SeedSource = str | os.PathLike[str] | Mapping[str, Any]
@@ -152,10 +163,8 @@ def seed_of_text(text: str, source: str) -> Seed:
 def seed_of(field: Field) -> Seed:
     """What the fields mean."""
     if field.value is None:
-        raise field.error(f"it is empty; there may be {', '.join(FIELDS[:-1])}")
+        raise field.error(f"it is empty; there may be {', '.join(FIELDS)}")
     members = field.mapping(FIELDS)
-    if "acls" in members:
-        raise members["acls"].error("ACLs are not served yet: leave them out")
     topics = tuple(_topic(name, each) for name, each in _members(members.get("topics")))
     cases = tuple(_case(each) for each in (members["cases"].items() if _is_there(members.get("cases")) else ()))
     groups = tuple(_group(name, each) for name, each in _members(members.get("groups")))
@@ -165,7 +174,8 @@ def seed_of(field: Field) -> Seed:
         if case.topic in taken:
             raise case.field.error(f"the topic {case.topic} is there twice")
         taken.add(case.topic)
-    return Seed(field.source, topics, groups, cases)
+    acls = tuple(_acl(each) for each in (members["acls"].items() if _is_there(members.get("acls")) else ()))
+    return Seed(field.source, topics, groups, cases, acls)
 
 
 def _is_there(field: Field | None) -> bool:
@@ -261,6 +271,15 @@ def _case(field: Field) -> SeedCase:
     except ControlError as error:
         raise name_field.error(str(error), error.kind) from None
     return SeedCase(field, name_field.text(), topic)
+
+
+def _acl(field: Field) -> SeedAcl:
+    text = field.text()
+    try:
+        list(parse(text))
+    except AclError as error:
+        raise field.error(str(error)) from None
+    return SeedAcl(field, text)
 
 
 def _check_bounds(field: Field, topics: tuple[SeedTopic, ...]) -> None:

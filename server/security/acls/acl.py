@@ -135,15 +135,13 @@ def parse(text: str) -> Iterator[Acl]:
         Principal.parse(who)
     except ValueError as error:
         raise AclError(str(error)) from None
-    kind_text, _, name = resource.partition(":")
-    kind = _ALIASES.get(kind_text.lower()) or kind_of(ResourceType, kind_text, "resource type")
+    kind, name = _type_and_name(resource)
     pattern = PatternType.LITERAL
     if rest[:1] == ["literal"]:
         del rest[0]
     elif name != ANYTHING and name.endswith(ANYTHING):
         pattern, name = PatternType.PREFIXED, name[:-1]
     if kind is ResourceType.CLUSTER:
-        name = name or CLUSTER_NAME
         check_cluster_name(name)
     host = ANYTHING
     if rest[:1] == ["from"] and len(rest) == 2:
@@ -155,6 +153,20 @@ def parse(text: str) -> Iterator[Acl]:
         found = Acl(kind, name, pattern, who, host, kind_of(Operation, operation, "operation"), may)
         found.check()
         yield found
+
+
+def resource_of(text: str) -> tuple[ResourceType, str]:
+    """Type and name of one resource, `TYPE:NAME`; `cluster` needs no name. AclError if it is none."""
+    kind, name = _type_and_name(text)
+    if not name:
+        raise AclError(f"{text!r} names no resource; expected TYPE:NAME, as topic:orders")
+    return kind, name
+
+
+def _type_and_name(text: str) -> tuple[ResourceType, str]:
+    kind_text, _, name = text.partition(":")
+    kind = _ALIASES.get(kind_text.lower()) or kind_of(ResourceType, kind_text, "resource type")
+    return kind, CLUSTER_NAME if kind is ResourceType.CLUSTER and not name else name
 
 
 def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:

@@ -159,10 +159,10 @@ def test_what_a_broker_has_comes_out_as_a_seed(broker: ottla.Broker, client: Raw
 
 # Refusals that need no broker: text -> what is said.
 REFUSED: dict[str, tuple[str, str]] = {
-    "nothing": ("", "s line 1: the seed: it is empty; there may be topics, groups, cases"),
+    "nothing": ("", "s line 1: the seed: it is empty; there may be topics, groups, cases, acls"),
     "a list": ("- a", "s line 1: the seed: expected a mapping, found a list"),
     "another field": ("topcs: {}", "s line 1: topcs: there is no such field; .*; did you mean 'topics'?"),
-    "ACLs": ("acls: []", "s line 1: acls: ACLs are not served yet: leave them out"),
+    "no ACL": ("acls:\n- User:a allow", r"s line 2: acls\[0\]: 'User:a allow' is no ACL; expected PRINCIPAL .*"),
     "no YAML": ("a: b: c", "s line 1: no YAML: mapping values are not allowed .*"),
     "no JSON": ('{"topics": {},\n}', "s line (1|2): no JSON: .*"),
     "a tab": ("topics:\n\tt: 1", "s line 2: no YAML: .*"),

@@ -1,0 +1,220 @@
+"""Access control entries as lines of text: listed, added, removed; and which of them decides.
+
+What a line may say stands in `server.security.acls.acl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from ...protocol.errors import KafkaError
+from ..broker.broker import Broker
+from ..cluster.acl_changes import CHANGED_MAX, AclChanges
+from ..runtime.turns import Turn
+from ..security.acls.acl import Acl, AclError, kind_of, parse, resource_of
+from ..security.acls.authorizer import Authorizer, Decision
+from ..security.acls.filters import AclFilter
+from ..security.acls.kinds import Operation, PatternType
+from ..security.principal import Principal
+from .errors import ControlError, Kind, did_you_mean
+from .refusals import refusal
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class AclState:
+    """One entry."""
+
+    acl: str
+    """As a line, which `add_acls` and `remove_acls` take."""
+    principal: str
+    permission: str
+    """ALLOW or DENY."""
+    operation: str
+    resource_type: str
+    name: str
+    pattern: str
+    """LITERAL or PREFIXED."""
+    host: str
+    """`*` for every address."""
+
+
+@dataclass(frozen=True, slots=True)
+class AclList:
+    """Entries in the order of their lines."""
+
+    acls: tuple[AclState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AclsAdded:
+    """What was added."""
+
+    added: tuple[str, ...]
+    """Those that were not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AclsRemoved:
+    """What was removed."""
+
+    removed: tuple[str, ...]
+    """A line for each entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class AclDecision:
+    """Whether somebody may do something, and why."""
+
+    is_allowed: bool
+    reason: str
+    """SUPER_USER, DENIED_BY, ALLOWED_BY, NO_MATCH (entries speak of the resource, none of this), NO_ACL (none speaks of it), or
+    NO_AUTHORIZER."""
+    acl: str | None
+    """The entry that decides, where one does."""
+    sentence: str
+    """The same in words."""
+
+
+async def list_acls(broker: Broker, *, principal: str | None = None, resource: str | None = None) -> AclList:
+    """The entries; those of one principal, and those that speak of one resource (TYPE:NAME), if given.
+
+    Raises:
+        ControlError: CONFLICT: there is no authorizer; INVALID: no resource.
+    """
+    changes, turn = _changes(broker), Turn()
+    wanted = AclFilter(principal=principal)
+    if resource is not None:
+        kind, name = _read(lambda: resource_of(resource), "resource")
+        wanted = AclFilter(kind, name, PatternType.MATCH, principal)
+    found = await turn.map(_state, await changes.matching(wanted, turn))
+    return AclList(tuple(sorted(found, key=lambda each: each.acl)))
+
+
+async def add_acls(broker: Broker, acls: Sequence[str]) -> AclsAdded:
+    """Add what these lines say, all of it or nothing; those that are there already are no error.
+
+    Raises:
+        ControlError: CONFLICT: there is no authorizer; INVALID: a line that is none, or too many; FAILED: the disk refused.
+    """
+    changes = _changes(broker)
+    new = await parsed(acls)
+    try:
+        return AclsAdded(tuple(map(str, await changes.create(new))))
+    except KafkaError as error:
+        raise refusal(error) from error
+
+
+async def remove_acls(broker: Broker, acls: Sequence[str]) -> AclsRemoved:
+    """Remove the entries that these lines name, all of them or none.
+
+    Raises:
+        ControlError: As `add_acls`; NOT_FOUND: one is not there.
+    """
+    changes, turn = _changes(broker), Turn()
+    gone = await parsed(acls)
+    index = _authorizer(broker).index
+    for acl in gone:
+        if turn.is_over():
+            await turn.next()
+        if acl not in index:
+            near = did_you_mean(str(acl), (str(each) for each in index.about(acl.resource_type, acl.name)))
+            raise ControlError(Kind.NOT_FOUND, f"there is no ACL {str(acl)[:200]!r}{near}")
+    try:
+        await changes.delete([_exactly(acl) for acl in gone])
+    except KafkaError as error:
+        raise refusal(error) from error
+    return AclsRemoved(tuple(map(str, gone)))
+
+
+async def why_allowed(
+    broker: Broker, principal: str, operation: str, resource: str, *, host: str = "127.0.0.1"
+) -> AclDecision:
+    """Whether a principal (`User:alice`) may do an operation to a resource (`topic:orders`) from an address, and what decides.
+
+    Raises:
+        ControlError: INVALID: one of them is none.
+    """
+    who = _read(lambda: Principal.parse(principal), "principal")
+    asked = _read(lambda: kind_of(Operation, operation, "operation"), "operation")
+    kind, name = _read(lambda: resource_of(resource), "resource")
+    what = f"{asked.name} on {kind.name.lower()}:{name[:100]} from {host[:100]}"
+    authorizer = broker.services.authorizer
+    if authorizer is None:
+        sentence = f"{who} may {what}: there is no authorizer, so everybody may everything"
+        return AclDecision(True, "NO_AUTHORIZER", None, sentence)
+    decision = authorizer.decide(who, host, asked, kind, name)
+    may = "may" if decision.is_allowed else "may not"
+    acl = None if decision.acl is None else str(decision.acl)
+    return AclDecision(decision.is_allowed, decision.reason, acl, f"{who} {may} {what}: {_because(decision)}")
+
+
+async def parsed(lines: Sequence[str]) -> list[Acl]:
+    """The entries that lines say, each once. ControlError INVALID for a line that says none."""
+    turn, found = Turn(), dict[Acl, None]()
+    for line in lines:
+        if turn.is_over():
+            await turn.next()
+        found |= dict.fromkeys(_read(partial(_entries, line), "acls"))
+    if len(found) > CHANGED_MAX:
+        raise ControlError(Kind.INVALID, f"{len(found)} ACLs at once; at most {CHANGED_MAX} are taken")
+    return list(found)
+
+
+def _entries(line: str) -> list[Acl]:
+    return list(parse(line))
+
+
+def _read(read: Callable[[], Found], what: str) -> Found:
+    try:
+        return read()
+    except (AclError, ValueError) as error:
+        raise ControlError(Kind.INVALID, f"{what}: {error}") from None
+
+
+def _because(decision: Decision) -> str:
+    match decision.reason:
+        case "SUPER_USER":
+            return "it is one of super.users"
+        case "DENIED_BY" | "ALLOWED_BY":
+            return str(decision.acl)
+        case "NO_MATCH":
+            return "there are ACLs for this resource, and none of them allows it"
+        case _:
+            said = "true" if decision.is_allowed else "false"
+            return f"there is no ACL for this resource, and allow.everyone.if.no.acl.found is {said}"
+
+
+def _authorizer(broker: Broker) -> Authorizer:
+    authorizer = broker.services.authorizer
+    if authorizer is None:
+        raise ControlError(Kind.CONFLICT, "there is no authorizer: start the broker with authorizer.class.name")
+    return authorizer
+
+
+def _changes(broker: Broker) -> AclChanges:
+    _authorizer(broker)
+    changes = broker.services.acl_changes
+    assert changes is not None
+    return changes
+
+
+def _exactly(acl: Acl) -> AclFilter:
+    return AclFilter(acl.resource_type, acl.name, acl.pattern, acl.principal, acl.host, acl.operation, acl.permission)
+
+
+def _state(acl: Acl) -> AclState:
+    return AclState(
+        str(acl),
+        acl.principal,
+        acl.permission.name,
+        acl.operation.name,
+        acl.resource_type.name,
+        acl.name,
+        acl.pattern.name,
+        acl.host,
+    )
