@@ -62,6 +62,8 @@ _FIRST: dict[str, Range] = {
     "AlterPartitionReassignments": (0, 0),
     "ListPartitionReassignments": (0, 0),
     "OffsetDelete": (0, 0),
+    "DescribeClientQuotas": (0, 1),
+    "AlterClientQuotas": (0, 1),
     "DescribeCluster": (0, 0),
     "DescribeProducers": (0, 0),
     "UpdateFeatures": (0, 0),

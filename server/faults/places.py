@@ -147,6 +147,7 @@ _BY_API = {
         is_all_or_nothing=True,
     ),
     "AddRaftVoter": Places(),
+    "AlterClientQuotas": Places((Rows(None, "entries", ("entity",), "entries", ("entity",)),)),
     "AlterConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
     "AlterPartitionReassignments": Places((_topics(_partitions(), told="responses"),), on_top=_OF_CONTROLLERS),
     "ApiVersions": Places(),
@@ -166,6 +167,7 @@ _BY_API = {
         )
     ),
     "DescribeAcls": Places(),
+    "DescribeClientQuotas": Places(),
     "DescribeCluster": Places(),
     "DescribeConfigs": Places((Rows(Kind.RESOURCE, "resources", _RESOURCE, "results", _RESOURCE),)),
     "DescribeDelegationToken": Places(),

@@ -32,6 +32,7 @@ UNBOUNDED = {
     41: "DescribeDelegationToken",
     43: "ElectLeaders",
     46: "ListPartitionReassignments",
+    48: "DescribeClientQuotas",
     61: "DescribeProducers",
     65: "DescribeTransactions",
     66: "ListTransactions",

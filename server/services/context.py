@@ -13,6 +13,7 @@ from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
 from ..cluster.nodes import Node
 from ..cluster.producer_ids import ProducerIds
+from ..cluster.quota_changes import QuotaChanges
 from ..cluster.token_changes import TokenChanges
 from ..cluster.topic_admin import TopicAdmin
 from ..config.live_config import LiveConfig
@@ -23,6 +24,8 @@ from ..partitions.fetch_sessions import FetchSessions
 from ..partitions.searches import Searches
 from ..partitions.topics import Topics
 from ..partitions.waits import Waits
+from ..quotas.clients import Mutations
+from ..quotas.table import QuotaTable
 from ..runtime.clock import Clock
 from ..runtime.loggers import Loggers
 from ..runtime.turns import Turn
@@ -52,6 +55,8 @@ class Services:
     cluster: Cluster
     topic_admin: TopicAdmin
     config_changes: ConfigChanges
+    quotas: QuotaTable
+    quota_changes: QuotaChanges
     producer_ids: ProducerIds
     coordinators: Coordinators
     listener_keys: ListenerKeys
@@ -75,6 +80,8 @@ class Context:
     client: Client
     turn: Turn = field(default_factory=Turn)
     """Of the task that serves the connection: for handlers that mostly have little to do."""
+    mutations: Mutations | None = None
+    """The quota of the topics that the request makes, deletes or lets grow; None: none."""
 
     @property
     def server_id(self) -> int:

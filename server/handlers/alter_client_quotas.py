@@ -1,0 +1,62 @@
+"""AlterClientQuotas, API key 49, versions 0-1 (KIP-546).
+
+Behaviour
+- Each entity succeeds or fails on its own (INVALID_REQUEST); one that is named twice fails with one row, though its first
+  alteration holds.
+- All that changes is one write of the catalog. When the answer is sent, it holds: for clients that are connected, too.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    EntryResponse,
+)
+from ..quotas.entities import Entity
+from ..quotas.validation import Alteration
+from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+
+CHANGES_MAX = 10_000
+"""Apache Kafka's controller writes no more records for one request."""
+
+
+async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
+    body: AlterClientQuotasRequest = request.body
+    turn = Turn()
+    try:
+        if not ctx.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        if sum(len(entry.ops) for entry in body.entries) > CHANGES_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"More than {CHANGES_MAX} changes in one request.")
+        alterations = await turn.map(_alteration, body.entries)
+        outcomes = await ctx.services.quota_changes.alter(alterations, validate_only=body.validate_only)
+    except KafkaError as error:
+        code, message = error.code, error.message
+        rows = await turn.map(
+            lambda entry: EntryResponse(error_code=code, error_message=message, entity=entry.entity), body.entries
+        )
+        return AlterClientQuotasResponse(entries=tuple(rows))
+    return AlterClientQuotasResponse(entries=tuple(await turn.map(_row, outcomes.items())))
+
+
+def _alteration(entry: EntryData) -> Alteration:
+    return Alteration(
+        Entity.of({part.entity_type: part.entity_name for part in entry.entity}),
+        [(op.key, None if op.remove else op.value) for op in entry.ops],
+    )
+
+
+def _row(outcome: tuple[Entity, str | None]) -> EntryResponse:
+    entity, problem = outcome
+    return EntryResponse(
+        error_code=ErrorCode.NONE if problem is None else ErrorCode.INVALID_REQUEST,
+        error_message=problem,
+        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
+    )

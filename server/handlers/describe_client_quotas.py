@@ -1,0 +1,57 @@
+"""DescribeClientQuotas, API key 48, versions 0-1 (KIP-546).
+
+Behaviour
+- All entities that the filter takes, with what is set for them; what holds for a client by precedence is not told.
+- A filter that contradicts itself is refused (INVALID_REQUEST), a type that there is not, too (UNSUPPORTED_VERSION).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from ..quotas.entities import Entity
+from ..quotas.filters import Component, filter_of
+from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+
+
+async def handle(ctx: Context, request: Request) -> DescribeClientQuotasResponse:
+    body: DescribeClientQuotasRequest = request.body
+    turn = Turn()
+    if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
+        return DescribeClientQuotasResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
+        )
+    try:
+        components = [Component(each.entity_type, each.match_type, each.match) for each in body.components[:MOST]]
+        wanted = filter_of(components, body.strict)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    entries = []
+    for entity, values in ctx.services.quotas.quotas.items():
+        if turn.is_over():
+            await turn.next()
+        if wanted.takes(entity):
+            entries.append(_entry(entity, values))
+    return DescribeClientQuotasResponse(error_message=None, entries=tuple(entries))
+
+
+MOST = 4
+"""There are three types, none may be named twice: so many components are enough to find what is wrong."""
+
+
+def _entry(entity: Entity, values: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts),
+        values=tuple(ValueData(key=key, value=value) for key, value in values.items()),
+    )

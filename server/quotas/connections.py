@@ -1,0 +1,112 @@
+"""How fast connections may be made: to a node, to one of its listeners, from an address; Apache Kafka's ConnectionQuotas.
+
+Above the rate of a node or listener the next connection waits before anything is read from it, at most a sample's length. One
+above the rate of its address is not served at all: it is closed after as long, and does not count.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from .entities import IP, Quotas
+from .rates import MAX_INT, Rate, Window
+from .sensors import Sensors
+from .validation import CONNECTION_CREATION_RATE
+
+UNLIMITED = MAX_INT
+_MAPPED = "::ffff:"
+
+Where = tuple[int, str]
+"""Node id, and a listener's name, empty for the whole node."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressBounds:
+    """How many connections a second each address may make."""
+
+    default: int = UNLIMITED
+    by_address: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_quotas(cls, quotas: Quotas, addresses: Mapping[str, str]) -> AddressBounds:
+        """`addresses`: those of entities that are names of hosts."""
+        default, by_address = UNLIMITED, {}
+        for entity, values in quotas.items():
+            bound = values.get(CONNECTION_CREATION_RATE)
+            if bound is None:
+                continue
+            name = entity.names[IP]
+            if name is None:
+                default = whole(bound)
+            else:
+                by_address[plain_address(addresses.get(name, name))] = whole(bound)
+        return cls(default, by_address)
+
+    def of(self, host: str) -> int:
+        """UNLIMITED if it has no quota."""
+        return self.by_address.get(plain_address(host), self.default)
+
+    def __bool__(self) -> bool:
+        return self.default != UNLIMITED or bool(self.by_address)
+
+
+class ConnectionRates:
+    """Those of one broker, in one life. Times are elapsed ones, in ms."""
+
+    def __init__(self, elapsed_ms: Callable[[], int], window: Window) -> None:
+        self.bounds = AddressBounds()
+        self._elapsed_ms = elapsed_ms
+        self._window = window
+        self._listeners: Sensors[Where, Rate] = Sensors(Rate)
+        self._addresses: Sensors[tuple[int, str], Rate] = Sensors(Rate)
+
+    def arrived(self, bounds: Mapping[Where, int]) -> int:
+        """One more connection, to these: after how many ms it may be taken."""
+        now_ms = self._elapsed_ms()
+        wait_ms = 0
+        for where, bound in bounds.items():
+            if bound != UNLIMITED:
+                rate = self._listeners.get(where, now_ms)
+                rate.record(1, self._window, now_ms)
+                wait_ms = max(wait_ms, self._throttle_ms(rate, bound, now_ms))
+        return wait_ms
+
+    def refused(self, node_id: int, host: str, bounds: Mapping[Where, int]) -> int:
+        """After how many ms a connection of an address, which `arrived` at these, is to be closed; 0 if it is to be served."""
+        bound = self.bounds.of(host)
+        if bound == UNLIMITED:
+            return 0
+        now_ms = self._elapsed_ms()
+        address = plain_address(host)
+        rate = self._addresses.get((node_id, address), now_ms)
+        rate.record(1, self._window, now_ms)
+        wait_ms = self._throttle_ms(rate, bound, now_ms)
+        if wait_ms:
+            rate.record(-1, self._window, now_ms)
+            for where, limit in bounds.items():
+                if limit != UNLIMITED:
+                    self._listeners.get(where, now_ms).record(-1, self._window, now_ms)
+        return wait_ms
+
+    def _throttle_ms(self, rate: Rate, bound: int, now_ms: int) -> int:
+        if bound <= 0:  # nothing may come: looked at again a sample later
+            return self._window.sample_ms
+        return min(rate.throttle_ms(bound, self._window, now_ms), self._window.sample_ms)
+
+
+def plain_address(host: str) -> str:
+    """An address as sockets have it; one of IPv4 that came by IPv6 as that of IPv4."""
+    if host.lower().startswith(_MAPPED):
+        host = host[len(_MAPPED) :]
+    try:
+        return str(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        return host
+
+
+def whole(bound: float) -> int:
+    """A rate as Apache Kafka takes it for addresses."""
+    return UNLIMITED if math.isnan(bound) else int(min(bound, UNLIMITED))

@@ -1,0 +1,155 @@
+"""What AlterClientQuotas may set, with Apache Kafka's bounds and words (its ClientQuotaControlManager).
+
+Functions of values: nothing is stored here. Addresses may be names of hosts, which others look up.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .entities import CLIENT_ID, IP, TYPES, USER, Entity, Quotas
+
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+CONSUMER_BYTE_RATE = "consumer_byte_rate"
+REQUEST_PERCENTAGE = "request_percentage"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+_MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
+_FRACTION_MAX = 1e-6
+ENTITIES_MAX = 100_000
+"""That may have quotas; the catalog, which holds them, is written whole with each change."""
+NAME_CHARS_MAX = 4_096
+"""Of a name in a message, which must have room for it."""
+
+CLIENT_KEYS: Mapping[str, int | None] = {
+    PRODUCER_BYTE_RATE: _MAX_LONG,
+    CONSUMER_BYTE_RATE: _MAX_LONG,
+    REQUEST_PERCENTAGE: None,
+    CONTROLLER_MUTATION_RATE: None,
+}
+"""Quotas of users and client ids: the largest whole number, None for any number."""
+IP_KEYS: Mapping[str, int | None] = {CONNECTION_CREATION_RATE: _MAX_INT}
+_TYPE_NAMES = {_MAX_LONG: "a LONG", _MAX_INT: "an INT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What is wished of one entity: for each key the new value, None to remove it. A key may be there twice, which is refused."""
+
+    entity: Entity
+    ops: Sequence[tuple[str, float | None]]
+
+
+IsAddress = Callable[[str], bool]
+"""Whether a name is an address, or that of a host that has one."""
+
+
+def alter(
+    present: Quotas, alterations: Sequence[Alteration], is_address: IsAddress
+) -> tuple[dict[Entity, str | None], dict[Entity, dict[str, float]]]:
+    """What comes of each entity: why it is refused, in Kafka's words, or None; and the new quotas of those that have others.
+
+    An entity that is named twice is refused, after its first alteration has been taken, as by Apache Kafka.
+    """
+    outcomes: dict[Entity, str | None] = {}
+    changed: dict[Entity, dict[str, float]] = {}
+    room = ENTITIES_MAX - len(present)
+    for alteration in alterations:
+        entity = alteration.entity
+        keys = [key for key, _ in alteration.ops]
+        if entity in outcomes or len(set(keys)) < len(keys):
+            outcomes[entity] = f"Ignoring duplicate entity {java_text(entity)}"
+            continue
+        before = present.get(entity, {})
+        after = dict(before)
+        outcomes[entity] = problem = _apply(entity, alteration.ops, after, is_address)
+        if problem is not None or after == before:
+            continue
+        if not before:
+            room -= 1
+            if room < 0:
+                outcomes[entity] = f"{ENTITIES_MAX} entities have quotas, and no more can."
+                continue
+        changed[entity] = after
+    return outcomes, changed
+
+
+def _apply(
+    entity: Entity, ops: Sequence[tuple[str, float | None]], values: dict[str, float], is_address: IsAddress
+) -> str | None:
+    keys = problem = None
+    problem = _entity_problem(entity)
+    if problem is None:
+        keys, problem = _keys_of(entity, is_address)
+    if keys is None:
+        return problem
+    for key, value in ops:
+        if value is None:
+            values.pop(key, None)
+            continue
+        problem = value_problem(keys, key, value)
+        if problem is not None:
+            return problem
+        values[key] = value
+    return None
+
+
+def problem_of(entity: Entity, values: Mapping[str, float], is_address: IsAddress) -> str | None:
+    """Why these may not be the quotas of an entity, or None."""
+    return _apply(entity, list(values.items()), {}, is_address)
+
+
+def _entity_problem(entity: Entity) -> str | None:
+    if not entity.parts:
+        return "Invalid empty client quota entity"
+    for kind, name in entity.parts:
+        if kind not in TYPES:
+            return f"Unhandled client quota entity type: {kind[:NAME_CHARS_MAX]}"
+        if name == "":
+            return f"Empty {kind} not supported"
+    return None
+
+
+def _keys_of(entity: Entity, is_address: IsAddress) -> tuple[Mapping[str, int | None] | None, str | None]:
+    names = entity.names
+    if IP not in names:
+        return CLIENT_KEYS, None
+    if USER in names or CLIENT_ID in names:
+        return None, "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+    address = names[IP]
+    if address is not None and not is_address(address):
+        return None, f"{address[:NAME_CHARS_MAX]} is not a valid IP or resolvable host."
+    return IP_KEYS, None
+
+
+def value_problem(keys: Mapping[str, int | None], key: str, value: float) -> str | None:
+    """Why a value may not be set, or None."""
+    if key not in keys:
+        return f"Invalid configuration key {key[:NAME_CHARS_MAX]}"
+    if value <= 0:
+        return f"Quota {key} must be greater than 0"
+    most = keys[key]
+    if most is None:
+        return None
+    if value > most:
+        return f"Proposed value for {key} is too large for {_TYPE_NAMES[most]}."
+    return f"{key} cannot be a fractional value." if value % 1 > _FRACTION_MAX else None
+
+
+def java_text(entity: Entity) -> str:
+    """The entity as Apache Kafka's messages have it, in the order of its hash tables."""
+    parts = sorted(entity.parts, key=lambda part: (part[0] == CLIENT_ID, part[0]))
+    entries = ", ".join(f"{kind}={'null' if name is None else name[:NAME_CHARS_MAX]}" for kind, name in parts)
+    return f"ClientQuotaEntity(entries={{{entries}}})"
+
+
+def is_literal_address(text: str) -> bool:
+    """Whether it is an address itself: nobody need be asked."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
