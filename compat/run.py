@@ -48,6 +48,7 @@ SUITES = (
     "loop_holds",
     "apache_kafka.differential",
     "apache_kafka.group_migration",
+    "apache_kafka.quotas",
     "apache_kafka.transactions",
     "apache_kafka.consumer_groups",
     "apache_kafka.fetch",

@@ -35,6 +35,8 @@ class Request:
     body: Any
     elements: int = 0
     """Of all arrays and tagged fields together."""
+    size_bytes: int = 0
+    """Of header and body, where whoever read the frame has said so."""
 
 
 def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX) -> Request:

@@ -22,6 +22,7 @@ from ..cluster.nodes import Node
 from ..cluster.opening import OpenStore, Start, open_store
 from ..cluster.partition_logs import PartitionLogs
 from ..cluster.producer_ids import ProducerIds
+from ..cluster.quota_changes import QuotaChanges
 from ..cluster.reassignments import Reassignments
 from ..cluster.replication_throttle import ReplicationThrottle
 from ..cluster.token_changes import TokenChanges
@@ -42,6 +43,8 @@ from ..partitions.appends import Appends
 from ..partitions.fetch_sessions import FetchSessions
 from ..partitions.searches import Searches
 from ..partitions.waits import Waits
+from ..quotas.rates import Window
+from ..quotas.table import SECTION, QuotaTable, read_entries
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
 from ..runtime.loggers import Loggers
@@ -101,7 +104,8 @@ class Broker:
         self.collector = Collector()
         self.handlers = Handlers(self.config.release)
         self.shares = Shares(self.config.current, self.collector)
-        self.connections = Connections(self.config, self.shares)
+        self.quotas = QuotaTable(clock.elapsed_ms, *_windows(self.config.current))
+        self.connections = Connections(self.config, self.shares, clock, self.quotas.connections)
         self.rng = rng
         self.began_s: float
         """When it began to serve, by Trio's clock, which nobody moves."""
@@ -127,6 +131,10 @@ class Broker:
         listener_keys.open()
         config.watchers.append(self._take_options)
         self._take_options()
+        holding, problems = read_entries(catalog.entries(SECTION))
+        for problem in problems:
+            log.warning("%s", problem)
+        self.quotas.hold(holding)
         cluster = Cluster(self.nodes, topics, catalog, ReplicationThrottle(self.nodes, config))
         self.reassignments = Reassignments(cluster, clock)
         for problem in self.reassignments.open():
@@ -154,6 +162,8 @@ class Broker:
             cluster=cluster,
             topic_admin=topic_admin,
             config_changes=ConfigChanges(cluster, config, cleaning),
+            quotas=self.quotas,
+            quota_changes=QuotaChanges(cluster, self.quotas),
             producer_ids=producer_ids,
             coordinators=Coordinators(ground, producer_ids, self.tasks),
             authorizer=authorizer,
@@ -190,6 +200,7 @@ class Broker:
             store.logs.release()
 
     def _take_options(self) -> None:
+        self.connections.limits_changed()
         if self._store is not None:
             self._store.logs.set_producer_expiration(self.config.current.producer_id_expiration_ms)
 
@@ -309,3 +320,11 @@ def _tokens(config: LiveConfig, catalog: Catalog) -> Tokens | None:
 def _fetch_sessions(config: LiveConfig, rng: random.Random) -> dict[int, FetchSessions]:
     slots = config.current.max_incremental_fetch_session_cache_slots
     return {node_id: FetchSessions(slots, rng) for node_id in config.static.node_ids}
+
+
+def _windows(config: BrokerConfig) -> tuple[Window, Window]:
+    """Over what quotas of clients are measured, and those of controller mutations."""
+    return (
+        Window(config.quota_window_num, config.quota_window_size_seconds * 1000),
+        Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000),
+    )

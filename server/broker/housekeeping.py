@@ -89,7 +89,8 @@ class Housekeeping:
                 return  # once, as Apache Kafka's scheduler has it
 
     async def close_idle_connections(self) -> None:
-        """Close what has been idle for `connections.max.idle.ms`."""
+        """Close what has been idle for `connections.max.idle.ms`, or is beyond `max.connections`."""
+        self._connections.close_excess()
         idle_ms = self._live_config.current.connections_max_idle_ms
         if idle_ms >= 0:
             await self._connections.close_idle(idle_ms)

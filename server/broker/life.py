@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
+from functools import partial
 
 import trio
 
@@ -19,6 +20,7 @@ from ...storage.disk.os_files import OsFiles
 from ..cluster.nodes import close_all
 from ..config.broker_config import StaticConfig
 from ..faults.table import Faults
+from ..handlers.dispatch import take_quotas
 from ..runtime.clock import Clock
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker, nodes_of
@@ -129,7 +131,10 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
             services.listener_keys,
         ):
             nursery.start_soon(each.run)
-        with faults_in_force(broker.faults, broker.handlers, broker.files):
+        with (
+            faults_in_force(broker.faults, broker.handlers, broker.files),
+            broker.quotas.watched_by(partial(take_quotas, broker.handlers)),
+        ):
             for node in broker.nodes:
                 broker.accept_on(node, node.listeners)
             try:

@@ -30,9 +30,11 @@ from .listeners import (
     resolve_listeners,
 )
 from .properties import Properties
+from .quota_options import PER_LISTENER as QUOTAS_PER_LISTENER
+from .quota_options import ConnectionLimits
 from .rules import broken_rules
 from .sasl.mechanisms import SaslConfig, sasl_of
-from .security_options import PER_LISTENER
+from .security_options import PER_LISTENER as SECURITY_PER_LISTENER
 
 BROKER_OPTIONS: dict[str, Option] = dict(
     sorted((ACTED_ON | {option.name: option for option in topic_default_options()} | known_options()).items())
@@ -48,6 +50,9 @@ PER_NODE = frozenset({"advertised.listeners", "broker.rack", "listener.security.
 
 _ADDRESSES = ("listeners", "advertised.listeners")
 _LISTENER_PREFIX = "listener.name."
+
+PER_LISTENER = SECURITY_PER_LISTENER | QUOTAS_PER_LISTENER
+"""Options that one listener may have another value of."""
 
 PROFILES: dict[str, dict[str, str]] = {
     "kafka": {},
@@ -100,6 +105,8 @@ class BrokerConfig(BrokerOptions):
     listener_configs: tuple[ListenerConfig, ...] = ()
     sasl: Mapping[str, SaslConfig] = field(default_factory=dict)
     """How clients log in, by the names of those listeners where they do."""
+    own_connection_limits: Mapping[str, ConnectionLimits] = field(default_factory=dict)
+    """Of listeners that have limits of their own."""
 
     @classmethod
     def from_texts(
@@ -130,6 +137,7 @@ class BrokerConfig(BrokerOptions):
             config,
             listener_configs=listeners,
             sasl={name: sasl_of(name, config.listener_value, config._is_set_for) for name in secured},
+            own_connection_limits=config._own_connection_limits(),
         )
 
     def value(self, name: str) -> Value:
@@ -221,6 +229,34 @@ class BrokerConfig(BrokerOptions):
         """Exceptions from `max_connections_per_ip`, by host as written."""
         entries = (entry.strip().rpartition(":") for entry in self.max_connections_per_ip_overrides.split(",") if entry)
         return {host: int(limit) for host, _, limit in entries}
+
+    @property
+    def protected_listener(self) -> str | None:
+        """The listener for brokers, if there are others: limits on connections keep nobody from it but its own."""
+        if len(self.listener_configs) < 2:
+            return None
+        return (self.inter_broker_listener_name or str(self.value("security.inter.broker.protocol"))).upper()
+
+    def connection_limits(self, listener: str) -> ConnectionLimits:
+        """Those of one listener."""
+        own = self.own_connection_limits.get(listener)
+        return own or ConnectionLimits(self.max_connections, self.max_connection_creation_rate)
+
+    def _own_connection_limits(self) -> dict[str, ConnectionLimits]:
+        names = {
+            name.removeprefix(_LISTENER_PREFIX).partition(".")[0]
+            for _, texts in self.layers
+            for name in texts
+            if name.startswith(_LISTENER_PREFIX) and name.endswith(tuple(QUOTAS_PER_LISTENER))
+        }
+        limits = {}
+        for listener in names:
+            most, rate = (
+                self.listener_value(listener, name) for name in ("max.connections", "max.connection.creation.rate")
+            )
+            assert isinstance(most, int) and isinstance(rate, int)
+            limits[listener.upper()] = ConnectionLimits(most, rate)
+        return limits
 
     def _check(self) -> None:
         """The rules between options."""

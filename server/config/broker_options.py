@@ -21,7 +21,7 @@ from ...storage.topics.options import (
     option,
     options_of,
 )
-from .replication_options import ReplicationOptions
+from .quota_options import QuotaOptions
 
 _BOOLEAN = OptionType.BOOLEAN
 _DOUBLE = OptionType.DOUBLE
@@ -41,15 +41,6 @@ _DAY_MS = 24 * _HOUR_MS
 DEFAULT_PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 
-def _per_ip_overrides(text: object) -> bool:
-    pairs = [entry.strip().rpartition(":") for entry in str(text).split(",")] if text else []
-    # Python reads no number of thousands of digits.
-    return all(
-        host and limit.isascii() and limit.isdigit() and len(limit) <= 10 and int(limit) <= MAX_INT
-        for host, _, limit in pairs
-    )
-
-
 def _assignors(names: tuple[str, ...]) -> bool:
     return bool(names) and {"uniform", "range"}.issuperset(names)
 
@@ -59,7 +50,7 @@ def _is_migration_policy(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOptions(ReplicationOptions):
+class BrokerOptions(QuotaOptions):
     """Typed values of the options that Ottla acts on."""
 
     add_partitions_to_txn_retry_backoff_max_ms: int = option(
@@ -260,16 +251,6 @@ class BrokerOptions(ReplicationOptions):
         at_least(1),
         "How often logs are looked at for segments to delete by age or size.",
         update=_FIXED,
-    )
-    max_connections: int = option(_INT, MAX_INT, at_least(0), "Most connections to a node at a time.")
-    max_connections_per_ip: int = option(
-        _INT, MAX_INT, at_least(0), "Most connections from one address to a node at a time."
-    )
-    max_connections_per_ip_overrides: str = option(
-        _STRING,
-        "",
-        Check("must be a list of HOST:NUMBER", _per_ip_overrides),
-        "Exceptions from max.connections.per.ip, HOST:NUMBER with commas between.",
     )
     max_incremental_fetch_session_cache_slots: int = option(
         _INT, 1000, at_least(0), "Most incremental fetch sessions that a node remembers.", update=_FIXED

@@ -66,8 +66,6 @@ controller.quorum.fetch.timeout.ms INT read-only 2000 0..
 controller.quorum.request.timeout.ms INT read-only 2000 0..
 controller.quorum.retry.backoff.ms INT read-only 20 0..
 controller.quorum.voters LIST read-only ""
-controller.quota.window.num INT read-only 11 1..
-controller.quota.window.size.seconds INT read-only 1 1..
 controller.socket.timeout.ms INT read-only 30000
 cordoned.log.dirs LIST per-broker ""
 create.topic.policy.class.name CLASS read-only -
@@ -116,7 +114,6 @@ group.streams.min.session.timeout.ms INT read-only 45000 1..
 group.streams.num.standby.replicas INT read-only 0 0..
 group.streams.session.timeout.ms INT read-only 45000 1..
 initial.broker.registration.timeout.ms INT read-only 60000
-inter.broker.listener.name STRING read-only -
 internal.metadata.delete.delay.millis LONG read-only,hidden 60000
 internal.metadata.log.segment.bytes INT read-only,hidden -
 internal.metadata.max.batch.size.in.bytes INT read-only,hidden 8388608
@@ -124,7 +121,6 @@ kafka.metrics.polling.interval.secs INT read-only 10 1..
 kafka.metrics.reporters LIST read-only ""
 leader.imbalance.check.interval.seconds LONG read-only 300 1..
 log.dir.failure.timeout.ms LONG read-only 30000 1..
-max.connection.creation.rate INT cluster-wide 2147483647 0..
 metadata.log.dir STRING read-only -
 metadata.log.max.record.bytes.between.snapshots LONG read-only 20971520 1..
 metadata.log.max.snapshot.interval.ms LONG read-only 3600000 0..
@@ -147,8 +143,6 @@ offsets.load.buffer.size INT read-only 5242880 1..
 offsets.topic.compression.codec INT read-only 0
 producer.purgatory.purge.interval.requests INT read-only 1000
 queued.max.requests INT read-only 500 1..
-quota.window.num INT read-only 11 1..
-quota.window.size.seconds INT read-only 1 1..
 remote.fetch.max.wait.ms INT cluster-wide 500 1..
 remote.list.offsets.request.timeout.ms LONG cluster-wide 30000 1..
 remote.log.index.file.cache.total.size.bytes LONG cluster-wide 1073741824 1..

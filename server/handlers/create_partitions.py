@@ -61,7 +61,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
                     )
             await _grow(ctx, wanted, body.validate_only)
         except KafkaError as error:
-            code, message = error.code, error.message
+            code, message = error.code, error.message or None
         results.append(CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=message))
     return CreatePartitionsResponse(throttle_time_ms=0, results=tuple(results))
 
@@ -76,5 +76,7 @@ async def _grow(ctx: Context, wanted: CreatePartitionsTopic, validate_only: bool
     most = PARTITIONS_MAX + 1
     assignments = None if wanted.assignments is None else [tuple(row.broker_ids) for row in wanted.assignments[:most]]
     replicas = ctx.services.topic_admin.planner.plan_growth(topic, wanted.count, assignments)
+    if ctx.mutations is not None:
+        ctx.mutations.record(len(replicas))
     if not validate_only:
         await ctx.services.topic_admin.grow(topic, replicas)

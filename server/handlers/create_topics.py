@@ -60,7 +60,7 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
                 )
             results.append(await _create(ctx, wanted, body.validate_only, turn))
         except KafkaError as error:
-            results.append(_refused(wanted.name, error.code, error.message))
+            results.append(_refused(wanted.name, error.code, error.message or None))
     return CreateTopicsResponse(throttle_time_ms=0, topics=tuple(results))
 
 
@@ -87,6 +87,8 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
         assignments=_assignments(wanted),
         configs=configs,
     )
+    if ctx.mutations is not None:
+        ctx.mutations.record(len(plan.replicas))
     topic_id = bytes(16) if validate_only else (await admin.create(plan)).id
     if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name):
         return CreatableTopicResult(
@@ -128,5 +130,5 @@ def _assignments(wanted: CreatableTopic) -> dict[int, tuple[int, ...]]:
     return assignments
 
 
-def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, topic_id=bytes(16), error_code=code, error_message=message, configs=())

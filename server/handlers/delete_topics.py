@@ -74,6 +74,8 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
                     ErrorCode.POLICY_VIOLATION,
                     f"{len(named)} topics in one request; at most {TOPICS_MAX} are allowed.",
                 )
+            if ctx.mutations is not None:
+                ctx.mutations.record(len(topic.partitions))
             await ctx.services.topic_admin.delete(topic)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
         except KafkaError as error:
@@ -95,7 +97,7 @@ def _refused(row: DeleteTopicState, error: KafkaError, version: int) -> Deletabl
     if code is ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_SINCE:
         code = ErrorCode.INVALID_REQUEST
     name = error.name if isinstance(error, _UndeletableError) else row.name
-    return DeletableTopicResult(name=name, topic_id=row.topic_id, error_code=code, error_message=error.message)
+    return DeletableTopicResult(name=name, topic_id=row.topic_id, error_code=code, error_message=error.message or None)
 
 
 def _find(ctx: Context, row: DeleteTopicState) -> Topic:

@@ -43,7 +43,7 @@ async def handle(ctx: Context, request: Request) -> DescribeClientQuotasResponse
             await turn.next()
         if wanted.takes(entity):
             entries.append(_entry(entity, values))
-    return DescribeClientQuotasResponse(error_message=None, entries=tuple(entries))
+    return DescribeClientQuotasResponse(entries=tuple(entries))
 
 
 MOST = 4

@@ -10,6 +10,7 @@ from ..faults.table import Faults
 from ..network.connection import Connection
 from ..network.desk import Handler
 from ..network.listener import Listener
+from ..quotas.table import QuotaTable
 from ..services.context import Context, Services
 from . import Handlers, controller_keys
 
@@ -25,6 +26,10 @@ class ListenerDesk:
         self._listener = listener
         self._outlives_node = listener.controller_id not in (None, node.node_id)
         self.login = services.logins.of(listener.name)
+
+    @property
+    def node_id(self) -> int:
+        return self._node.node_id
 
     @property
     def is_open(self) -> bool:
@@ -67,3 +72,14 @@ def take_faults(handlers: Handlers, faults: Faults) -> None:
 
     keys = {key for declaration in active for key in concerned(declaration)}
     handlers.interpose("faults", {key: partial(around, faults) for key in keys})
+
+
+def take_quotas(handlers: Handlers, table: QuotaTable) -> None:
+    """Have quotas of clients act on the requests of those APIs that there are some for; costs all others nothing."""
+    keys = table.clients.keys
+    if not keys:
+        handlers.interpose("quotas", {})
+        return
+    from .throttled import layers  # No broker without quotas shall wait for it.
+
+    handlers.interpose("quotas", layers(table.clients, keys))

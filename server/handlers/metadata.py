@@ -139,6 +139,7 @@ class _Creating:
     def __init__(self, ctx: Context, is_allowed: bool) -> None:
         self._ctx = ctx
         self._services = ctx.services
+        self._mutations = ctx.mutations
         self._is_allowed = is_allowed and ctx.services.config.current.auto_create_topics_enable
         self._partitions_left = PARTITIONS_MAX
 
@@ -153,8 +154,14 @@ class _Creating:
                 await services.topic_admin.ensure_internal(name)
             elif self._is_allowed and self._partitions_left >= services.config.current.num_partitions:
                 self._partitions_left -= services.config.current.num_partitions
+                if self._mutations is not None:
+                    self._mutations.record(services.config.current.num_partitions)
                 await services.topic_admin.auto_create(name)
         except KafkaError as error:
+            if (
+                error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            ):  # the client asks again, until its quota lets it be made
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return error.code
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import struct
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import trio
@@ -49,7 +50,10 @@ class Connection:
     """The server side of one TCP connection."""
 
     _holding: trio.CancelScope | None = None
-    """While its request is kept waiting on purpose."""
+    """While its request is kept waiting, or its next one, on purpose."""
+
+    _muted: Callable[[], Awaitable[None]] | None = None
+    """What is to be waited for before the next request is taken."""
 
     principal: Principal = ANONYMOUS
     """Who the client is, as far as it has proved that."""
@@ -61,6 +65,7 @@ class Connection:
         self.peer = peer
         self.client_host = peer.rpartition(":")[0]
         self.listener = listener
+        self.node_id = desk.node_id
         self.turn = transport.turn
         """Of the task that serves it: for handlers that mostly have little to do."""
         self.busy = False
@@ -163,6 +168,7 @@ class Connection:
                 request = await self._at_large().read(box)
             else:
                 del frame
+            request.size_bytes = size_bytes
             key = request.api.key
             if frames.held_bytes and key != PRODUCE_KEY:
                 frames.let_go()
@@ -202,6 +208,8 @@ class Connection:
             else:
                 del parts
             self.busy = False
+            if self._muted is not None:
+                await self._stay_mute(self._muted)
             if turn.is_over():
                 await turn.next()
 
@@ -245,6 +253,28 @@ class Connection:
             return
         async with self._place.lent():
             await self._hold(until, for_s, is_client_needed)
+
+    def mute(self, until: Callable[[], Awaitable[None]]) -> None:
+        """Take no further request after the answer to the present one has been sent, before `until()` has returned (KIP-219).
+
+        Of several the last counts. What its client has sent before it left counts, so nobody looks whether it has, as with Apache
+        Kafka; it counts as idle as ever.
+        """
+        self._muted = until
+
+    async def _stay_mute(self, until: Callable[[], Awaitable[None]]) -> None:
+        self._muted = None
+        if not self._desk.is_open:
+            return
+        with trio.CancelScope() as holding:
+            self._holding = holding
+            try:
+                await until()
+            finally:
+                self._holding = None
+        if holding.cancelled_caught:
+            raise PeerGoneError("closed while it was mute")
+        self.turn.begin()
 
     async def _hold(self, until: trio.Event, for_s: float, is_client_needed: bool) -> None:
         if not self._desk.is_open:

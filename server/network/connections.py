@@ -7,12 +7,15 @@ import logging
 import math
 import socket
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from heapq import nlargest
 
 import trio
 
 from ...storage.disk.descriptors import KEPT_FOR_SEGMENTS, is_scarce
 from ..config.live_config import LiveConfig
+from ..quotas.connections import UNLIMITED, ConnectionRates, Where
+from ..runtime.clock import Clock
 from ..runtime.turns import Turn
 from .connection import Connection
 from .desk import Desk
@@ -46,21 +49,39 @@ OF_ONE_CONNECTION = frozenset(
 ACCEPT_RETRY_S = 0.1
 # How often to say so.
 TELL_EVERY_S = 10.0
+# Connections beyond a limit that was lowered; the others have their turn a second later.
+CLOSED_AT_ONCE = 100
+# Connections that are kept waiting before they are closed, as their addresses make too many.
+REFUSED_MAX = 1_000
 
 
 class Connections:
     """The open connections of all nodes.
 
-    Limits: `max.connections` and `max.connections.per.ip` (with `…overrides`), and the descriptors of the process. A
-    connection beyond a limit is closed at once with one log line.
+    Beyond `max.connections`, of a node or of one of its listeners, and beyond their `max.connection.creation.rate` the next
+    connection waits before anything is read from it, and those behind it are not accepted; but the listener for brokers, if there
+    are others, has a place of theirs. Beyond its quota of connections an address has them closed after a while. Beyond
+    `max.connections.per.ip` (with `…overrides`) and the descriptors of the process they are closed at once with one log line.
     """
 
-    def __init__(self, live_config: LiveConfig, shares: Shares) -> None:
+    def __init__(self, live_config: LiveConfig, shares: Shares, clock: Clock, rates: ConnectionRates) -> None:
         self._live_config = live_config
         self._shares = shares
+        self._clock = clock
+        self._rates = rates
         self._open: set[Connection] = set()
-        self._per_host: Counter[str] = Counter()
+        self._per_host: Counter[tuple[int, str]] = Counter()
+        """By node and address."""
+        self._per_listener: Counter[int] = Counter()
+        """By the identity of the listener."""
+        self._per_node: Counter[int] = Counter()
+        self._refused = 0
+        """Connections that are not served, and not closed yet."""
+        self._tell_at_s = -math.inf
+        """When to say again that connections wait."""
         self._draining = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+        """Where those wait that take connections, for a place."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -72,7 +93,11 @@ class Connections:
         """Accept on `listener` until it is closed or the desk is, whatever errors come; connections run in `nursery`."""
         listening = listener.socket
         tell_at_s = -math.inf
-        while listening is not None and listening is listener.socket and desk.is_open:
+
+        def is_listening() -> bool:
+            return listening is listener.socket and desk.is_open
+
+        while listening is not None and is_listening():
             try:
                 await trio.lowlevel.wait_readable(listening)
                 if not desk.is_open:
@@ -91,44 +116,141 @@ class Connections:
                     tell_at_s = trio.current_time() + TELL_EVERY_S
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
+            is_taken = False
             try:
-                self._admit(sock, address, listener, desk, nursery)
+                reason = self._why_it_waits(listener, desk.node_id)
+                bounds = self._rate_bounds(listener, desk.node_id)
+                wait_ms = self._rates.arrived(bounds) if bounds else 0
+                if (reason or wait_ms) and not await self._waited(
+                    listener, desk.node_id, wait_ms, reason, is_listening
+                ):
+                    continue
+                close_ms = self._rates.refused(desk.node_id, address[0], bounds) if self._rates.bounds else 0
+                if close_ms:
+                    is_taken = self._refuse_later(sock, address[0], close_ms, nursery)
+                    continue
+                is_taken = self._admit(sock, address, listener, desk, nursery)
             except Exception:
                 # Some systems refuse options of a socket whose peer has gone.
                 log.exception("cannot serve a connection from %s", address[0])
-                sock.close()
+            finally:
+                if not is_taken:
+                    sock.close()
+
+    def _rate_bounds(self, listener: Listener, node_id: int) -> dict[Where, int]:
+        """How many connections a second the listener and its node take, as far as that is limited."""
+        config = self._live_config.current
+        bounds = {(node_id, listener.name): config.connection_limits(listener.name).max_connection_creation_rate}
+        if not self._is_protected(listener):
+            bounds[node_id, ""] = config.max_connection_creation_rate
+        return {where: bound for where, bound in bounds.items() if bound != UNLIMITED}
+
+    def _is_protected(self, listener: Listener) -> bool:
+        return listener.name == self._live_config.current.protected_listener
+
+    def _why_it_waits(self, listener: Listener, node_id: int) -> str | None:
+        """The limit because of which no further connection is taken at the moment."""
+        config = self._live_config.current
+        limit = config.connection_limits(listener.name).max_connections
+        if self._per_listener[id(listener)] >= limit:
+            return f"max.connections of listener {listener.name} is {limit}"
+        if self._per_node[node_id] >= config.max_connections and not self._is_protected(listener):
+            return f"max.connections is {config.max_connections}"
+        return None
+
+    async def _waited(
+        self, listener: Listener, node_id: int, wait_ms: int, reason: str | None, is_listening: Callable[[], bool]
+    ) -> bool:
+        """Return when a connection may be taken: not before `wait_ms` have passed, and there is a place. False: nobody listens any more."""
+        if reason is not None and trio.current_time() >= self._tell_at_s:
+            log.warning("connections to %s wait: %s", listener.address, reason)
+            self._tell_at_s = trio.current_time() + TELL_EVERY_S
+        due_ms = self._clock.elapsed_ms() + wait_ms
+        while is_listening():
+            left_ms = due_ms - self._clock.elapsed_ms()
+            if left_ms <= 0 and self._why_it_waits(listener, node_id) is None:
+                return True
+            with trio.move_on_after(ACCEPT_RETRY_S):  # nobody tells that the listener is closed
+                if left_ms > 0:
+                    await self._clock.sleep_until(due_ms)
+                else:
+                    await self._room.park()
+        return False
+
+    def _refuse_later(self, sock: socket.socket, host: str, close_ms: int, nursery: trio.Nursery) -> bool:
+        """Keep a connection waiting before it is closed: who tries too often does not try more often for it. False: too many are."""
+        log.debug("%s makes more connections than its quota; one is closed in %d ms", host, close_ms)
+        if self._refused >= REFUSED_MAX or is_scarce(sock.fileno(), KEPT_FOR_SEGMENTS):
+            return False
+        self._refused += 1
+        nursery.start_soon(self._close_at, sock, self._clock.elapsed_ms() + close_ms)
+        return True
+
+    async def _close_at(self, sock: socket.socket, due_ms: int) -> None:
+        try:
+            await self._clock.sleep_until(due_ms)
+        finally:
+            self._refused -= 1
+            sock.close()
 
     def _admit(
         self, sock: socket.socket, address: tuple[str, int], listener: Listener, desk: Desk, nursery: trio.Nursery
-    ) -> None:
-        host = address[0]
+    ) -> bool:
+        host, node_id = address[0], desk.node_id
         config = self._live_config.current
         limit = config.max_connections_by_host.get(host, config.max_connections_per_ip)
         reason = None
-        if len(self._open) >= config.max_connections:
-            reason = f"max.connections is {config.max_connections}"
-        elif self._per_host[host] >= limit:
+        if self._per_host[node_id, host] >= limit:
             reason = f"max.connections.per.ip for {host} is {limit}"
         elif is_scarce(sock.fileno(), KEPT_FOR_SEGMENTS):
             reason = "few file descriptors are left (ulimit -n), and those are for segments"
         if reason:
             log.warning("refusing a connection from %s: %s", host, reason)
-            sock.close()
-            return
+            return False
         connection = Connection(self._shares, listener, desk, _transport(sock, listener), f"{host}:{address[1]}")
         self._open.add(connection)
-        self._per_host[host] += 1
-        nursery.start_soon(self._serve, connection, host)
+        self._per_host[node_id, host] += 1
+        self._per_listener[id(listener)] += 1
+        self._per_node[node_id] += 1
+        nursery.start_soon(self._serve, connection, node_id, host)
+        if self._per_node[node_id] > config.max_connections:
+            self._close_excess(node_id)
+        return True
 
-    async def _serve(self, connection: Connection, host: str) -> None:
+    def limits_changed(self) -> None:
+        """Have other limits hold: who waits for a place may have one, and connections that are too many now are closed."""
+        self.close_excess()
+        self._room.unpark_all()
+
+    def close_excess(self) -> None:
+        """Close connections of nodes that have more than `max.connections`, CLOSED_AT_ONCE at most of each."""
+        for node_id in tuple(self._per_node):
+            self._close_excess(node_id)
+
+    def _close_excess(self, node_id: int) -> None:
+        """Close those that have been idle for longest until there are `max.connections`, but none to a listener that is protected."""
+        config = self._live_config.current
+        excess = self._per_node[node_id] - config.max_connections
+        if excess <= 0:
+            return
+        now_s = trio.current_time()
+        found = [each for each in self._open if each.node_id == node_id and not self._is_protected(each.listener)]
+        for connection in nlargest(min(excess, CLOSED_AT_ONCE), found, key=lambda each: each.idle_s(now_s)):
+            log.info("closing %s: max.connections is %d", connection.peer, config.max_connections)
+            connection.close()
+
+    async def _serve(self, connection: Connection, node_id: int, host: str) -> None:
         try:
             await connection.serve()
         finally:
             self._open.discard(connection)
-            self._per_host[host] -= 1
-            if not self._per_host[host]:
-                del self._per_host[host]
+            self._per_host[node_id, host] -= 1
+            if not self._per_host[node_id, host]:
+                del self._per_host[node_id, host]
+            self._per_listener[id(connection.listener)] -= 1
+            self._per_node[node_id] -= 1
             self._draining.unpark_all()
+            self._room.unpark_all()
 
     async def close_idle(self, max_idle_ms: int) -> None:
         """Close connections on which no byte has moved, in either direction, for `max_idle_ms`."""

@@ -54,6 +54,9 @@ class Client(Protocol):
     def check_peer(self) -> None:
         """Raise if nobody waits any more."""
 
+    def mute(self, until: Callable[[], Awaitable[None]]) -> None:
+        """Take no further request after the answer to the present one has been sent, before `until()` has returned."""
+
     async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
         """Keep the request waiting until an event, `for_s` seconds at most. Raises if the node stops, or, where the client
         is needed, nobody waits any more."""
@@ -65,6 +68,10 @@ class Desk(Protocol):
     @property
     def handlers(self) -> Lookup:
         """By API key; those that have been asked for so far. One that is missing may be `loaded`."""
+
+    @property
+    def node_id(self) -> int:
+        """Of the node that listens."""
 
     @property
     def is_open(self) -> bool:

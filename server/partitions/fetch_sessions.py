@@ -96,6 +96,10 @@ class FetchSessions:
         self._counted.clear()
         self.partition_count = 0
 
+    def forget(self, session_id: int) -> None:
+        """Close a session, if there is one: its client opens a new one."""
+        self._drop(session_id)
+
     def _count(self, session: FetchSession) -> None:
         """The session has another number of partitions, or is new."""
         self.partition_count += len(session.items) - self._counted.get(session.session_id, 0)

@@ -17,7 +17,6 @@ from .rates import Rate, TokenBucket, Window
 from .sensors import Sensors, bounded
 from .validation import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 
-EXCEEDED = "The throttling quota has been exceeded."
 NS_OF_A_PERCENT = 1e7
 """Of a second: a quota of 1 % is so much in each."""
 
@@ -55,12 +54,12 @@ class Usage:
         self.throttle_ms_max = 0
         self.muted_until_ms = 0
 
-    def mute(self, throttle_ms: int, now_ms: int) -> None:
+    def mute(self, throttle_ms: int, elapsed_ms: int) -> None:
         """A connection is silenced for so long."""
         self.throttled += 1
         self.throttle_ms_total += throttle_ms
         self.throttle_ms_max = max(self.throttle_ms_max, throttle_ms)
-        self.muted_until_ms = max(self.muted_until_ms, now_ms + throttle_ms)
+        self.muted_until_ms = max(self.muted_until_ms, elapsed_ms + throttle_ms)
 
 
 class Throttled(NamedTuple):
@@ -96,17 +95,17 @@ class Mutations:
 
     def record(self, partitions: int) -> None:
         """So many are to be made or deleted. Raises KafkaError THROTTLING_QUOTA_EXCEEDED; they may not be then."""
-        now_ms, bucket = self._elapsed_ms(), self.usage.bucket
+        elapsed_ms, bucket = self._elapsed_ms(), self.usage.bucket
         if not self._is_strict:
-            bucket.take(partitions, self._bound, self._window, now_ms)
-        throttle_ms = bucket.throttle_ms(self._bound, self._window, now_ms)
-        is_exhausted = bucket.tokens(self._bound, self._window, now_ms) < 0
+            bucket.take(partitions, self._bound, self._window, elapsed_ms)
+        throttle_ms = bucket.throttle_ms(self._bound, self._window, elapsed_ms)
+        is_exhausted = bucket.tokens(self._bound, self._window, elapsed_ms) < 0
         if is_exhausted:
-            self._throttle_ms, self._throttled_at_ms = throttle_ms, now_ms
+            self._throttle_ms, self._throttled_at_ms = throttle_ms, elapsed_ms
         if self._is_strict:
             if is_exhausted:
-                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
-            bucket.take(partitions, self._bound, self._window, now_ms)
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            bucket.take(partitions, self._bound, self._window, elapsed_ms)
 
     @property
     def throttle_ms(self) -> int:
@@ -150,9 +149,9 @@ class ClientQuotas:
         usage = self._usage(key, client)
         if usage is None:
             return 0
-        now_ms = self._elapsed_ms()
-        usage.rate.record(amount, self.window, now_ms)
-        throttle_ms = usage.rate.throttle_ms(usage.limit.bound, self.window, now_ms)
+        elapsed_ms = self._elapsed_ms()
+        usage.rate.record(amount, self.window, elapsed_ms)
+        throttle_ms = usage.rate.throttle_ms(usage.limit.bound, self.window, elapsed_ms)
         return min(throttle_ms, self.window.sample_ms) if key == REQUEST_PERCENTAGE else throttle_ms
 
     def take_back(self, key: str, client: Client, amount: float) -> None:
@@ -197,14 +196,14 @@ class ClientQuotas:
 
     def throttled(self, using: Using, usage: Usage) -> Throttled | None:
         """How it is throttled at this moment; None if it is not."""
-        now_ms = self._elapsed_ms()
-        if usage.muted_until_ms <= now_ms:
+        elapsed_ms = self._elapsed_ms()
+        if usage.muted_until_ms <= elapsed_ms:
             return None
         bound = usage.limit.bound
         if using.key == CONTROLLER_MUTATION_RATE:
-            rate = usage.bucket.tokens(bound, self._mutation_window, now_ms)
+            rate = usage.bucket.tokens(bound, self._mutation_window, elapsed_ms)
         else:
-            rate = usage.rate.measure(self.window, now_ms)
+            rate = usage.rate.measure(self.window, elapsed_ms)
         return Throttled(
-            using.key, using.node_id, using.sharing, usage.limit.entity, bound, rate, usage.muted_until_ms - now_ms
+            using.key, using.node_id, using.sharing, usage.limit.entity, bound, rate, usage.muted_until_ms - elapsed_ms
         )

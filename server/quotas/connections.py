@@ -65,13 +65,13 @@ class ConnectionRates:
 
     def arrived(self, bounds: Mapping[Where, int]) -> int:
         """One more connection, to these: after how many ms it may be taken."""
-        now_ms = self._elapsed_ms()
+        elapsed_ms = self._elapsed_ms()
         wait_ms = 0
         for where, bound in bounds.items():
             if bound != UNLIMITED:
-                rate = self._listeners.get(where, now_ms)
-                rate.record(1, self._window, now_ms)
-                wait_ms = max(wait_ms, self._throttle_ms(rate, bound, now_ms))
+                rate = self._listeners.get(where, elapsed_ms)
+                rate.record(1, self._window, elapsed_ms)
+                wait_ms = max(wait_ms, self._throttle_ms(rate, bound, elapsed_ms))
         return wait_ms
 
     def refused(self, node_id: int, host: str, bounds: Mapping[Where, int]) -> int:
@@ -79,22 +79,22 @@ class ConnectionRates:
         bound = self.bounds.of(host)
         if bound == UNLIMITED:
             return 0
-        now_ms = self._elapsed_ms()
+        elapsed_ms = self._elapsed_ms()
         address = plain_address(host)
-        rate = self._addresses.get((node_id, address), now_ms)
-        rate.record(1, self._window, now_ms)
-        wait_ms = self._throttle_ms(rate, bound, now_ms)
+        rate = self._addresses.get((node_id, address), elapsed_ms)
+        rate.record(1, self._window, elapsed_ms)
+        wait_ms = self._throttle_ms(rate, bound, elapsed_ms)
         if wait_ms:
-            rate.record(-1, self._window, now_ms)
+            rate.record(-1, self._window, elapsed_ms)
             for where, limit in bounds.items():
                 if limit != UNLIMITED:
-                    self._listeners.get(where, now_ms).record(-1, self._window, now_ms)
+                    self._listeners.get(where, elapsed_ms).record(-1, self._window, elapsed_ms)
         return wait_ms
 
-    def _throttle_ms(self, rate: Rate, bound: int, now_ms: int) -> int:
+    def _throttle_ms(self, rate: Rate, bound: int, elapsed_ms: int) -> int:
         if bound <= 0:  # nothing may come: looked at again a sample later
             return self._window.sample_ms
-        return min(rate.throttle_ms(bound, self._window, now_ms), self._window.sample_ms)
+        return min(rate.throttle_ms(bound, self._window, elapsed_ms), self._window.sample_ms)
 
 
 def plain_address(host: str) -> str:

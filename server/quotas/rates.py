@@ -25,11 +25,11 @@ class Window(NamedTuple):
 class _Sample:
     __slots__ = ("last_ms", "start_ms", "total")
 
-    def __init__(self, now_ms: int) -> None:
-        self.begin(now_ms)
+    def __init__(self, elapsed_ms: int) -> None:
+        self.begin(elapsed_ms)
 
-    def begin(self, now_ms: int) -> None:
-        self.start_ms = self.last_ms = now_ms
+    def begin(self, elapsed_ms: int) -> None:
+        self.start_ms = self.last_ms = elapsed_ms
         self.total = 0.0
 
 
@@ -46,46 +46,46 @@ class Rate:
         self._samples: list[_Sample] = []
         self._at = 0
 
-    def record(self, value: float, window: Window, now_ms: int) -> None:
+    def record(self, value: float, window: Window, elapsed_ms: int) -> None:
         """Add an amount, negative to take one back."""
         samples = self._samples
         if not samples:
-            samples.append(_Sample(now_ms))
+            samples.append(_Sample(elapsed_ms))
             self._at = 0
         sample = samples[self._at]
-        if now_ms - sample.start_ms >= window.sample_ms:
+        if elapsed_ms - sample.start_ms >= window.sample_ms:
             self._at = (self._at + 1) % (window.samples + 1)
             if self._at >= len(samples):
                 self._at = len(samples)
-                samples.append(_Sample(now_ms))
+                samples.append(_Sample(elapsed_ms))
             sample = samples[self._at]
-            sample.begin(now_ms)
+            sample.begin(elapsed_ms)
         sample.total += value
-        sample.last_ms = now_ms
+        sample.last_ms = elapsed_ms
 
-    def measure(self, window: Window, now_ms: int) -> float:
+    def measure(self, window: Window, elapsed_ms: int) -> float:
         """A second."""
-        window_ms = self.window_ms(window, now_ms)
+        window_ms = self.window_ms(window, elapsed_ms)
         return sum(sample.total for sample in self._samples) * 1000 / window_ms
 
-    def window_ms(self, window: Window, now_ms: int) -> int:
+    def window_ms(self, window: Window, elapsed_ms: int) -> int:
         """Over how much is measured now."""
         expires_ms = window.samples * window.sample_ms
-        oldest_ms = now_ms
+        oldest_ms = elapsed_ms
         for sample in self._samples:
-            if now_ms - sample.last_ms >= expires_ms:
-                sample.begin(now_ms)
+            if elapsed_ms - sample.last_ms >= expires_ms:
+                sample.begin(elapsed_ms)
             oldest_ms = min(oldest_ms, sample.start_ms)
-        elapsed_ms = now_ms - oldest_ms
-        missing = max(0, window.samples - 1 - elapsed_ms // window.sample_ms)
-        return max(elapsed_ms + missing * window.sample_ms, 1)
+        span_ms = elapsed_ms - oldest_ms
+        missing = max(0, window.samples - 1 - span_ms // window.sample_ms)
+        return max(span_ms + missing * window.sample_ms, 1)
 
-    def throttle_ms(self, bound: float, window: Window, now_ms: int) -> int:
+    def throttle_ms(self, bound: float, window: Window, elapsed_ms: int) -> int:
         """How long until the rate is `bound`, if nothing more is recorded; 0 while it is not above."""
-        rate = self.measure(window, now_ms)
+        rate = self.measure(window, elapsed_ms)
         if not rate > bound:
             return 0
-        return min(math.floor((rate - bound) / bound * self.window_ms(window, now_ms) + 0.5), MAX_INT)
+        return min(math.floor((rate - bound) / bound * self.window_ms(window, elapsed_ms) + 0.5), MAX_INT)
 
 
 class TokenBucket:
@@ -97,18 +97,18 @@ class TokenBucket:
         self._tokens = math.inf
         self._updated_ms = 0
 
-    def tokens(self, bound: float, window: Window, now_ms: int) -> float:
+    def tokens(self, bound: float, window: Window, elapsed_ms: int) -> float:
         """How many there are; below 0: exhausted."""
-        came = bound * (now_ms - self._updated_ms) / 1000
+        came = bound * (elapsed_ms - self._updated_ms) / 1000
         self._tokens = min(window.seconds * bound, self._tokens + came)
-        self._updated_ms = now_ms
+        self._updated_ms = elapsed_ms
         return self._tokens
 
-    def take(self, count: float, bound: float, window: Window, now_ms: int) -> None:
+    def take(self, count: float, bound: float, window: Window, elapsed_ms: int) -> None:
         """Take so many, be they there or not."""
-        self._tokens = min(window.seconds * bound, self.tokens(bound, window, now_ms) - count)
+        self._tokens = min(window.seconds * bound, self.tokens(bound, window, elapsed_ms) - count)
 
-    def throttle_ms(self, bound: float, window: Window, now_ms: int) -> int:
+    def throttle_ms(self, bound: float, window: Window, elapsed_ms: int) -> int:
         """How long until none is missing any more."""
-        tokens = self.tokens(bound, window, now_ms)
+        tokens = self.tokens(bound, window, elapsed_ms)
         return 0 if tokens >= 0 else min(math.floor(-tokens / bound * 1000 + 0.5), MAX_INT)

@@ -30,14 +30,14 @@ class Sensors(Generic[Key, Sensor]):
     def __len__(self) -> int:
         return len(self._sensors)
 
-    def get(self, key: Key, now_ms: int) -> Sensor:
+    def get(self, key: Key, elapsed_ms: int) -> Sensor:
         """That of `key`, made if it is not there; it counts as used now."""
         sensor = self._sensors.pop(key, None)
         if sensor is None:
             sensor = self._make()
-            self._make_room(now_ms)
+            self._make_room(elapsed_ms)
         self._sensors[key] = sensor
-        self._used_ms[key] = now_ms
+        self._used_ms[key] = elapsed_ms
         return sensor
 
     def items(self) -> Iterator[tuple[Key, Sensor]]:
@@ -49,10 +49,10 @@ class Sensors(Generic[Key, Sensor]):
         for key in [key for key in self._sensors if not is_kept(key)]:
             self._forget(key)
 
-    def _make_room(self, now_ms: int) -> None:
+    def _make_room(self, elapsed_ms: int) -> None:
         while self._sensors:
             oldest = next(iter(self._sensors))
-            if len(self._sensors) < SENSORS_MAX and now_ms - self._used_ms[oldest] < INACTIVE_MS:
+            if len(self._sensors) < SENSORS_MAX and elapsed_ms - self._used_ms[oldest] < INACTIVE_MS:
                 return
             self._forget(oldest)
 

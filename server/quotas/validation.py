@@ -134,7 +134,7 @@ def value_problem(keys: Mapping[str, int | None], key: str, value: float) -> str
     most = keys[key]
     if most is None:
         return None
-    if value > most:
+    if value > float(most):  # as Java compares them
         return f"Proposed value for {key} is too large for {_TYPE_NAMES[most]}."
     return f"{key} cannot be a fractional value." if value % 1 > _FRACTION_MAX else None
 

@@ -23,7 +23,7 @@ TYPES = {
     "bytes": "bytes",
     "records": "records",
 }
-NAMED_TWICE = {"TopicQuorum": "TopicData", "PartitionQuorum": "PartitionData"}
+NAMED_TWICE = {"EntryResponse": "EntryData", "TopicQuorum": "TopicData", "PartitionQuorum": "PartitionData"}
 """Structs of answers whose name in Kafka's definition is that of one of the request: ours and its."""
 IMPLIED_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID, "float64": 0.0}
 

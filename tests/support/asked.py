@@ -53,7 +53,13 @@ ROWS = {
     "creations",
     "filters",
 }
-ROWS |= {"resources", "transactions", "markers", *(name for name, value in NAMES.items() if name.endswith("s"))}
+ROWS |= {
+    "entries",
+    "resources",
+    "transactions",
+    "markers",
+    *(name for name, value in NAMES.items() if name.endswith("s")),
+}
 """Arrays that have an element."""
 
 

@@ -41,8 +41,11 @@ def test_no_more_connections_than_max_connections(tmp_path: Path) -> None:
     ):
         assert works(first) and works(second)
         with RawClient(*address(broker)) as third:
-            assert third.is_closed_by_peer()
-        assert works(first) and works(second)
+            third.send(MetadataRequest(topics=None))
+            assert works(first) and works(second)
+            assert third.is_open()
+            first.close()
+            assert third.receive().error_code == ErrorCode.NONE
 
 
 def test_no_more_connections_from_one_host_than_max_connections_per_ip(tmp_path: Path) -> None:

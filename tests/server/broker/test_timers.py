@@ -191,6 +191,23 @@ HANDED_ON = {
     "transactions/service.py __init__": "",
     "transactions/verification.py _begin": "tests of ProducerStates",
     "transactions/writes.py __init__": "as `check`",
+    "broker/broker.py __init__": "",
+    "handlers/throttled.py around": "tests of throttled requests",
+    "network/connections.py _close_at": "tests of connection limits",
+    "network/connections.py _refuse_later": "tests of connection limits",
+    "network/connections.py _waited": "tests of connection limits",
+    "quotas/clients.py __init__": "tests of client quotas",
+    "quotas/clients.py _usage": "tests of client quotas",
+    "quotas/clients.py mutations": "tests of client quotas",
+    "quotas/clients.py mute": "tests of client quotas",
+    "quotas/clients.py record": "tests of client quotas",
+    "quotas/clients.py take_back": "tests of client quotas",
+    "quotas/clients.py throttle_ms": "tests of client quotas",
+    "quotas/clients.py throttled": "tests of client quotas",
+    "quotas/clients.py use": "tests of client quotas",
+    "quotas/connections.py __init__": "tests of connection rates",
+    "quotas/connections.py arrived": "tests of connection rates",
+    "quotas/connections.py refused": "tests of connection rates",
 }
 """Where elapsed time is asked for besides, and what tests that."""
 
@@ -269,7 +286,12 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         "server/embedded/faults.py",  # a duration as Python has it
         "server/security/tls/throw_away.py",  # the dates of certificates, counted from the time that it is given
     }
-    keep_threads = {"server/runtime/turns.py", "server/partitions/searches.py", "server/control/why/explain_key.py"}
+    keep_threads = {
+        "server/runtime/turns.py",
+        "server/partitions/searches.py",
+        "server/control/why/explain_key.py",
+        "server/handlers/throttled.py",
+    }
     assert importing <= {"server/runtime/clock.py"} | print_times | read_times | of_clients | keep_threads
 
 

@@ -20,7 +20,9 @@ from ottla.server.network.connection import Connection
 from ottla.server.network.connections import Connections
 from ottla.server.network.listener import Listener
 from ottla.server.network.shares import Shares
+from ottla.server.quotas.connections import ConnectionRates
 from ottla.server.runtime import turns
+from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
@@ -110,7 +112,7 @@ class IdleConnection:
 @pytest.mark.parametrize("why", ["idle", "the node stops"])
 async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     monkeypatch.setattr(turns, "TURN_S", 0)
-    connections = Connections(cast(LiveConfig, None), cast(Shares, None))
+    connections = Connections(cast(LiveConfig, None), cast(Shares, None), Clock(), cast(ConnectionRates, None))
     closed: list[int] = []
     passes: list[None] = []
     connections._open |= {cast(Connection, IdleConnection(connections, closed, passes)) for _ in range(100)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import trio
 
 from ottla.server.broker.broker import Broker
@@ -20,6 +22,9 @@ class Staying:
 
     def check_peer(self) -> None:
         pass
+
+    def mute(self, until: Callable[[], Awaitable[None]]) -> None:
+        """Nothing more is asked of it."""
 
     async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
         with trio.move_on_after(for_s):

@@ -6,6 +6,7 @@
 `send` and `receive` apart allow pipelining; `send_bytes` allows nonsense.
 """
 
+import select
 from typing import Any
 
 from ottla.protocol.connection import encode_request
@@ -29,6 +30,10 @@ class RawClient(Client):
 
     def send_bytes(self, data: bytes) -> None:
         self._socket.sendall(data)
+
+    def has_answer(self, within_s: float = 0.05) -> bool:
+        """Whether something has come, or comes within so long; for tests that expect nothing."""
+        return bool(select.select([self._socket], [], [], within_s)[0])
 
     def is_closed_by_peer(self) -> bool:
         """Whether the broker closes the connection; waits for it until the time limit."""

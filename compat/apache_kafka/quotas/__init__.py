@@ -1,0 +1,1 @@
+"""Groups of both protocols, request by request beside Apache Kafka."""

@@ -1,0 +1,95 @@
+"""Client quotas of Ottla and of Apache Kafka 4.3.1: the same requests, the same answers and the same waits."""
+
+import random
+import sys
+from contextlib import ExitStack
+
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.suite import NotRunError, Options, Suite, run_suite
+from .asking import Side, alteration, question
+from .throttling import RECORD_BYTES, Seen, Throttling
+
+REQUESTS, REQUESTS_QUICK = 4_000, 600
+PER_CHECK = 200
+TOLD_TOLERANCE, TOLD_TOLERANCE_MS = 0.1, 250
+"""Throttle times may differ by a tenth, or by that much: samples begin when requests come, and these take their time."""
+MUTE_SLACK_MS = 30
+OVERRIDES = {"auto.create.topics.enable": "false"}
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker or options.against != "ottla":
+        raise NotRunError("to start both brokers itself")
+    with ExitStack() as stack:
+        brokers = [stack.enter_context(kind(overrides=OVERRIDES)) for kind in (OttlaProcess, ApacheKafkaProcess)]
+        addresses = [broker.bootstrap for broker in brokers]
+        sides = [Side(address) for address in addresses]
+        answers(suite, sides, REQUESTS_QUICK if options.quick else REQUESTS)
+        for side in sides:
+            side.clear()
+        waits(suite, *(Throttling(address) for address in addresses))
+
+
+def answers(suite: Suite, sides: list[Side], requests: int) -> None:
+    rng = random.Random(1)
+    differences = 0
+    codes = set()
+    for number in range(1, requests + 1):
+        request, version = (alteration if rng.random() < 0.6 else question)(rng), rng.choice([0, 1])
+        ours, theirs = (side.ask(request, version) for side in sides)
+        codes |= {code for code in ("INVALID_REQUEST", "UNSUPPORTED_VERSION", "NONE") if code in repr(theirs)}
+        if ours != theirs:
+            differences += 1
+            suite.check(f"request {number}, version {version}: {request}", False, f"{theirs} became {ours}")
+        if number % PER_CHECK == 0:
+            suite.check(f"requests {number - PER_CHECK + 1} to {number}", differences == 0)
+            differences = 0
+    suite.note(f"answers: {', '.join(sorted(codes))}")
+
+
+def waits(suite: Suite, ottla: Throttling, kafka: Throttling) -> None:
+    sides = (ottla, kafka)
+    for side in sides:
+        side.set("p", producer_byte_rate=2 * RECORD_BYTES)
+        side.set("c", consumer_byte_rate=5 * RECORD_BYTES)
+        side.set("m", controller_mutation_rate=2.0)
+        side.set("old", controller_mutation_rate=2.0)
+    for version in (12, 3):
+        told = [side.produced("p", 30, version=version) for side in sides]
+        compare(suite, f"produce, version {version}", *told)
+    suite.equal("requests of another client id wait for nothing", *(side.produced("q", 5).told for side in sides))
+    told = [side.fetched("c", 40, 4) for side in sides]
+    compare(suite, "fetch", *told)
+    numbers = [10, 10, 5, 3, 1]
+    told = [side.mutated("m", numbers, version=7) for side in sides]
+    compare(suite, "topics made, strict", *told)
+    told = [side.mutated("old", numbers, version=5) for side in sides]
+    compare(suite, "topics made, by a version that does not know the error", *told)
+    told = [side.deleted("m", ["m-0", "m-1"], version=6) for side in sides]
+    compare(suite, "topics deleted", *told)
+    for side in sides:
+        side.set("p", producer_byte_rate=None)
+    suite.equal("nothing is waited for without the quota", *(side.produced("p", 5).told for side in sides))
+
+
+def compare(suite: Suite, what: str, ours: Seen, theirs: Seen) -> None:
+    suite.equal(f"{what}: what else answers say", theirs.other, ours.other)
+    suite.equal(f"{what}: which answers are throttled", [t > 0 for t in theirs.told], [t > 0 for t in ours.told])
+    far = [
+        (at, a, b)
+        for at, (a, b) in enumerate(zip(theirs.told, ours.told, strict=True))
+        if abs(a - b) > max(TOLD_TOLERANCE * a, TOLD_TOLERANCE_MS)
+    ]
+    suite.check(f"{what}: throttle times", not far, far or f"{sum(theirs.told)} ms there, {sum(ours.told)} ms here")
+    for seen, whose in ((theirs, "Apache Kafka"), (ours, "Ottla")):
+        early = [
+            (at, told, took)
+            for at, (told, took) in enumerate(zip(seen.told, seen.took[1:], strict=False))
+            if took < told - MUTE_SLACK_MS
+        ]
+        suite.check(f"{what}: {whose} takes no request before the time is over", not early, early or "")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("apache_kafka.quotas", body, doc=__doc__))

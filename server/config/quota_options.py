@@ -1,0 +1,73 @@
+"""The broker options of quotas and of limits on connections. Names, defaults and bounds are Apache Kafka 4.3.1's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...storage.topics.options import MAX_INT, Check, OptionType, UpdateMode, at_least, option
+from .replication_options import ReplicationOptions
+
+_INT = OptionType.INT
+_STRING = OptionType.STRING
+_FIXED = UpdateMode.READ_ONLY
+
+PER_LISTENER = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Those that count for one listener as `listener.name.NAME.OPTION`, and for the others as they are."""
+
+
+class ConnectionLimits(NamedTuple):
+    """Of one listener."""
+
+    max_connections: int
+    max_connection_creation_rate: int
+
+
+def _per_ip_overrides(text: object) -> bool:
+    pairs = [entry.strip().rpartition(":") for entry in str(text).split(",")] if text else []
+    # Python reads no number of thousands of digits.
+    return all(
+        host and limit.isascii() and limit.isdigit() and len(limit) <= 10 and int(limit) <= MAX_INT
+        for host, _, limit in pairs
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaOptions(ReplicationOptions):  # a class with slots has one base
+    """Typed values of these."""
+
+    controller_quota_window_num: int = option(
+        _INT, 11, at_least(1), "How many samples controller_mutation_rate is measured over.", update=_FIXED
+    )
+    controller_quota_window_size_seconds: int = option(_INT, 1, at_least(1), "How long each of them is.", update=_FIXED)
+    inter_broker_listener_name: str | None = option(
+        _STRING,
+        None,
+        None,
+        "Listener whose connections max.connections and max.connection.creation.rate do not keep waiting, if there are others;"
+        " by default the one with the name of security.inter.broker.protocol.",
+        update=_FIXED,
+    )
+    max_connection_creation_rate: int = option(
+        _INT, MAX_INT, at_least(0), "Most connections a second to a node, and to each of its listeners; others wait."
+    )
+    max_connections: int = option(
+        _INT, MAX_INT, at_least(0), "Most connections to a node, and to each of its listeners, at a time; others wait."
+    )
+    max_connections_per_ip: int = option(
+        _INT, MAX_INT, at_least(0), "Most connections from one address to a node at a time; others are closed."
+    )
+    max_connections_per_ip_overrides: str = option(
+        _STRING,
+        "",
+        Check("must be a list of HOST:NUMBER", _per_ip_overrides),
+        "Exceptions from max.connections.per.ip, HOST:NUMBER with commas between.",
+    )
+    quota_window_num: int = option(
+        _INT,
+        11,
+        at_least(1),
+        "How many samples quotas of clients and rates of connections are measured over.",
+        update=_FIXED,
+    )
+    quota_window_size_seconds: int = option(_INT, 1, at_least(1), "How long each of them is.", update=_FIXED)

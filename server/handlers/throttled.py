@@ -1,0 +1,220 @@
+"""Between connections and handlers while there are quotas: what a client uses is measured, and above its quota it has to wait.
+
+The answer is sent at once and says for how long (`throttle_time_ms`); then the connection takes no further request for as long,
+in whatever version the client asked (KIP-219). Of several quotas the one with the longest wait counts.
+
+- Produce: the bytes of the request count.
+- Fetch: the bytes of the answer. Above the quota the answer is empty, and they do not count. No answer is larger than what a client
+  may be given that has had nothing lately.
+- CreateTopics, CreatePartitions, DeleteTopics: partitions, which the handlers count (`Context.mutations`); and Metadata, for
+  topics that it makes.
+- All, but those that only brokers send: the time for which a handler keeps Trio's thread, in percent of it. Other threads, and what
+  others do while it waits, do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import replace
+from functools import partial
+from time import perf_counter_ns
+from types import coroutine
+from typing import Any, TypeVar
+
+from ...protocol.apis import APIS
+from ...protocol.connection import Request
+from ...protocol.messages.fetch import FetchRequest, FetchResponse
+from ..network.desk import Handler
+from ..network.large_requests import write_now
+from ..partitions.fetch_sessions import INITIAL_EPOCH, NO_SESSION
+from ..quotas.clients import NS_OF_A_PERCENT, Client, ClientQuotas
+from ..quotas.validation import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
+from ..services.context import Context
+
+PRODUCE_KEY, FETCH_KEY, METADATA_KEY, WRITE_TXN_MARKERS_KEY = 0, 1, 3, 27
+STRICT_SINCE = {19: 6, 37: 3, 20: 5}
+"""CreateTopics, CreatePartitions, DeleteTopics: from which version on they know THROTTLING_QUOTA_EXCEEDED."""
+TOPIC_IDS = 13
+RESPONSE_HEADER_BYTES = 8
+PARTITION_BYTES = 64
+"""About what a partition takes in an answer beside its records, where the answer is too large to be written twice."""
+
+Result = TypeVar("Result")
+Timer = Callable[[], int]
+
+
+def layers(
+    quotas: ClientQuotas, keys: Collection[str], timer: Timer = perf_counter_ns
+) -> dict[int, Callable[[Handler], Handler]]:
+    """By API key, what makes whom to ask in a handler's stead, for quotas of these keys.
+
+    Args:
+        timer: Gives ns.
+    """
+    concerned: set[int] = set()
+    if PRODUCER_BYTE_RATE in keys:
+        concerned.add(PRODUCE_KEY)
+    if CONSUMER_BYTE_RATE in keys:
+        concerned.add(FETCH_KEY)
+    if CONTROLLER_MUTATION_RATE in keys:
+        concerned |= {METADATA_KEY, *STRICT_SINCE}
+    if REQUEST_PERCENTAGE in keys:
+        concerned |= APIS.keys() - {WRITE_TXN_MARKERS_KEY}
+    return {key: partial(around, quotas, timer, key) for key in concerned}
+
+
+def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Handler:
+    """What is to be asked in a handler's stead."""
+    kind = {PRODUCE_KEY: _produce, FETCH_KEY: _fetch}.get(key, _mutate if key in STRICT_SINCE else _other)
+    is_making_topics = key == METADATA_KEY
+
+    async def handle(ctx: Context, request: Request) -> Any:
+        client = Client(ctx.node.node_id, ctx.client.principal.name, request.client_id)
+        if is_making_topics:
+            ctx = replace(ctx, mutations=quotas.mutations(client, strict=True))
+        answer, waits = await kind(_Met(quotas, timer, client, ctx, request), handler)
+        throttle_ms = max(waits.values(), default=0)
+        if throttle_ms > 0:
+            # Of two that are equal Apache Kafka names the request's.
+            quota = (
+                REQUEST_PERCENTAGE
+                if waits.get(REQUEST_PERCENTAGE) == throttle_ms
+                else max(waits, key=waits.__getitem__)
+            )
+            quotas.mute(quota, client, throttle_ms)
+            clock = ctx.services.clock
+            ctx.client.mute(partial(clock.sleep_until, clock.elapsed_ms() + throttle_ms))
+            if answer is not None and _tells_throttle_time(answer):
+                answer = replace(answer, throttle_time_ms=throttle_ms)
+        return answer
+
+    return handle
+
+
+class _Met:
+    """A request, and what it uses."""
+
+    def __init__(self, quotas: ClientQuotas, timer: Timer, client: Client, ctx: Context, request: Request) -> None:
+        self.quotas = quotas
+        self.client = client
+        self.ctx = ctx
+        self.request = request
+        self._timer = timer
+        self._spent_ns = 0
+
+    async def carried_out(self, handler: Handler, ctx: Context, request: Request) -> Any:
+        """What the handler answers; the time that it takes is measured."""
+        if self.quotas.limit(REQUEST_PERCENTAGE, self.client) is None:
+            return await handler(ctx, request)
+        return await _stepped(handler(ctx, request), self._timer, self._spend)
+
+    def _spend(self, ns: int) -> None:
+        self._spent_ns += ns
+
+    def time_waits(self) -> dict[str, int]:
+        """For how long the client has to wait for the time that its request took."""
+        return {REQUEST_PERCENTAGE: self.quotas.use(REQUEST_PERCENTAGE, self.client, self._spent_ns / NS_OF_A_PERCENT)}
+
+
+Outcome = tuple[Any, dict[str, int]]
+"""The answer, and for which quotas how many ms are to be waited."""
+
+
+async def _other(met: _Met, handler: Handler) -> Outcome:
+    answer = await met.carried_out(handler, met.ctx, met.request)
+    return answer, met.time_waits()
+
+
+async def _produce(met: _Met, handler: Handler) -> Outcome:
+    request = met.request
+    size_bytes, is_answered = request.size_bytes, request.body.acks != 0
+    answer = await met.carried_out(handler, met.ctx, request)
+    waits = {PRODUCER_BYTE_RATE: met.quotas.use(PRODUCER_BYTE_RATE, met.client, size_bytes)}
+    return answer, waits | (met.time_waits() if is_answered else {})
+
+
+async def _mutate(met: _Met, handler: Handler) -> Outcome:
+    request = met.request
+    strict = request.version >= STRICT_SINCE[request.api.key]
+    mutations = met.quotas.mutations(met.client, strict=strict)
+    answer = await met.carried_out(handler, replace(met.ctx, mutations=mutations), request)
+    waits = {} if mutations is None else {CONTROLLER_MUTATION_RATE: mutations.throttle_ms}
+    return answer, waits | met.time_waits()
+
+
+async def _fetch(met: _Met, handler: Handler) -> Outcome:
+    quotas, client, request = met.quotas, met.client, met.request
+    most_bytes = quotas.bytes_without_throttling(client, CONSUMER_BYTE_RATE)
+    body: FetchRequest = request.body
+    if most_bytes is not None and most_bytes < body.max_bytes:
+        request = replace(request, body=replace(body, max_bytes=most_bytes, min_bytes=min(body.min_bytes, most_bytes)))
+    answer: FetchResponse = await met.carried_out(handler, met.ctx, request)
+    waits = met.time_waits()
+    if most_bytes is not None:
+        size_bytes = await _size_bytes(met.ctx, request, answer)
+        waits[CONSUMER_BYTE_RATE] = quotas.use(CONSUMER_BYTE_RATE, client, size_bytes)
+        if max(waits.values()) > 0:
+            quotas.take_back(CONSUMER_BYTE_RATE, client, size_bytes)
+    return (await _emptied(met.ctx, request, answer) if max(waits.values()) > 0 else answer), waits
+
+
+async def _emptied(ctx: Context, request: Request, answer: FetchResponse) -> FetchResponse:
+    """The answer without what was found, of which the client's session knows nothing either. A session that it would have opened
+    is not: the client asks for all of it again, as with Apache Kafka."""
+    sessions, body = ctx.services.fetch_sessions[ctx.node.node_id], request.body
+    session_id = answer.session_id
+    if body.session_epoch == INITIAL_EPOCH:
+        sessions.forget(session_id)
+        session_id = NO_SESSION
+    elif session_id != NO_SESSION:
+        for topic in answer.responses:
+            if ctx.turn.is_over():
+                await ctx.turn.next()
+            name = topic.topic_id if request.version >= TOPIC_IDS else topic.topic
+            sessions.untell(body, [(name, data.partition_index) for data in topic.partitions])
+    return FetchResponse(error_code=answer.error_code, session_id=session_id, responses=())
+
+
+async def _size_bytes(ctx: Context, request: Request, answer: FetchResponse) -> int:
+    """What Apache Kafka counts: the body, and four bytes."""
+    parts = write_now(request, answer)
+    if parts is not None:
+        header_bytes = RESPONSE_HEADER_BYTES + request.api.has_flexible_response_header(request.version)
+        return sum(map(len, parts)) - header_bytes + 4
+    size_bytes = 0
+    for topic in answer.responses:
+        for data in topic.partitions:
+            if ctx.turn.is_over():
+                await ctx.turn.next()
+            size_bytes += PARTITION_BYTES + (len(data.records) if data.records else 0)
+    return size_bytes
+
+
+def _tells_throttle_time(answer: Any) -> bool:
+    return hasattr(answer, "throttle_time_ms")
+
+
+@coroutine
+def _stepped(handling: Awaitable[Result], timer: Timer, spend: Callable[[int], None]) -> Any:
+    """Run it to its end; `spend` is told, in ns, how long each step took that it kept the thread."""
+    assert isinstance(handling, Coroutine)
+    step: Callable[[Any], Any] = handling.send
+    given: Any = None
+    while True:
+        begin_ns = timer()
+        try:
+            wish = step(given)
+        except StopIteration as end:
+            return end.value
+        finally:
+            spend(timer() - begin_ns)
+        try:
+            given = yield wish
+            step = handling.send
+        except BaseException as error:  # noqa: BLE001 -- what is thrown in, cancellation first of all, is for the handler
+            given, step = error, handling.throw

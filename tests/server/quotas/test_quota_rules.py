@@ -1,0 +1,197 @@
+"""What may be set and asked for, in Apache Kafka's words; which quota holds for a client."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.quotas.entities import Entity, read_facts
+from ottla.server.quotas.filters import Component, filter_of
+from ottla.server.quotas.limits import Limits, Sharing
+from ottla.server.quotas.table import entries_of, read_entries
+from ottla.server.quotas.validation import Alteration, alter, is_literal_address
+
+ALICE = Entity.of({"user": "alice"})
+BOUNDS: list[tuple[dict[str, str | None], str, float, str | None]] = [
+    ({"user": "alice"}, "producer_byte_rate", 1.0, None),
+    ({"user": "alice"}, "producer_byte_rate", 2.0**63, None),
+    (
+        {"user": "alice"},
+        "producer_byte_rate",
+        2.0**64,
+        "Proposed value for producer_byte_rate is too large for a LONG.",
+    ),
+    ({"user": "alice"}, "producer_byte_rate", 1.5, "producer_byte_rate cannot be a fractional value."),
+    ({"user": "alice"}, "producer_byte_rate", 1 + 1e-7, None),
+    (
+        {"user": "alice"},
+        "producer_byte_rate",
+        math.inf,
+        "Proposed value for producer_byte_rate is too large for a LONG.",
+    ),
+    ({"user": "alice"}, "consumer_byte_rate", 0.0, "Quota consumer_byte_rate must be greater than 0"),
+    ({"user": "alice"}, "consumer_byte_rate", -1.0, "Quota consumer_byte_rate must be greater than 0"),
+    ({"user": "alice"}, "request_percentage", 0.25, None),
+    ({"user": "alice"}, "controller_mutation_rate", 0.25, None),
+    ({"user": "alice"}, "connection_creation_rate", 1.0, "Invalid configuration key connection_creation_rate"),
+    ({"user": "alice"}, "zork", 1.0, "Invalid configuration key zork"),
+    ({"client-id": None}, "request_percentage", math.inf, None),
+    ({"ip": "127.0.0.1"}, "connection_creation_rate", 5.0, None),
+    ({"ip": None}, "connection_creation_rate", 5.0, None),
+    (
+        {"ip": "::1"},
+        "connection_creation_rate",
+        2.0**31,
+        "Proposed value for connection_creation_rate is too large for an INT.",
+    ),
+    ({"ip": "127.0.0.1"}, "producer_byte_rate", 5.0, "Invalid configuration key producer_byte_rate"),
+    ({"ip": "nowhere"}, "connection_creation_rate", 5.0, "nowhere is not a valid IP or resolvable host."),
+    ({"ip": ""}, "connection_creation_rate", 5.0, "Empty ip not supported"),
+    ({"user": ""}, "producer_byte_rate", 5.0, "Empty user not supported"),
+    ({}, "producer_byte_rate", 5.0, "Invalid empty client quota entity"),
+    ({"group": "g"}, "producer_byte_rate", 5.0, "Unhandled client quota entity type: group"),
+    (
+        {"ip": "127.0.0.1", "user": "alice"},
+        "connection_creation_rate",
+        5.0,
+        "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
+    ),
+]
+
+
+@pytest.mark.parametrize(("entity", "key", "value", "problem"), BOUNDS)
+def test_a_value_is_set_or_refused(entity: dict[str, str | None], key: str, value: float, problem: str | None) -> None:
+    of = Entity.of(entity)
+    outcomes, changed = alter({}, [Alteration(of, [(key, value)])], is_literal_address)
+    assert outcomes == {of: problem}
+    assert changed == ({of: {key: value}} if problem is None else {})
+
+
+def test_an_entity_that_is_named_twice_is_refused_after_its_first_alteration() -> None:
+    both = Entity.of({"user": "alice", "client-id": None})
+    first, second = Alteration(both, [("request_percentage", 5.0)]), Alteration(both, [("request_percentage", 6.0)])
+    outcomes, changed = alter({}, [first, second], is_literal_address)
+    assert outcomes == {both: "Ignoring duplicate entity ClientQuotaEntity(entries={user=alice, client-id=null})"}
+    assert changed == {both: {"request_percentage": 5.0}}
+
+
+def test_what_is_refused_in_one_key_changes_nothing_of_its_entity() -> None:
+    present = {ALICE: {"producer_byte_rate": 5.0}}
+    wish = Alteration(ALICE, [("producer_byte_rate", None), ("consumer_byte_rate", 0.0)])
+    assert alter(present, [wish], is_literal_address)[1] == {}
+    assert alter(present, [Alteration(ALICE, [("producer_byte_rate", None)])], is_literal_address)[1] == {ALICE: {}}
+
+
+FILTERS: list[tuple[list[Component], bool, list[str]]] = [
+    ([], False, ["user alice", "user <default>", "user alice, client-id app", "client-id app", "ip ::1"]),
+    ([], True, []),
+    ([Component("user", 0, "alice")], False, ["user alice", "user alice, client-id app"]),
+    ([Component("user", 0, "alice")], True, ["user alice"]),
+    ([Component("user", 1, None)], False, ["user <default>"]),
+    ([Component("user", 2, None)], True, ["user alice", "user <default>"]),
+    ([Component("user", 2, None), Component("client-id", 0, "app")], True, ["user alice, client-id app"]),
+    ([Component("ip", 2, None)], False, ["ip ::1"]),
+]
+ENTITIES = [
+    ALICE,
+    Entity.of({"user": None}),
+    Entity.of({"user": "alice", "client-id": "app"}),
+    Entity.of({"client-id": "app"}),
+    Entity.of({"ip": "::1"}),
+]
+
+
+@pytest.mark.parametrize(("components", "strict", "expected"), FILTERS)
+def test_a_filter_takes(components: list[Component], strict: bool, expected: list[str]) -> None:
+    wanted = filter_of(components, strict)
+    assert [str(entity) for entity in ENTITIES if wanted.takes(entity)] == expected
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([Component("", 0, "x")], ErrorCode.INVALID_REQUEST),
+        ([Component("user", 0, "x"), Component("user", 2, None)], ErrorCode.INVALID_REQUEST),
+        ([Component("user", 0, None)], ErrorCode.INVALID_REQUEST),
+        ([Component("user", 1, "x")], ErrorCode.INVALID_REQUEST),
+        ([Component("user", 2, "x")], ErrorCode.INVALID_REQUEST),
+        ([Component("user", 3, None)], ErrorCode.INVALID_REQUEST),
+        ([Component("ip", 2, None), Component("user", 2, None)], ErrorCode.INVALID_REQUEST),
+        ([Component("group", 2, None)], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_a_filter_that_contradicts_itself_is_refused(components: list[Component], code: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as refusal:
+        filter_of(components, False)
+    assert refusal.value.code is code
+
+
+LEVELS: list[tuple[dict[str, str | None], Sharing]] = [
+    ({"user": "alice", "client-id": "app"}, Sharing("alice", "app")),
+    ({"user": "alice", "client-id": None}, Sharing("alice", "app")),
+    ({"user": "alice"}, Sharing("alice", "")),
+    ({"user": None, "client-id": "app"}, Sharing("alice", "app")),
+    ({"user": None, "client-id": None}, Sharing("alice", "app")),
+    ({"user": None}, Sharing("alice", "")),
+    ({"client-id": "app"}, Sharing("", "app")),
+    ({"client-id": None}, Sharing("", "app")),
+]
+"""The strongest first: an entity, and with whom alice's client `app` shares its quota."""
+
+
+@pytest.mark.parametrize("first", range(len(LEVELS)))
+def test_the_strongest_level_that_has_a_quota_holds(first: int) -> None:
+    limits = Limits((Entity.of(entity), at + 1.0) for at, (entity, _) in enumerate(LEVELS) if at >= first)
+    found = limits.find("alice", "app")
+    assert found is not None
+    assert (found.bound, found.sharing, found.entity) == (first + 1.0, LEVELS[first][1], Entity.of(LEVELS[first][0]))
+    assert Limits([]).find("alice", "app") is None
+
+
+@pytest.mark.parametrize("client_id", [None, ""])
+def test_a_client_without_id_falls_under_quotas_of_users_alone(client_id: str | None) -> None:
+    assert Limits([(Entity.of({"client-id": None}), 1.0)]).find("alice", client_id) is None
+    found = Limits([(ALICE, 1.0)]).find("alice", client_id)
+    assert found is not None and found.sharing == Sharing("alice", "")
+
+
+@pytest.mark.parametrize("bound", [math.inf, math.nan])
+def test_a_quota_that_is_no_number_limits_nobody(bound: float) -> None:
+    assert Limits([(ALICE, bound)]).find("alice", "app") is None
+
+
+def test_entries_of_the_catalog_are_read_back() -> None:
+    quotas = {entity: {"producer_byte_rate": 5.0} for entity in ENTITIES[:4]}
+    quotas[Entity.of({"ip": "here"})] = {"connection_creation_rate": 3.0}
+    quotas[Entity.of({"user": "a&b=c", "client-id": None})] = {"request_percentage": 0.5}
+    entries = entries_of(quotas, {"here": "127.0.0.1"})
+    assert len(entries) == len(quotas)
+    holding, problems = read_entries({key: facts for key, facts in entries.items() if facts is not None})
+    assert (holding.quotas, problems) == (quotas, [])
+    assert holding.addresses == {"here": "127.0.0.1"} and holding.of_addresses.of("127.0.0.1") == 3
+    assert entries_of({ALICE: {}}, {}) == {"user=alice": None}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"entity": {"user": 5}, "quotas": {}},
+        {"entity": {"user": "alice"}, "quotas": {"producer_byte_rate": "many"}},
+        {"entity": {"user": "alice"}, "quotas": {"zork": 5}},
+        {"entity": {"ip": "nowhere"}, "quotas": {"connection_creation_rate": 5}},
+    ],
+)
+def test_an_entry_that_is_none_is_told_in_a_line(facts: dict[str, object]) -> None:
+    holding, (problem,) = read_entries(
+        {"k": facts, "user=bob": {"entity": {"user": "bob"}, "quotas": {"request_percentage": 1}}}
+    )
+    assert problem.startswith("stored quotas ignored: k: ") and "\n" not in problem
+    assert list(holding.quotas) == [Entity.of({"user": "bob"})]
+
+
+def test_facts_say_what_was_set() -> None:
+    entity, values = read_facts({"entity": {"user": None}, "quotas": {"request_percentage": 5}})
+    assert (entity, values) == (Entity.of({"user": None}), {"request_percentage": 5.0})
