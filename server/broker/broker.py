@@ -22,7 +22,6 @@ from ..cluster.nodes import Node
 from ..cluster.opening import OpenStore, Start, open_store
 from ..cluster.partition_logs import PartitionLogs
 from ..cluster.producer_ids import ProducerIds
-from ..cluster.quota_changes import QuotaChanges
 from ..cluster.reassignments import Reassignments
 from ..cluster.replication_throttle import ReplicationThrottle
 from ..cluster.token_changes import TokenChanges
@@ -55,6 +54,7 @@ from ..security.tokens.tokens import Tokens
 from ..services.context import Services
 from ..services.coordinators import Coordinators
 from ..services.listener_keys import ListenerKeys
+from ..services.quota_changes import QuotaChanges
 from .housekeeping import Housekeeping
 from .node_life import NodeLife
 

@@ -245,6 +245,10 @@ class Session:
         return self._desk if self._due_ms == math.inf else self
 
     @property
+    def node_id(self) -> int:
+        return self._desk.node_id
+
+    @property
     def handlers(self) -> Session:
         """As `Desk`."""
         return self

@@ -13,7 +13,6 @@ from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
 from ..cluster.nodes import Node
 from ..cluster.producer_ids import ProducerIds
-from ..cluster.quota_changes import QuotaChanges
 from ..cluster.token_changes import TokenChanges
 from ..cluster.topic_admin import TopicAdmin
 from ..config.live_config import LiveConfig
@@ -34,6 +33,7 @@ from ..security.acls.kinds import CLUSTER_NAME, Operation, ResourceType
 from ..security.sasl.logins import Logins
 from .coordinators import Coordinators
 from .listener_keys import ListenerKeys
+from .quota_changes import QuotaChanges
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 import random
 import sys
+import time
 from contextlib import ExitStack
+
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess
@@ -12,6 +15,7 @@ from .throttling import RECORD_BYTES, Seen, Throttling
 
 REQUESTS, REQUESTS_QUICK = 4_000, 600
 PER_CHECK = 200
+TRIES = 20
 TOLD_TOLERANCE, TOLD_TOLERANCE_MS = 0.1, 250
 """Throttle times may differ by a tenth, or by that much: samples begin when requests come, and these take their time."""
 MUTE_SLACK_MS = 30
@@ -39,6 +43,12 @@ def answers(suite: Suite, sides: list[Side], requests: int) -> None:
         request, version = (alteration if rng.random() < 0.6 else question)(rng), rng.choice([0, 1])
         ours, theirs = (side.ask(request, version) for side in sides)
         codes |= {code for code in ("INVALID_REQUEST", "UNSUPPORTED_VERSION", "NONE") if code in repr(theirs)}
+        tries = TRIES
+        while ours != theirs and tries and not isinstance(request, AlterClientQuotasRequest):
+            # Apache Kafka's broker learns a moment later of what its controller has answered.
+            tries -= 1
+            time.sleep(0.05)
+            theirs = sides[1].ask(request, version)
         if ours != theirs:
             differences += 1
             suite.check(f"request {number}, version {version}: {request}", False, f"{theirs} became {ours}")

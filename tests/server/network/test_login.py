@@ -253,6 +253,7 @@ class Closed:
     """A desk that nobody comes to."""
 
     handlers: Handlers = Handlers()
+    node_id = 0
     is_open = True
     login = None
 

@@ -8,10 +8,10 @@ from functools import partial
 
 import trio
 
+from ..cluster.cluster import Cluster
 from ..quotas.entities import IP, Entity
 from ..quotas.table import SECTION, Holding, QuotaTable, entries_of
 from ..quotas.validation import Alteration, alter, is_literal_address
-from .cluster import Cluster
 
 RESOLVED_WITHIN_S = 10.0
 """All names of hosts of one request, together; those that are not found by then count as none."""
