@@ -18,6 +18,7 @@ from ..security.acls.acl import Acl, AclError, check_cluster_name
 from ..security.acls.kinds import Operation, PatternType, Permission, ResourceType
 from ..services.context import Context
 from .acl_requests import NO_AUTHORIZER, check_known
+from .permissions import request_refusal
 
 
 async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
@@ -26,7 +27,8 @@ async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
     await check_known(request, body.creations, turn)
     changes = ctx.services.acl_changes
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        return _all(body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        error = request_refusal(request, Operation.ALTER)
+        return _all(body, error.code, error.message)
     if changes is None:
         return _all(body, ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
     found = await turn.map(_read, body.creations)

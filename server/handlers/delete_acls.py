@@ -22,6 +22,7 @@ from ..security.acls.acl import Acl
 from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 from .acl_requests import NO_AUTHORIZER, as_filter, check_known
+from .permissions import request_refusal
 
 
 async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
@@ -30,7 +31,8 @@ async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
     await check_known(request, body.filters, turn)
     changes = ctx.services.acl_changes
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        return _all(body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        error = request_refusal(request, Operation.ALTER)
+        return _all(body, error.code, error.message)
     if changes is None:
         return _all(body, ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
     try:

@@ -19,6 +19,7 @@ from ..runtime.turns import Turn
 from ..security.acls.kinds import Operation, PatternType, ResourceType
 from ..services.context import Context
 from .acl_requests import NO_AUTHORIZER, as_filter, check_known
+from .permissions import request_refusal
 
 
 async def handle(ctx: Context, request: Request) -> DescribeAclsResponse:
@@ -26,9 +27,8 @@ async def handle(ctx: Context, request: Request) -> DescribeAclsResponse:
     turn = Turn()
     await check_known(request, [body], turn)
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
-        return DescribeAclsResponse(
-            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
-        )
+        error = request_refusal(request, Operation.DESCRIBE)
+        return DescribeAclsResponse(error_code=error.code, error_message=error.message)
     changes = ctx.services.acl_changes
     if changes is None:
         return DescribeAclsResponse(

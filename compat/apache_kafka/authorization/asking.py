@@ -54,6 +54,7 @@ def options() -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         "group.consumer.max.session.timeout.ms": "3600000",
         "group.consumer.session.timeout.ms": "3600000",
+        "delegation.token.secret.key": "a-key",
         "auto.create.topics.enable": "true",
         "num.partitions": "2",
         "default.replication.factor": "1",

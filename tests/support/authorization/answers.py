@@ -32,13 +32,16 @@ _NAMES = frozenset(
 )
 _ROWS_WITHOUT_RIGHTS = frozenset(
     {
-        "brokers",
-        "finalized_features",
-        "supported_features",
-        "node_endpoints",
         "active_producers",
         "api_keys",
+        "brokers",
+        "current_voters",
+        "finalized_features",
+        "node_endpoints",
+        "nodes",
+        "observers",
         "record_errors",
+        "supported_features",
     }
 )
 """Arrays that tell everybody the same who may ask at all, or nothing about resources."""

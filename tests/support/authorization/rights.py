@@ -84,6 +84,8 @@ USERS: dict[str, tuple[Grant, ...]] = {
         *_every(_CLUSTER, Operation.CREATE),
     ),
     "consumer": (*_every(_TOPIC, Operation.READ), *_every(_GROUP, Operation.READ)),
+    "subscriber": (*_every(_TOPIC, Operation.DESCRIBE), *_every(_GROUP, Operation.READ)),
+    "creator": _every(_TOPIC, Operation.CREATE, Operation.DESCRIBE_CONFIGS),
     "group-read-and-delete": _every(_GROUP, Operation.READ, Operation.DELETE),
     "topic-read-group-delete": (*_every(_TOPIC, Operation.READ), *_every(_GROUP, Operation.DELETE)),
     "transactional-group": (*_every(_TRANSACTIONAL_ID, Operation.WRITE), *_every(_GROUP, Operation.READ)),

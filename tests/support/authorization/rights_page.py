@@ -1,0 +1,107 @@
+"""The table of `docs/security-operations.md`: which rights an API asks for, read off what Apache Kafka answered.
+
+python tests/support/authorization/rights_page.py      writes it anew
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from ottla.server.security.acls.kinds import Operation, ResourceType
+from support.authorization.answers import as_text
+from support.authorization.questions import QUESTIONS, Question
+from support.authorization.recording import FILE, Answers, Asked, read
+from support.authorization.rights import EVERY, NOBODY, USERS
+
+PAGE = Path(__file__).parents[3] / "docs" / "security-operations.md"
+START, END = "<!-- rights -->\n", "<!-- end of rights -->\n"
+
+Right = tuple[ResourceType, Operation]
+Rights = frozenset[Right]
+
+IMPLIED: dict[Operation, tuple[Operation, ...]] = {
+    Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
+    Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
+}
+"""What follows from other operations on the same resource."""
+ABOUT_NOTHING = "nothing"
+TITLES: Mapping[ResourceType, str] = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.GROUP: "group",
+    ResourceType.CLUSTER: "cluster",
+    ResourceType.TRANSACTIONAL_ID: "transactional id",
+    ResourceType.DELEGATION_TOKEN: "delegation token",
+    ResourceType.USER: "user",
+}
+
+
+def page(answers: Answers) -> str:
+    """The rows, one a question and range of versions."""
+    lines = ["| API | Versions | Asks for |", "|---|---|---|"]
+    for question in QUESTIONS:
+        by_rights: dict[str, list[int]] = defaultdict(list)
+        for version in question.versions:
+            by_rights[asks_for(answers, question, version)].append(version)
+        for rights, versions in by_rights.items():
+            lines.append(f"| {question.id} | {_range(versions)} | {rights} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def asks_for(answers: Answers, question: Question, version: int) -> str:
+    """The least rights that make a difference, alone or together; those alone that do not get as far are left out."""
+    of_nobody = _bare(answers[Asked(question.id, version, NOBODY)])
+    seen: dict[Rights, str] = {frozenset(): of_nobody}
+    for user, grants in USERS.items():
+        if grants and all(grant.name in (EVERY, "kafka-cluster") for grant in grants):
+            rights = frozenset((grant.resource_type, grant.operation) for grant in grants)
+            seen[rights] = _bare(answers[Asked(question.id, version, user)])
+    least = [
+        rights
+        for rights, answer in seen.items()
+        if rights and all(answer != seen[fewer] for fewer in seen if fewer < rights or _implied_by(fewer, rights))
+    ]
+    furthest = [rights for rights in least if not any(rights < more for more in least)]
+    return "; ".join(sorted(" and ".join(sorted(map(_told, rights))) for rights in furthest)) or ABOUT_NOTHING
+
+
+def _implied_by(fewer: Rights, rights: Rights) -> bool:
+    """Whether whoever has `rights` has `fewer`, which are others."""
+    return fewer != rights and all(
+        right in rights or any((right[0], stronger) in rights for stronger in IMPLIED.get(right[1], ()))
+        for right in fewer
+    )
+
+
+def _bare(answer: Any) -> str:
+    """Without the operations that somebody may do, which differ with every right."""
+    if isinstance(answer, list):
+        return as_text(sorted(map(_bare, answer)))
+    if isinstance(answer, dict):
+        return as_text({name: _bare(one) for name, one in answer.items() if not name.endswith("_operations")})
+    return as_text(answer)
+
+
+def _told(right: Right) -> str:
+    return f"{right[1].name} on the {TITLES[right[0]]}"
+
+
+def _range(versions: Iterable[int]) -> str:
+    low, *_, high = (*versions, *versions)
+    return f"{low}" if low == high else f"{low}-{high}"
+
+
+def written(text: str, table: str) -> str:
+    """The page with this table."""
+    before, _, rest = text.partition(START)
+    _, _, after = rest.partition(END)
+    return f"{before}{START}{table}{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(), page(read(FILE.read_text()))))
