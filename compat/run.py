@@ -52,6 +52,7 @@ SUITES = (
     "apache_kafka.transactions",
     "apache_kafka.consumer_groups",
     "apache_kafka.fetch",
+    "apache_kafka.authorization",
     "apache_kafka",
     "apache_kafka.spark",
     "apache_kafka.md5_keys",

@@ -33,7 +33,7 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
     stands: dict[str, int] = {}
     last: dict[str, CreatableTopic] = {}
     partitions = 0
-    may_create_any = ctx.may(Operation.CREATE, ResourceType.CLUSTER)
+    may_create_any = ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False)
     refused: set[str] = set()
     for topic in body.topics:
         if turn.is_over():
@@ -90,7 +90,7 @@ async def _create(ctx: Context, wanted: CreatableTopic, validate_only: bool, tur
     if ctx.mutations is not None:
         ctx.mutations.record(len(plan.replicas))
     topic_id = bytes(16) if validate_only else (await admin.create(plan)).id
-    if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name):
+    if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name, is_attempt=False):
         return CreatableTopicResult(
             name=wanted.name,
             topic_id=topic_id,

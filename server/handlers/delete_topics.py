@@ -102,7 +102,7 @@ def _refused(row: DeleteTopicState, error: KafkaError, version: int) -> Deletabl
 
 def _find(ctx: Context, row: DeleteTopicState) -> Topic:
     topics = ctx.services.topics
-    may_all = ctx.may(Operation.DELETE, ResourceType.CLUSTER)
+    may_all = ctx.may(Operation.DELETE, ResourceType.CLUSTER, is_attempt=False)
     if row.name is not None and row.topic_id != ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if row.name is None and row.topic_id == ZERO_UUID:
@@ -118,7 +118,9 @@ def _find(ctx: Context, row: DeleteTopicState) -> Topic:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {row.topic_id.hex()}")
         if not may_all and not ctx.may(Operation.DELETE, ResourceType.TOPIC, topic.name):
-            raise _UndeletableError(topic.name if ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name) else None)
+            raise _UndeletableError(
+                topic.name if ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False) else None
+            )
     if not may_all:
         check(ctx, Operation.DELETE, ResourceType.TOPIC, topic.name)
     return topic

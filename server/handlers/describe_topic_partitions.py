@@ -55,7 +55,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
     for name in names:
         if turn.is_over():
             await turn.next()
-        if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=bool(named)):
             if named:
                 refused.append(_refused(name))
             continue

@@ -29,6 +29,6 @@ async def handle(ctx: Context, request: Request) -> ListGroupsResponse:
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
     await groups.settle_all(ctx.node)
-    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, is_attempt=False):
         found = await permitted(ctx, Operation.DESCRIBE, ResourceType.GROUP, found, attrgetter("group_id"), Turn())
     return ListGroupsResponse(groups=tuple(found))

@@ -58,7 +58,7 @@ async def handle(ctx: Context, request: Request) -> MetadataResponse:
         for topic in list(services.topics):
             if turn.is_over():
                 await turn.next()
-            may_describe = ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            may_describe = ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False)
             if may_describe and services.topics.get(topic.name) is topic:
                 topics.append(await _topic(ctx, topic, request.version, operations, turn))
     elif request.version in NO_IDS_YET and any(await turn.map(_names_an_id, body.topics or ())):
@@ -166,7 +166,7 @@ class _Creating:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _may_create(self, name: str) -> bool:
-        return self._ctx.may(Operation.CREATE, ResourceType.CLUSTER) or self._ctx.may(
+        return self._ctx.may(Operation.CREATE, ResourceType.CLUSTER, is_attempt=False) or self._ctx.may(
             Operation.CREATE, ResourceType.TOPIC, name
         )
 

@@ -124,7 +124,9 @@ async def _group(
                 if turn.is_over():
                     await turn.next()
                 topic = known.get(name)
-                if (topic is not None or not by_id) and ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                if (topic is not None or not by_id) and ctx.may(
+                    Operation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False
+                ):
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
         for (name, topic_id), indexes in (await _once(asked.topics or (), turn)).items():
             if turn.is_over():

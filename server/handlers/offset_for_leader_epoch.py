@@ -27,7 +27,7 @@ from .routing import led_partition
 async def handle(ctx: Context, request: Request) -> OffsetForLeaderEpochResponse:
     body: OffsetForLeaderEpochRequest = request.body
     turn = Turn()
-    is_broker = ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    is_broker = ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_attempt=False)
     topics = []
     for topic in body.topics:
         if turn.is_over():

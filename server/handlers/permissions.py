@@ -7,7 +7,7 @@ The operations are those that Apache Kafka 4.3.1 asks for, in its order where a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -94,14 +94,14 @@ async def permitted(
     name_of: Callable[[Row], str],
     turn: Turn,
 ) -> list[Row]:
-    """Those of which the client may do this to the resource that they name."""
+    """Those of which the client may do this to the resource that they name; a list of them leaves out the others."""
     if ctx.services.authorizer is None:
         return list(rows)
     found = []
     for row in rows:
         if turn.is_over():
             await turn.next()
-        if ctx.may(operation, resource_type, name_of(row)):
+        if ctx.may(operation, resource_type, name_of(row), is_attempt=False):
             found.append(row)
     return found
 
@@ -110,7 +110,7 @@ def seeing(ctx: Context) -> Callable[[str], bool] | None:
     """Whether the client may describe the topic with a name; None where there is no authorizer."""
     if ctx.services.authorizer is None:
         return None
-    return partial(ctx.may, Operation.DESCRIBE, ResourceType.TOPIC)
+    return partial(ctx.may, Operation.DESCRIBE, ResourceType.TOPIC, is_attempt=False)
 
 
 def guarded(api: Api, module: Any) -> Handler:
@@ -122,11 +122,17 @@ def guarded(api: Api, module: Any) -> Handler:
     refused = getattr(module, "refused", _refused)
 
     async def handle(ctx: Context, request: Request) -> Any:
-        if request.version < needed.since or any(ctx.may(one, ResourceType.CLUSTER) for one in needed.any_of):
+        if request.version < needed.since or _may_any(ctx, needed.any_of):
             return await handler(ctx, request)
         return await refused(ctx, request, request_refusal(request, needed.any_of[-1]))
 
     return handle
+
+
+def _may_any(ctx: Context, operations: Sequence[Operation]) -> bool:
+    """The last one is what the client lacks."""
+    last = len(operations) - 1
+    return any(ctx.may(one, ResourceType.CLUSTER, is_attempt=at == last) for at, one in enumerate(operations))
 
 
 async def _refused(_: Context, request: Request, error: KafkaError) -> Any:

@@ -89,11 +89,23 @@ class Context:
         controller_id = self.listener.controller_id
         return self.node.node_id if controller_id is None else controller_id
 
-    def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client may do this to that resource, which need not be there."""
+    def may(
+        self,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str = CLUSTER_NAME,
+        *,
+        is_attempt: bool = True,
+    ) -> bool:
+        """Whether the client may do this to that resource, which need not be there.
+
+        Args:
+            is_attempt: Whether the client has asked for it. What is only left out of a list, or would do in the place of
+                another right, is no attempt, and a refusal of it is not logged.
+        """
         authorizer, client = self.services.authorizer, self.client
         return authorizer is None or authorizer.allows(
-            client.principal, client.client_host, operation, resource_type, name
+            client.principal, client.client_host, operation, resource_type, name, is_attempt=is_attempt
         )
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:

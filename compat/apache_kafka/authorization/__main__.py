@@ -11,7 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -61,22 +61,21 @@ def body(suite: Suite, options_: Options) -> None:
 @contextmanager
 def broker(kind: type[BrokerProcess]) -> Iterator[tuple[str, str]]:
     """Its plain address, at which everybody is a super user, and the one where users log in."""
-    with ExitStack() as stack:
-        port = free_port()
-        process = kind(overrides=options())
-        plain = f"PLAINTEXT://{process.bootstrap},SASL_PLAINTEXT://127.0.0.1:{port}"
-        if isinstance(process, ApacheKafkaProcess):
-            controller = f"CONTROLLER://127.0.0.1:{process.controller_port}"
-            process.overrides |= {
-                "listeners": f"{plain},{controller}",
-                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
-                "inter.broker.listener.name": "PLAINTEXT",
-            }
-        else:
-            process.overrides["listeners"] = plain
-        process.overrides["advertised.listeners"] = plain
-        stack.enter_context(process)
-        yield process.bootstrap, f"127.0.0.1:{port}"
+    sasl = f"127.0.0.1:{free_port()}"
+    process: BrokerProcess
+    if kind is OttlaProcess:
+        process = OttlaProcess(overrides=options(), arguments=("--listener", f"SASL_PLAINTEXT://{sasl}"))
+    else:
+        kafka = process = ApacheKafkaProcess(overrides=options())
+        listeners = f"PLAINTEXT://{kafka.bootstrap},SASL_PLAINTEXT://{sasl}"
+        kafka.overrides |= {
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{kafka.controller_port}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+    with process:
+        yield process.bootstrap, sasl
 
 
 async def ask_all(plain: str, sasl: str, users: list[str]) -> dict[Asked, Any]:

@@ -79,18 +79,27 @@ class Authorizer:
         self._forget()
 
     def allows(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_attempt: bool = True,
     ) -> bool:
         """Whether it may.
 
         Args:
             host: The client's address.
             name: Of the resource, which need not be there; no pattern.
+            is_attempt: Whether it has tried: a refusal is logged then.
         """
         key = (principal, host, operation, resource_type, name)
         decided = self._decided.get(key)
         if decided is None:
-            decided = self._decide_anew(key, lambda: self._logged(principal, host, operation, resource_type, name))
+            decide = self._logged if is_attempt else self._unlogged
+            decided = self._decide_anew(key, lambda: decide(principal, host, operation, resource_type, name))
         return decided
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
@@ -158,6 +167,11 @@ class Authorizer:
                 "%s may not %s %s:%.100r from %s: %s", principal, operation.name, resource_type.name, name, host, rule
             )
         return decision.is_allowed
+
+    def _unlogged(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        return self.decide(principal, host, operation, resource_type, name).is_allowed
 
     def _decide_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         # As in Apache Kafka, by the name of some resource: super users may whatever is denied.

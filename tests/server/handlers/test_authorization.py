@@ -7,6 +7,7 @@ An API that is new needs questions in `support/authorization/questions.py`, and 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -263,6 +264,29 @@ def test_a_regular_expression_finds_no_topic_that_its_member_may_not_describe() 
                 if member.assignment is not None:
                     assigned |= {one.topic_id for one in member.assignment.topic_partitions}
             assert assigned == {scene.ids[THERE]}
+
+    run_in_order(ask)
+
+
+def test_what_a_list_leaves_out_is_no_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that lists all topics has tried nothing that it may not: ten thousand lines would say otherwise."""
+
+    async def ask() -> None:
+        async with guarded() as (broker, _, _scene):
+            send = sender(broker, NOBODY)
+            caplog.set_level(logging.INFO, "ottla.authorizer")
+            await send("Metadata", {"topics": None}, 12)
+            await send("DescribeTopicPartitions", {"topics": [], "response_partition_limit": 100}, 0)
+            await send("ListGroups", {}, 5)
+            await send("ListTransactions", {}, 1)
+            assert not caplog.messages
+            await send("Metadata", {"topics": [{"name": OTHER}], "allow_auto_topic_creation": False}, 12)
+            assert len(caplog.messages) == 0  # it was decided when all were listed
+            await send("DeleteTopics", {"topic_names": [OTHER], "timeout_ms": 1_000}, 5)
+            await send("DeleteRecords", {"topics": [{"name": OTHER, "partitions": [{}]}], "timeout_ms": 1_000}, 2)
+            assert [line.split(" from ")[0] for line in caplog.messages] == [
+                f"User:{NOBODY} may not DELETE TOPIC:{OTHER!r}"
+            ]
 
     run_in_order(ask)
 
