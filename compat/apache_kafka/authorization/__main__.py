@@ -23,7 +23,7 @@ from support.authorization.answers import reduced
 from support.authorization.messages import message
 from support.authorization.questions import asked
 from support.authorization.recording import FILE, Asked, read, written
-from support.authorization.rights import NOBODY, USERS
+from support.authorization.rights import NOBODY, OWNER, USERS
 from support.authorization.scene import Scene
 
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
@@ -43,7 +43,7 @@ def body(suite: Suite, options_: Options) -> None:
     if options_.broker:
         raise NotRunError("to start its broker itself")
     kind = ApacheKafkaProcess if options_.rest.record or options_.against != "ottla" else OttlaProcess
-    users = [NOBODY, "half", "consumer"] if options_.quick else list(USERS)
+    users = [NOBODY, OWNER, "half", "consumer"] if options_.quick else list(USERS)
     with broker(kind) as (plain, sasl):
         answers = trio.run(ask_all, plain, sasl, users)
     if options_.rest.record:
@@ -80,19 +80,22 @@ def broker(kind: type[BrokerProcess]) -> Iterator[tuple[str, str]]:
 
 async def ask_all(plain: str, sasl: str, users: list[str]) -> dict[Asked, Any]:
     """Every answer, reduced to what is compared."""
-    host, _, port = plain.rpartition(":")
-    admin = Client(host, int(port), timeout_s=60)
+    admin = Client(*_address(plain), timeout_s=60)
 
     async def ask(request: Any, version: int) -> Any:
         return admin.ask(request, version)
 
-    scene = Scene(ask, partial(trio.sleep, PAUSE_S))
+    clients: dict[str, Client] = {OWNER: LoggedIn(*_address(sasl), OWNER)}
+
+    async def ask_as_owner(request: Any, version: int) -> Any:
+        return clients[OWNER].ask(request, version)
+
+    scene = Scene(ask, ask_as_owner, partial(trio.sleep, PAUSE_S))
     await scene.build()
     grant(plain, USERS)
     await trio.sleep(GRANTED_S)
     answers: dict[Asked, Any] = {}
     began_s = time.monotonic()
-    clients: dict[str, Client] = {}
     for question, version in asked():
         for user in users:
             names = {one: name for name, one in scene.ids.items()}
@@ -110,13 +113,17 @@ def _answer(
     clients: dict[str, Client], sasl: str, user: str, request: Any, version: int, names: dict[bytes, str]
 ) -> Any:
     if user not in clients:
-        host, _, port = sasl.rpartition(":")
-        clients[user] = LoggedIn(host, int(port), user)
+        clients[user] = LoggedIn(*_address(sasl), user)
     try:
         return reduced(clients[user].ask(request, version), names)
     except ConnectionError:
         del clients[user]
         return CLOSED
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 def _more(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import trio.testing
 from ottla.protocol.connection import encode_request, encode_response, parse_request, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.broker import Broker
+from ottla.server.client.connection import api_of
 from ottla.server.handlers import SERVED
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.kinds import Operation, PatternType, Permission, ResourceType
@@ -28,8 +30,8 @@ from support.authorization.answers import reduced
 from support.authorization.messages import BY_NAME, message
 from support.authorization.questions import asked
 from support.authorization.recording import FILE, Answers, Asked, read
-from support.authorization.rights import EVERY, NOBODY, USERS
-from support.authorization.scene import OTHER, THERE, Scene
+from support.authorization.rights import EVERY, NOBODY, OWNER, USERS
+from support.authorization.scene import OTHER, THERE, Ask, Scene
 from support.broker.contexts import Staying, context_of
 from support.broker.in_process_broker import InProcessClient, pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
@@ -37,6 +39,7 @@ from support.logs.batches import batch
 
 RECORDED = read(FILE.read_text())
 OPTIONS = {
+    "delegation_token_secret_key": "a-key",
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
     "num_partitions": "2",
@@ -50,14 +53,10 @@ NOT_RECORDED: frozenset[str] = frozenset(
         "AlterClientQuotas",
         "AlterReplicaLogDirs",
         "AlterUserScramCredentials",
-        "CreateDelegationToken",
         "DescribeClientQuotas",
-        "DescribeDelegationToken",
         "DescribeUserScramCredentials",
-        "ExpireDelegationToken",
         "GetTelemetrySubscriptions",
         "PushTelemetry",
-        "RenewDelegationToken",
     }
 )
 """APIs whose answers at Apache Kafka nobody has looked at yet."""
@@ -73,18 +72,29 @@ class User(Staying):
 
 
 def sender(broker: Broker, user: str) -> Send:
-    """Sends requests as a user, through the codec there and back."""
-    context = context_of(broker, User(user))
+    """Sends requests as a user, named and with their values."""
+    ask = asker(broker, user)
 
     async def send(api_name: str, values: dict[str, Any], version: int) -> Any:
-        api = BY_NAME[api_name]
-        frame = bytearray(encode_request(api, version, 0, "client", message(api_name, values)))
+        return await ask(message(api_name, values), version)
+
+    return send
+
+
+def asker(broker: Broker, user: str) -> Ask:
+    """Asks as a user, through the codec there and back, at a listener where users log in."""
+    plain = context_of(broker, User(user))
+    context = replace(plain, listener=replace(plain.listener, security_protocol="SASL_PLAINTEXT"))
+
+    async def ask(sent: Any, version: int) -> Any:
+        api = api_of(sent)
+        frame = bytearray(encode_request(api, version, 0, "client", sent))
         request = parse_request(memoryview(frame)[4:])
         answer = await (await broker.handlers.loaded(api.key))(context, request)
         told = b"".join(map(_bytes_of, encode_response(request, answer)))
         return parse_response(api, version, told[4:])[1]
 
-    return send
+    return ask
 
 
 def _bytes_of(part: Any) -> bytes:
@@ -106,7 +116,7 @@ async def guarded(files: CrashFiles | None = None) -> AsyncIterator[tuple[Broker
         async def pause() -> None:
             await pass_time(broker, 100)
 
-        scene = Scene(admin.ask, pause)
+        scene = Scene(admin.ask, asker(broker, OWNER), pause)
         await scene.build()
         yield broker, admin, scene
 

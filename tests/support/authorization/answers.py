@@ -46,6 +46,8 @@ _ROWS_WITHOUT_RIGHTS = frozenset(
 )
 """Arrays that tell everybody the same who may ask at all, or nothing about resources."""
 
+_OF_TOKENS = ("DescribedDelegationToken", "principal_name")
+"""Elsewhere it is the name of the sender."""
 TOLD = "told"
 """In the place of configs that are shown, whichever they are."""
 
@@ -70,7 +72,7 @@ def _struct(value: Any, names: Mapping[bytes, str]) -> dict[str, Any]:
         elif field.name.endswith(("error_message", "authorized_operations")):
             if one not in (None, "", field.default):
                 found[field.name] = _REQUEST.sub(REQUEST, one) if isinstance(one, str) else one
-        elif field.name in _NAMES:
+        elif field.name in _NAMES or (type(value).__name__, field.name) == _OF_TOKENS:
             if one not in (None, ""):
                 found[field.name] = one
         elif field.name == "topic_id":

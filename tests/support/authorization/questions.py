@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ottla.protocol.apis import Api
 from support.authorization.messages import BY_NAME
+from support.authorization.rights import OWNER
 from support.authorization.scene import FRESH, MEMBERS, MISSING, OTHER, THERE, TIMEOUT_MS, VICTIM
 from support.logs.batches import batch
 
@@ -451,6 +452,11 @@ def _(version: int, ids: Ids) -> Values:
     }
 
 
+@_question("CreateDelegationToken", "for oneself")
+def _(version: int, ids: Ids) -> Values:
+    return {"renewers": [{"principal_type": "Nobody", "principal_name": "n"}], "max_lifetime_ms": 1000}
+
+
 @_question("CreateDelegationToken", "for somebody else", since=3)
 def _(version: int, ids: Ids) -> Values:
     return {
@@ -471,9 +477,14 @@ def _(version: int, ids: Ids) -> Values:
     return {"hmac": b"no such token", "expiry_time_period_ms": 1000}
 
 
-@_question("DescribeDelegationToken")
+@_question("DescribeDelegationToken", "of everybody")
 def _(version: int, ids: Ids) -> Values:
-    return {"owners": [{"principal_type": "User", "principal_name": "somebody-else"}]}
+    return {"owners": None}
+
+
+@_question("DescribeDelegationToken", "of its owner")
+def _(version: int, ids: Ids) -> Values:
+    return {"owners": [{"principal_type": "User", "principal_name": OWNER}]}
 
 
 @_question("SaslHandshake", "after the login")

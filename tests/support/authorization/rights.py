@@ -14,6 +14,8 @@ EVERY = "*"
 
 SUPER_USER = "admin"
 NOBODY = "nobody"
+OWNER = "owner"
+"""Owns the one delegation token that there is, and has no other right."""
 
 
 class Grant(NamedTuple):
@@ -73,6 +75,7 @@ _TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 
 USERS: dict[str, tuple[Grant, ...]] = {
     NOBODY: (),
+    OWNER: (),
     **{
         single(resource_type, operation): _every(resource_type, operation)
         for resource_type, operations in OPERATIONS.items()

@@ -47,6 +47,8 @@ def page(answers: Answers) -> str:
     for question in QUESTIONS:
         by_rights: dict[str, list[int]] = defaultdict(list)
         for version in question.versions:
+            if Asked(question.id, version, NOBODY) not in answers:
+                continue  # an API that is new
             by_rights[asks_for(answers, question, version)].append(version)
         for rights, versions in by_rights.items():
             lines.append(f"| {question.id} | {_range(versions)} | {rights} |")

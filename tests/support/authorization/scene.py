@@ -27,10 +27,11 @@ Pause: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Scene:
-    """`ask` as a super user; `pause` lets the broker get on."""
+    """`ask` as a super user, `ask_as_owner` as the one who is to own a token; `pause` lets the broker get on."""
 
-    def __init__(self, ask: Ask, pause: Pause) -> None:
+    def __init__(self, ask: Ask, ask_as_owner: Ask, pause: Pause) -> None:
         self._ask = ask
+        self._ask_as_owner = ask_as_owner
         self._pause = pause
         self.ids: dict[str, bytes] = {MISSING: UNKNOWN_ID}
         """Topic name -> id; MISSING has one that no topic has."""
@@ -43,6 +44,8 @@ class Scene:
         await self._commit()
         await self._join()
         await self._begin()
+        token = message("CreateDelegationToken", {"max_lifetime_ms": -1})
+        await self._until(lambda: self._ask_as_owner(token, 2), "error_code")
 
     async def mend(self, topic: str, answer: Any) -> None:
         """Make VICTIM anew if the (reduced) answer says that it is gone, and delete FRESH unless it was refused."""
