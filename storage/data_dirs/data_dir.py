@@ -44,6 +44,8 @@ class DataDir:
         self.path = path
         self.health = Health()
         """Shared by the logs in it."""
+        self.guests: dict[TopicPartition, Log] = {}
+        """Partitions on their way here or from here: this directory, too, has to tell where they start (`relocation`)."""
         self._files = files
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._may_name: dict[str, AbstractSet[TopicPartition]] = {}
@@ -165,6 +167,10 @@ class DataDir:
                 for log in logs.values()
                 if log.data_dir == self.path and (offset := offset_of(log)) is not None
             }
+            if name == paths.LOG_START_CHECKPOINT:
+                for topic_partition, log in tuple(self.guests.items()):
+                    if (offset := offset_of(log)) is not None:
+                        offsets[topic_partition] = offset
             if self._written.get(name) != offsets:
                 self._written.pop(name, None)
                 for topic_partition in self._may_name.get(name, frozenset()) - offsets.keys():

@@ -39,6 +39,7 @@ from .departures import Departure, Removal, collected
 from .inspection import check_owners, unique
 from .log_table import LogTable
 from .partition_dirs import put_aside, topic_id_in
+from .relocation import Relocation
 
 OfEach: TypeAlias = Callable[[Callable[[Log], bool], Sequence[Log]], Iterable[bool]]
 Fill: TypeAlias = Callable[[LogPlace, LogConfig], int]
@@ -74,6 +75,8 @@ class LogManager:
         """The open logs. Live: it changes with `load`, `create` and `delete_all`."""
         self.was_clean = False
         """Whether all directories were stopped cleanly before the last `load`."""
+        self.interrupted_moves: dict[TopicPartition, str] = {}
+        """Partitions that were on their way to another data directory at the last stop, and where; from `load` on."""
         self._files = files
         self._node_id = node_id
         self._producer_expiration_ms = producer_expiration_ms
@@ -153,8 +156,10 @@ class LogManager:
             if found is None or not self._files.is_dir(directory):
                 continue
             if isinstance(found, MovingDir):
-                if found.role == "delete":
-                    self._pending_dir_deletions.append((elapsed_ms, directory))
+                if found.role == "future" and config_for(found.topic_partition) is not None:
+                    self.interrupted_moves[found.topic_partition] = data_dir.path
+                if found.role == "delete" or found.topic_partition in self.interrupted_moves:
+                    self.delete_later(directory, elapsed_ms)
                 else:
                     self._note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
                 continue
@@ -343,6 +348,12 @@ class LogManager:
             (elapsed_ms + log.config.file_delete_delay_ms, aside) for log, aside in departure.put_aside
         ]
 
+    def relocation(self, topic_partition: TopicPartition, data_dir: str, now_ms: int) -> Relocation:
+        """A move of a partition to another data directory, not begun yet. KeyError: there is no such log."""
+        log = self.logs[topic_partition]
+        source, target, unique_id = self._dir(log.data_dir), self._dir(data_dir), self._rng.randbytes(16).hex()
+        return Relocation(self._files, log, source, target, self.logs, unique_id, now_ms)
+
     # Jobs
 
     def logs_in(self, data_dir: str) -> list[Log]:
@@ -365,14 +376,15 @@ class LogManager:
                 waiting.append(entry)
         self._pending_dir_deletions = waiting
         for path in due:
-            yield Removal(path, self._files.remove_dir, self._delete_dir_at)
+            yield Removal(path, self._files.remove_dir, lambda due_ms, path: self.delete_later(path, due_ms))
         for log in self.logs.values():
             if log.deleted_files.waiting and log.data_dir == data_dir:
                 for path in log.deleted_files.take_due(elapsed_ms):
                     yield Removal(path, self._files.remove, log.deleted_files.put_off)
 
-    def _delete_dir_at(self, due_ms: int, path: str) -> None:
-        self._pending_dir_deletions.append((due_ms, path))
+    def delete_later(self, directory: str, due_ms: int) -> None:
+        """Have a directory removed at `due_ms` of elapsed time."""
+        self._pending_dir_deletions.append((due_ms, directory))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """Change `producer.id.expiration.ms`; holds from the next `expire_producers` on."""
@@ -415,6 +427,9 @@ class LogManager:
             if each.path == data_dir and each.health.failure is not None:
                 raise OSError(errno.EIO, f"{data_dir} cannot be used: {each.health.failure}")
         self.checkpoint_log_starts(data_dir)
+        for each in self._dirs:
+            if each.guests and each.path != data_dir:
+                self.checkpoint_log_starts(each.path)
 
     def _checkpoint(self, *writes: tuple[DataDir, Callable[[LogTable], None]]) -> None:
         refused: list[OSError] = []

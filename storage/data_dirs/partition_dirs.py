@@ -5,7 +5,8 @@
     of no topic, holds a log        put aside likewise, as by Apache Kafka
     of no topic, holds no log       a folder that only looks like a partition: left alone
     twice, one holds no log         that one is put aside
-    twice                           refused
+    twice, one by a move            the one that the move tells (`relocation`); the other one is a copy, which is removed
+    twice otherwise                 refused
 
 What is put aside is never opened and never removed.
 """
@@ -16,6 +17,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ..disk import paths
 from ..disk.checkpoints import CorruptCheckpointError, read_partition_metadata, write_partition_metadata
@@ -24,6 +26,7 @@ from ..disk.paths import TopicPartition
 from ..topics.catalog_file import TopicEntry
 from .data_dir import DataDirectoryError
 from .inspection import FoundDirectory, holds_log
+from .relocation import chosen
 
 ABSENT_PER_PRESENT_MAX = 100
 """A topic made of its directories alone gets at most so many empty partitions for each that is there.
@@ -39,12 +42,21 @@ class Assigned:
     without_id: list[tuple[str, bytes]] = field(default_factory=list)
     """Directories that get this topic id."""
     strays: list[tuple[TopicPartition, str]] = field(default_factory=list)
+    copies: list[tuple[TopicPartition, str]] = field(default_factory=list)
+    """Directories that a move between data directories has left."""
 
     def carry_out(self, files: Files, rng: random.Random, note: Callable[[str], None]) -> None:
         """Rename and write; all of it is on disk on return."""
         for topic_partition, directory in self.strays:
             aside = put_aside(files, topic_partition, directory, rng)
             note(f"{directory} belongs to no topic of the catalog; it is kept as {aside}")
+        for topic_partition, directory in self.copies:
+            name = paths.deleted_dir_name(*topic_partition, rng.randbytes(16).hex())
+            files.rename(directory, paths.join(paths.parent(directory), name))
+            files.sync_dir(paths.parent(directory))
+            note(
+                f"{directory} is what a move to or from another data directory has left of {topic_partition}; it is removed"
+            )
         for directory, topic_id in self.without_id:
             write_partition_metadata(files, directory, topic_id)
 
@@ -84,25 +96,35 @@ def assign(
             else:
                 assigned.strays.append((topic_partition, directory))
     for topic_partition, candidates in logs.items():
-        kept = _only(files, topic_partition, candidates)
-        assigned.strays += [(topic_partition, each[0]) for each in candidates if each is not kept]
+        kept, of_a_move = _only(files, topic_partition, candidates)
+        for each in candidates:
+            if each is not kept:
+                which = assigned.copies if each is of_a_move else assigned.strays
+                which.append((topic_partition, each[0]))
         if kept[1] is None:
             assigned.without_id.append((kept[0], topics[topic_partition.topic].topic_id))
     return assigned
 
 
+Candidate: TypeAlias = tuple[str, bytes | None]
+
+
 def _only(
-    files: Files, topic_partition: TopicPartition, candidates: Sequence[tuple[str, bytes | None]]
-) -> tuple[str, bytes | None]:
+    files: Files, topic_partition: TopicPartition, candidates: Sequence[Candidate]
+) -> tuple[Candidate, Candidate | None]:
+    """The one that is the log, and one that a move has left, if there is one."""
     if len(candidates) == 1:
-        return candidates[0]
+        return candidates[0], None
     logs = [each for each in candidates if holds_log(files, each[0])]
+    if len(logs) == 2 and (log := chosen(files, logs[0][0], logs[1][0])) is not None:
+        newer, older = sorted(logs, key=lambda each: each[0] != log)
+        return newer, older
     if len(logs) > 1:
         first, second = (paths.parent(directory) for directory, _ in logs[:2])
         raise DataDirectoryError(
             f"{topic_partition} is in {first} as well as in {second}: move the one away that is not to be served"
         )
-    return logs[0] if logs else candidates[0]
+    return (logs[0] if logs else candidates[0]), None
 
 
 def topic_id_in(files: Files, directory: str, note: Callable[[str], None]) -> bytes | None:

@@ -9,6 +9,7 @@
             00000000000000000042.index      .timeindex  .txnindex  .snapshot
             leader-epoch-checkpoint  partition.metadata
         <topic>-<partition>.<32 hex digits>-delete/     being deleted
+        <topic>-<partition>.<32 hex digits>-future/     a copy in the making, on its way from another data directory
         .ottla-next/  .ottla-next-in/                   another content of the whole directory, on its way in
 
 A segment file on its way in or out carries one more suffix after its full name: `.cleaned` while the cleaner writes
@@ -61,6 +62,9 @@ EXCHANGE_FILE: Final = "exchange"
 """In one of those two; see `data_dirs.exchange`."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+
+MOVED_FILE: Final = "ottla-moved"
+"""In a partition directory that came from another data directory; see `data_dirs.relocation`."""
 
 TEMPORARY: Final = ".tmp"
 """Suffix of a file that is being written and will be renamed into place."""
@@ -181,6 +185,11 @@ def deleted_dir_name(topic: str, partition: int, unique_id: str) -> str:
 def stray_dir_name(topic: str, partition: int, unique_id: str) -> str:
     """As `deleted_dir_name`, for a directory that belongs to no topic and is kept."""
     return _moving_dir_name(topic, partition, unique_id, "stray")
+
+
+def future_dir_name(topic: str, partition: int, unique_id: str) -> str:
+    """As `deleted_dir_name`, for a copy of a partition in the making. Not cut: it tells which partition it is."""
+    return f"{topic}-{partition}.{unique_id}-future"
 
 
 def _moving_dir_name(topic: str, partition: int, unique_id: str, role: str) -> str:

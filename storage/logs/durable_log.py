@@ -20,6 +20,8 @@ class DurableLog(LogReader):
         super().__init__(place, config, contents)
         self.last_flush_ms = 0
         """When it was flushed or, at first, opened; in elapsed time."""
+        self.is_place_on_disk = True
+        """Whether the name of its directory is; see `Log.relocate`."""
 
     @property
     def needs_flush(self) -> bool:
@@ -77,7 +79,8 @@ class DurableLog(LogReader):
         segments = sealed if active is None else (*sealed, active)
         has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
         names_in = self.directory if has_new_names else None
-        return Flush(up_to, sealed, active, self.leader_epochs, self.files, names_in)
+        new_directory_in = None if self.is_place_on_disk else self.data_dir
+        return Flush(up_to, sealed, active, self.leader_epochs, self.files, names_in, new_directory_in)
 
     def end_flush(self, done: Flush, elapsed_ms: int) -> None:
         """Note that `done.sync` has returned.

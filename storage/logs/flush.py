@@ -29,6 +29,8 @@ class Flush:
     files: Files
     new_names_in: str | None
     """The log's directory, if it has files whose names may not be on disk yet."""
+    new_directory_in: str | None = None
+    """The data directory, if the name of the log's directory may not be on disk yet."""
 
     def sync(self) -> None:
         """Wait for the disk. Safe beside appends, reads and the cleaner.
@@ -46,3 +48,5 @@ class Flush:
         if self.new_names_in is not None:
             with suppress(FileNotFoundError):  # the partition was deleted meanwhile
                 self.files.sync_dir(self.new_names_in)
+        if self.new_directory_in is not None:
+            self.files.sync_dir(self.new_directory_in)

@@ -30,6 +30,7 @@ from ..produce import producer_snapshots
 from ..produce.validation import AppendOrigin, CheckedBatch, assign, check_batch
 from ..segment.cleaned import discard
 from ..segment.index import RELATIVE_OFFSET_MAX
+from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
 from .deleted_files import DeletedFiles
@@ -469,6 +470,32 @@ class Log(DurableLog):
         with self._working():
             self.prepare_swap(new_segments, old_segments)
         self.commit_swap(new_segments, old_segments, elapsed_ms)
+
+    # Another place
+
+    def relocate(self, place: LogPlace, segments: Sequence[LogSegment], leader_epochs: LeaderEpochs, safe: int) -> None:
+        """Go on in another directory that holds the same; for the owner's thread, in the turn in which that was found.
+
+        Offsets, producers and the segments' bounds stay. Files of the old directory that wait for their removal are not this
+        log's affair any more.
+
+        Args:
+            segments: One for each of the present ones, the active one the last.
+            leader_epochs: Of that directory; whatever they say, they take on the present ones.
+            safe: Up to which offset the copy is on disk. The name of the directory need not be: `is_place_on_disk` is False.
+        """
+        leader_epochs.take_over(self.leader_epochs)
+        active = self._active
+        segments[-1].go_on_from(active)
+        self.segments.exchange(segments, list(self.segments))
+        self._active = self.segments.active
+        self.directory = place.directory
+        self.data_dir = paths.parent(place.directory)
+        self._health = place.health
+        self.leader_epochs = leader_epochs
+        self.deleted_files = DeletedFiles(place.directory)
+        self.recovery_point = min(self.recovery_point, safe)
+        self.is_place_on_disk = False
 
     # The end
 

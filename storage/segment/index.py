@@ -230,11 +230,11 @@ class TransactionIndex(IndexFile):
             with suppress(OSError):
                 self.flush(sync=False)
 
-    def entries(self) -> list[AbortedTxn]:
-        """All entries."""
+    def entries(self, from_slot: int = 0) -> list[AbortedTxn]:
+        """All entries, or those behind the first so many."""
         if not self._loaded:
             self._load()
-        return [self._entry(slot) for slot in range(self._count())]
+        return [self._entry(slot) for slot in range(from_slot, self._count())]
 
     def collect_aborted(self, from_offset: int, upper_offset: int) -> tuple[Iterator[AbortedTxn], bool]:
         """The transactions that overlap `from_offset` (inclusive) to `upper_offset` (exclusive).

@@ -97,6 +97,10 @@ class LeaderEpochs:
             return
         self._entries = [EpochEntry(self._entries[slot].epoch, start_offset), *self._entries[slot + 1 :]]
 
+    def take_over(self, other: LeaderEpochs) -> None:
+        """Know what another one knows; the file follows with the next `write`."""
+        self._entries = other._entries
+
     def clear(self) -> None:
         """Forget everything."""
         self._entries = []

@@ -257,6 +257,26 @@ class LogSegment(SegmentReader):
         for path in self.file_paths():
             self.files.remove(path)
 
+    # Another place
+
+    def go_on_from(self, other: LogSegment) -> None:
+        """Take the place of the active segment of the same batches: rolling by time, and aborted transactions, are its."""
+        self.created_ms, self.first_append_ms = other.created_ms, other.first_append_ms
+        self.rolling_jitter_ms = other.rolling_jitter_ms
+        if other._first_batch_timestamp_ms is not None:
+            self._first_batch_timestamp_ms = other._first_batch_timestamp_ms
+        for aborted in other.txn_index.entries(self.txn_index.entry_count):
+            self.txn_index.append(aborted)
+
+    def moved_to(self, directory: str) -> None:
+        """Its files are, or will be when next one is asked for, in a directory of another name."""
+        self.directory, self._log_path = (
+            directory,
+            paths.segment_path(directory, self.base_offset, paths.LOG, self.suffix),
+        )
+        for kind, index in zip(paths.SEGMENT_KINDS[1:], self._indexes.all, strict=True):
+            index.path = self._path(kind)
+
     # Checking and rebuilding
 
     def rebuild_indexes(self) -> None:

@@ -1,0 +1,347 @@
+"""A partition moves from one data directory to another, and power is lost at every step of it."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ottla.storage.data_dirs.inspection import look
+from ottla.storage.data_dirs.manager import LogManager
+from ottla.storage.data_dirs.partition_dirs import assign
+from ottla.storage.data_dirs.relocation import Relocation, RelocationError
+from ottla.storage.disk import paths
+from ottla.storage.disk.checkpoints import OffsetCheckpoint
+from ottla.storage.disk.paths import TopicPartition
+from ottla.storage.logs.log import Log
+from ottla.storage.topics.catalog_file import PartitionEntry, TopicEntry
+from ottla.storage.topics.config import LogConfig
+from support.disk.crash_files import CrashFiles
+from support.disk.crash_search import CrashSearch
+from support.logs.make_log import Producer, append, contents
+
+A = TopicPartition("a", 0)
+TOPIC_ID = bytes(range(1, 17))
+DIRS = ("/d", "/e")
+TOPICS = {"a": TopicEntry("a", TOPIC_ID, (PartitionEntry((0,), 0),))}
+CONFIG = LogConfig(file_delete_delay_ms=0, index_interval_bytes=0)
+
+
+def started(files: CrashFiles, notes: list[str] | None = None) -> LogManager:
+    """What a start of the broker does with data directories."""
+    told: list[str] = [] if notes is None else notes
+    manager = LogManager(files, DIRS, rng=random.Random(0), note=told.append)
+    assign(files, look(files, DIRS), TOPICS, told.append).carry_out(files, random.Random(1), told.append)
+    manager.load(0, 0, config_for=lambda each: CONFIG if each == A else None)
+    return manager
+
+
+def made(files: CrashFiles | None = None) -> tuple[LogManager, Log]:
+    """A log in /d: two sealed segments with a transaction that was aborted, and an active one with three batches."""
+    manager = started(files or CrashFiles())
+    (log,) = manager.create([A], topic_id=TOPIC_ID, config=CONFIG, now_ms=0, elapsed_ms=0)
+    producer = Producer(log, 7, transactional=True)
+    producer.write("x", "y")
+    producer.abort()
+    log.roll(0)
+    append(log, ("k1", "v"), ("k2", "v"), roll=True)
+    for number in range(2):
+        append(log, (f"k{number}", "w"))
+    producer.write("z")
+    producer.abort()
+    return manager, log
+
+
+def move_of(manager: LogManager, target: str = "/e") -> Relocation:
+    return manager.relocation(A, target, 0)
+
+
+def caught_up(move: Relocation, allowed_bytes: int = 1 << 20) -> None:
+    while move.step(allowed_bytes):
+        pass
+
+
+def moved(manager: LogManager, target: str = "/e", allowed_bytes: int = 1 << 20) -> Relocation:
+    """Begun, carried out and ended."""
+    move = move_of(manager, target)
+    move.begin()
+    caught_up(move, allowed_bytes)
+    move.prepare()
+    assert move.finish(0)
+    manager.delete_later(move.complete(), 0)
+    move.release()
+    return move
+
+
+def told(log: Log) -> object:
+    """All that a log knows."""
+    return (
+        contents(log),
+        log.log_start_offset,
+        log.log_end_offset,
+        log.high_watermark,
+        log.leader_epochs.entries,
+        [segment.base_offset for segment in log.segments],
+        [segment.txn_index.entries() for segment in log.segments],
+        [segment.max_timestamp_ms for segment in log.segments],
+        [segment.first_batch_timestamp_ms for segment in log.segments],
+        [(state.producer_id, state.producer_epoch) for state in log.producers],
+    )
+
+
+def partition_dirs(files: CrashFiles) -> list[str]:
+    return [f"{each}/{name}" for each in DIRS for name in files.list(each) if files.is_dir(paths.join(each, name))]
+
+
+@pytest.mark.parametrize("allowed_bytes", [1, 100, 1 << 20])
+def test_a_log_goes_on_in_the_other_directory_as_it_was(allowed_bytes: int) -> None:
+    manager, log = made()
+    before = told(log)
+    move = moved(manager, allowed_bytes=allowed_bytes)
+    assert told(log) == before
+    assert (log.data_dir, log.directory, manager.data_dir_of(A)) == ("/e", "/e/a-0", "/e")
+    append(log, ("k9", "after"), roll=True)
+    append(log, ("k9", "again"))
+    assert [value for _, _, value in contents(log)][-2:] == [b"after", b"again"]
+    assert move.copied_up_to == 9
+    for remove in manager.due_deletions("/d", 0):
+        remove()
+    files = log.files
+    assert isinstance(files, CrashFiles)
+    assert partition_dirs(files) == ["/e/a-0"]
+    assert not files.exists(f"/e/a-0/{paths.MOVED_FILE}")
+    after = told(log)
+    manager.close(0)
+    assert told(started(files).logs[A]) == after
+
+
+def test_indexes_and_snapshots_come_along() -> None:
+    manager, log = made()
+    files = log.files
+    names = {name for name in files.list("/d/a-0") if name != paths.LEADER_EPOCH_CHECKPOINT}
+    moved(manager)
+    assert names <= {*files.list("/e/a-0")} | {paths.PARTITION_METADATA}
+    manager.close(0)
+    notes: list[str] = []
+    started(files, notes)  # type: ignore[arg-type]
+    assert notes == []
+
+
+def test_what_comes_meanwhile_is_caught_up_with() -> None:
+    manager, log = made()
+    move = move_of(manager)
+    move.begin()
+    move.step(1)
+    append(log, ("m", "1"), roll=True)
+    caught_up(move)
+    append(log, ("m", "2"), roll=True)
+    move.prepare()
+    assert not move.finish(1 << 20)  # it has rolled
+    caught_up(move)
+    move.prepare()
+    append(log, ("m", "3"))
+    assert not move.finish(0)  # more has come
+    assert move.finish(1 << 20)
+    append(log, ("m", "4"))
+    move.complete()
+    assert [value for _, _, value in contents(log)][-4:] == [b"1", b"2", b"3", b"4"]
+    after = told(log)
+    assert told(started(log.files.copy()).logs[A]) == after  # type: ignore[attr-defined]
+
+
+def test_readers_of_the_old_directory_come_to_their_end() -> None:
+    manager, log = made()
+    fetched = log.fetch(0, max_bytes=1 << 20, end=log.locate(log.log_end_offset))
+    expected = fetched.records.read()
+    moved(manager)
+    for remove in manager.due_deletions("/d", 0):
+        remove()
+    assert fetched.records.read() == expected
+
+
+def test_the_checkpoints_move_along() -> None:
+    manager, log = made()
+    log.advance_log_start(4)
+    manager.checkpoint_log_starts()
+    moved(manager)
+    files = log.files
+
+    def said(data_dir: str, name: str) -> dict[TopicPartition, int]:
+        return OffsetCheckpoint(files, f"{data_dir}/{name}").read()
+
+    assert (said("/d", paths.LOG_START_CHECKPOINT), said("/e", paths.LOG_START_CHECKPOINT)) == ({}, {A: 4})
+    assert (said("/d", paths.RECOVERY_POINT_CHECKPOINT).keys(), said("/e", paths.RECOVERY_POINT_CHECKPOINT).keys()) == (
+        set(),
+        {A},
+    )
+
+
+def test_a_log_moves_to_and_fro() -> None:
+    manager, log = made()
+    before = told(log)
+    for target in ("/e", "/d", "/e", "/d"):
+        moved(manager, target)
+        assert told(log) == before
+        assert told(started(log.files.copy()).logs[A]) == before  # type: ignore[attr-defined]
+
+
+def test_a_move_that_is_given_up_leaves_the_log_as_it_was() -> None:
+    manager, log = made()
+    before = told(log)
+    for steps in range(4):
+        move = move_of(manager)
+        if steps > 0:
+            move.begin()
+        if steps > 1:
+            caught_up(move)
+        if steps > 2:
+            move.prepare()
+        manager.delete_later(move.discard(), 0)
+        for remove in manager.due_deletions("/e", 0):
+            remove()
+        assert told(log) == before
+        assert partition_dirs(log.files) == ["/d/a-0"]  # type: ignore[arg-type]
+
+
+def test_an_interrupted_move_is_known_at_the_start() -> None:
+    manager, log = made()
+    move = move_of(manager)
+    move.begin()
+    move.step(1)
+    again = started(log.files.copy())  # type: ignore[attr-defined]
+    assert again.interrupted_moves == {A: "/e"}
+    for remove in again.due_deletions("/e", 0):
+        remove()
+    assert again.logs[A].data_dir == "/d"
+
+
+def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy() -> None:
+    manager, log = made()
+    move = move_of(manager)
+    move.begin()
+    caught_up(move)
+    move.prepare()
+    log.truncate_to(3, 0, 0)
+    append(log, ("k", "other"), roll=True)
+    with pytest.raises(RelocationError):
+        while not move.finish(1 << 20):
+            caught_up(move)
+            move.prepare()
+    assert log.data_dir == "/d"
+
+
+# Whatever happens in between
+
+
+def whole_move(
+    manager: LogManager, log: Log, owed: Callable[[int], None] = lambda _: None, *, flushes: bool = False
+) -> None:
+    """A move with appends at every stage; `owed` is told up to where the log was made durable."""
+
+    def append_and_flush(value: str) -> None:
+        append(log, ("m", value))
+        if flushes:
+            log.flush(0)
+            owed(log.log_end_offset)
+
+    move = move_of(manager)
+    move.begin()
+    caught_up(move)
+    append_and_flush("1")
+    caught_up(move)
+    move.prepare()
+    append_and_flush("2")
+    assert move.finish(1 << 20)
+    append_and_flush("3")
+    move.complete()
+    append_and_flush("4")
+
+
+@pytest.mark.parametrize("flushes", [False, True], ids=["unflushed", "flushed"])
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
+def test_a_power_loss_leaves_one_whole_log(*, ordered: bool, flushes: bool) -> None:
+    start = CrashFiles()
+    manager, log = made(start)
+    log.advance_log_start(2)
+    manager.checkpoint_log_starts()
+    log.flush(0)
+    manager.checkpoint_recovery_points()
+    expected = [*contents(log), *((9 + number, b"m", str(number + 1).encode()) for number in range(4))]
+    manager.release()
+    durable, written = [log.log_end_offset], [log.log_end_offset]
+
+    def scenario(files: CrashFiles) -> None:
+        again = started(files)
+        (running,) = again.logs.values()
+        real = running.append
+
+        def noting(*arguments: object, **options: object) -> object:
+            info = real(*arguments, **options)  # type: ignore[arg-type]
+            written[0] = running.log_end_offset
+            return info
+
+        running.append = noting  # type: ignore[method-assign, assignment]
+        whole_move(again, running, lambda end: durable.__setitem__(0, end), flushes=flushes)
+
+    def check(found: LogManager, facts: int) -> None:
+        (log,) = found.logs.values()
+        assert log.log_end_offset >= facts
+        assert contents(log) == [each for each in expected if each[0] < log.log_end_offset]
+        assert log.log_start_offset == 2
+        assert len([each for each in partition_dirs(log.files) if each.endswith("/a-0")]) == 1  # type: ignore[arg-type]
+
+    search = CrashSearch[LogManager, int](
+        recover=lambda disk: started(disk),
+        key=lambda found: [
+            (log.directory, log.log_end_offset, log.log_start_offset) for log in found.logs.values()
+        ].__repr__(),
+        check=check,
+        ordered=ordered,
+        thinned_to=1 if ordered else 23,
+        recover_thinned_to=29,
+        later_thinned_to=29,
+    )
+    counts = search.run(scenario, start, lambda if_killed: written[0] if if_killed else durable[0])
+    assert not counts.failures, counts.failures
+    assert counts.after_one_loss > 100
+
+
+@pytest.mark.parametrize("target", ["/d", "/e"])
+def test_a_disk_that_refuses_any_operation_leaves_one_whole_log(target: str) -> None:
+    at = 0
+    while True:
+        manager, log = made()
+        before, left = contents(log), [at]
+        files = log.files
+        assert isinstance(files, CrashFiles)
+
+        def refuse(operation: str, path: str, added_bytes: int, left: list[int] = left) -> None:
+            if path.startswith(target):
+                left[0] -= 1
+                if left[0] == -1:
+                    raise OSError(errno.ENOSPC, "refused", path)
+
+        move = move_of(manager)
+        files.refuse = refuse
+        try:
+            move.begin()
+            caught_up(move)
+            move.prepare()
+            assert move.finish(0)
+            move.complete()
+        except RelocationError:
+            files.refuse = None
+            if not move.is_decided:
+                move.discard()
+                assert log.data_dir == "/d"
+            assert contents(log) == before
+            if log.failure is None:
+                append(log, ("k", "after"))
+            now = contents(log)
+            assert contents(started(files.copy()).logs[A]) == now
+        else:
+            break
+        at += 1
+    assert at > 3
