@@ -101,6 +101,7 @@ APIS: dict[int, Api] = {
         Api(31, "DeleteAcls", (1, 3), 2),
         Api(32, "DescribeConfigs", (1, 4), 4),
         Api(33, "AlterConfigs", (0, 2), 2),
+        Api(34, "AlterReplicaLogDirs", (1, 2), 2),
         Api(35, "DescribeLogDirs", (1, 5), 2),
         Api(36, "SaslAuthenticate", (0, 2), 2),
         Api(37, "CreatePartitions", (0, 3), 2),

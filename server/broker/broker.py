@@ -18,6 +18,7 @@ from ..cleaning.cleaning import Cleaning
 from ..cluster.acl_changes import AclChanges
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
+from ..cluster.log_moves import LogMoves
 from ..cluster.nodes import Node
 from ..cluster.opening import OpenStore, Start, open_store
 from ..cluster.partition_logs import PartitionLogs
@@ -141,7 +142,8 @@ class Broker:
             log.warning("%s", problem)
         cleaning = Cleaning(files, logs.logs, config, clock, waits)
         appends = Appends(logs.logs, topics, waits, clock, self.tasks, cluster.watchers)
-        partition_logs = PartitionLogs(logs, cleaning, appends.flusher, clock, catalog.data_dir)
+        moves = LogMoves(logs, cleaning, waits, config, clock, self.tasks)
+        partition_logs = PartitionLogs(logs, moves, cleaning, appends.flusher, clock, catalog.data_dir)
         topic_admin = TopicAdmin(cluster, config, partition_logs, self.collector, rng)
         producer_ids = ProducerIds(catalog)
         ground = Ground(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
@@ -159,6 +161,7 @@ class Broker:
             fetch_sessions=_fetch_sessions(config, rng),
             searches=Searches(),
             cleaning=cleaning,
+            moves=moves,
             cluster=cluster,
             topic_admin=topic_admin,
             config_changes=ConfigChanges(cluster, config, cleaning),
@@ -202,7 +205,9 @@ class Broker:
     def _take_options(self) -> None:
         self.connections.limits_changed()
         if self._store is not None:
-            self._store.logs.set_producer_expiration(self.config.current.producer_id_expiration_ms)
+            config, logs = self.config.current, self._store.logs
+            logs.set_producer_expiration(config.producer_id_expiration_ms)
+            logs.cordoned = config.cordoned_dirs
 
     async def stop_node(self, node_id: int) -> None:
         """Stop one node: it hands over what it leads, ends its connections and listens no more.

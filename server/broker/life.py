@@ -128,6 +128,7 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
             broker.housekeeping,
             services.cleaning,
             broker.reassignments,
+            services.moves,
             services.listener_keys,
         ):
             nursery.start_soon(each.run)

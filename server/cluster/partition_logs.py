@@ -16,6 +16,7 @@ from ..partitions.topics import Partition, Topic
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from .leadership import first_leadership
+from .log_moves import LogMoves
 
 log = logging.getLogger("ottla.topics")
 
@@ -27,8 +28,11 @@ class PartitionLogs:
         home: The directory of the catalog, whose threads carry changes of topics out.
     """
 
-    def __init__(self, logs: LogManager, cleaning: Cleaning, flusher: Flusher, clock: Clock, home: str) -> None:
+    def __init__(
+        self, logs: LogManager, moves: LogMoves, cleaning: Cleaning, flusher: Flusher, clock: Clock, home: str
+    ) -> None:
         self._logs = logs
+        self._moves = moves
         self._cleaning = cleaning
         self._flusher = flusher
         self._clock = clock
@@ -76,6 +80,7 @@ class PartitionLogs:
         Args:
             of: The topic, if it goes as a whole; it has no partitions any more on return.
         """
+        await self._moves.give_up(partitions)
         for partition in partitions:
             await self._cleaning.pause(partition)
         departure = self._logs.begin_delete(partitions)

@@ -95,10 +95,7 @@ class Reassignments(Watcher):
             if due_ms is None:
                 await changed.wait()
                 continue
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_then_cancel, changed, nursery.cancel_scope)
-                await self._clock.sleep_until(due_ms)
-                nursery.cancel_scope.cancel()
+            await self._clock.sleep_until_or(due_ms, changed)
 
     def _reconsider(self) -> None:
         """Up to now things went as they were, from now on they go as they are."""
@@ -193,11 +190,6 @@ class Reassignments(Watcher):
                 left_bytes = replica.partition.log.size_bytes - moving.copied_bytes[replica.node_id]
                 wait_ms = min(wait_ms, max(1.0, math.ceil(left_bytes / rate * 1000)))
         return self._at_ms + int(min(wait_ms, WRITTEN_AFTER_MS)) if wait_ms < math.inf else None
-
-
-async def _then_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
 
 
 def _key(text: str) -> TopicPartition | None:

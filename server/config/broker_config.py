@@ -211,6 +211,13 @@ class BrokerConfig(BrokerOptions):
         return self.log_dir if self.log_dirs is None else self.log_dirs
 
     @property
+    def cordoned_dirs(self) -> frozenset[str]:
+        """The data directories that get no new partitions."""
+        data_dirs = [each.rstrip("/") or "/" for each in self.data_dirs]
+        named = {each.rstrip("/") or "/" for each in self.cordoned_log_dirs}
+        return frozenset(data_dirs) if "*" in named else frozenset(named.intersection(data_dirs))
+
+    @property
     def log_flush_scheduler_interval_ms(self) -> int:
         interval_ms = self.value("log.flush.scheduler.interval.ms")
         assert isinstance(interval_ms, int)
@@ -262,6 +269,10 @@ class BrokerConfig(BrokerOptions):
         """The rules between options."""
         if not self.data_dirs or "" in self.data_dirs:
             raise BROKER_OPTIONS["log.dirs"].error("", "must name at least one directory")
+        if "*" not in self.cordoned_log_dirs and len(self.cordoned_dirs) < len(self.cordoned_log_dirs):
+            raise BROKER_OPTIONS["cordoned.log.dirs"].error(
+                ",".join(self.cordoned_log_dirs), f"each must be one of log.dirs={','.join(self.data_dirs)}, or *"
+            )
         if "broker" not in self.process_roles:
             raise BROKER_OPTIONS["process.roles"].error(",".join(self.process_roles), "must name broker")
         if self.broker_id not in (-1, self.node_id):

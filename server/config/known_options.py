@@ -67,7 +67,6 @@ controller.quorum.request.timeout.ms INT read-only 2000 0..
 controller.quorum.retry.backoff.ms INT read-only 20 0..
 controller.quorum.voters LIST read-only ""
 controller.socket.timeout.ms INT read-only 30000
-cordoned.log.dirs LIST per-broker ""
 create.topic.policy.class.name CLASS read-only -
 delete.records.purgatory.purge.interval.requests INT read-only 1
 early.start.listeners LIST read-only -
@@ -172,7 +171,6 @@ remote.log.storage.manager.class.name STRING read-only -
 remote.log.storage.manager.class.path STRING read-only -
 remote.log.storage.manager.impl.prefix STRING read-only rsm.config.
 remote.log.storage.system.enable BOOLEAN read-only false
-replica.alter.log.dirs.io.max.bytes.per.second LONG cluster-wide,hidden 9223372036854775807 0..
 replica.fetch.backoff.ms INT read-only 1000 0..
 replica.fetch.max.bytes INT read-only 1048576 0..
 replica.fetch.min.bytes INT read-only 1

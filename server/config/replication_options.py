@@ -5,9 +5,10 @@ A part of `BrokerOptions`; names, defaults and bounds are Apache Kafka 4.3.1's.
 
 from dataclasses import dataclass
 
-from ...storage.topics.options import MAX_LONG, OptionType, at_least, option
+from ...storage.topics.options import MAX_LONG, OptionType, UpdateMode, at_least, option
 from .security_options import SecurityOptions
 
+_LIST = OptionType.LIST
 _LONG = OptionType.LONG
 
 
@@ -15,6 +16,13 @@ _LONG = OptionType.LONG
 class ReplicationOptions(SecurityOptions):  # a class with slots has one base
     """Typed values of these."""
 
+    cordoned_log_dirs: tuple[str, ...] = option(
+        _LIST,
+        (),
+        None,
+        "Data directories in which no new partitions are made, some of log.dirs, or * for all.",
+        update=UpdateMode.PER_BROKER,
+    )
     follower_replication_throttled_rate: int = option(
         _LONG,
         MAX_LONG,
@@ -29,5 +37,12 @@ class ReplicationOptions(SecurityOptions):  # a class with slots has one base
         at_least(0),
         "Bytes a second that this node, as a leader, gives to new replicas of the partitions that"
         " leader.replication.throttled.replicas lists: so long a reassignment is under way.",
+        hidden=True,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Bytes a second that partitions on their way to another data directory are copied at, all of them together.",
         hidden=True,
     )

@@ -34,6 +34,7 @@ SERVED = frozenset(
         "AlterClientQuotas",
         "AlterConfigs",
         "AlterPartitionReassignments",
+        "AlterReplicaLogDirs",
         "ApiVersions",
         "ConsumerGroupDescribe",
         "ConsumerGroupHeartbeat",

@@ -3,6 +3,8 @@
 Behaviour
 - One row per data directory with the partitions that this node has a replica of, their sizes on disk
   (closed and active segments' logs), and the file system's room (KIP-827). The lag is 0: nothing is replicated.
+- A partition on its way to another directory is in both: in that one as a future one, with what is copied, and how many
+  offsets it is behind.
 - To a request with Ottla's own tag partitions come with what the cleaner says of them.
 """
 
@@ -57,6 +59,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
         turn.begin()
         found = await _partitions_in(directory, ctx, wanted, turn)
         topics = await _rows(directory, ctx, found, turn, with_status=body.ottla_cleaner_status)
+        topics += _on_their_way(directory, ctx, wanted)
         results.append(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
@@ -64,7 +67,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
                 topics=tuple(topics),
                 total_bytes=total_bytes,
                 usable_bytes=usable_bytes,
-                is_cordoned=False,
+                is_cordoned=directory in services.logs.cordoned,
             )
         )
     return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=tuple(results))
@@ -129,6 +132,25 @@ async def _rows(
         if ctx.services.topics.get(topic.name) is topic:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=tuple(rows)))
     return topics
+
+
+def _on_their_way(directory: str, ctx: Context, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsTopic]:
+    """The copies in the making of what moves to the directory: few, as each takes a disk's time."""
+    return [
+        DescribeLogDirsTopic(
+            name=move.log.topic_partition.topic,
+            partitions=(
+                DescribeLogDirsPartition(
+                    partition_index=move.log.topic_partition.partition,
+                    partition_size=move.copied_bytes,
+                    offset_lag=move.offset_lag,
+                    is_future_key=True,
+                ),
+            ),
+        )
+        for move in list(ctx.services.moves.shown_by(ctx.node.node_id, directory))
+        if wanted is None or move.log.topic_partition in wanted
+    ]
 
 
 _size_bytes = attrgetter("size_bytes")

@@ -36,6 +36,7 @@ CLUSTER_OPERATIONS: dict[str, OnCluster] = {
     # From version 4 on the request is one of brokers, for several transactions.
     "AddPartitionsToTxn": OnCluster((Operation.CLUSTER_ACTION,), since=4),
     "AlterPartitionReassignments": OnCluster((Operation.ALTER,)),
+    "AlterReplicaLogDirs": OnCluster((Operation.ALTER,)),
     "DescribeLogDirs": OnCluster((Operation.DESCRIBE,)),
     "ElectLeaders": OnCluster((Operation.ALTER,)),
     "ListConfigResources": OnCluster((Operation.DESCRIBE_CONFIGS,)),

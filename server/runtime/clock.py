@@ -191,6 +191,13 @@ class Clock:
                     await moved.wait()
         await trio.lowlevel.checkpoint_if_cancelled()
 
+    async def sleep_until_or(self, due_ms: int, event: trio.Event) -> None:
+        """As `sleep_until`, or until the event is set."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_then_cancel, event, nursery.cancel_scope)
+            await self.sleep_until(due_ms)
+            nursery.cancel_scope.cancel()
+
     # What time has made due
 
     @contextmanager
@@ -214,3 +221,8 @@ class Clock:
         """Return when nobody is `at_work`."""
         while self._jobs:
             await self._at_rest.wait()
+
+
+async def _then_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

@@ -33,6 +33,7 @@ class Work(Enum):
     READ = "loads of coordinators, the room that is left", 4
     COLD = "what is not in the page cache; more at a time make few disks faster", 4
     SEARCH = "searches by timestamp; each may unpack a batch", 2
+    MOVE = "partitions on their way to another data directory, a megabyte at a time", 2
     DRY_RUN = "dry runs of clean passes; each has the memory of one", 1
     CLEAN = "clean passes: as many as there are cleaner threads", math.inf
 

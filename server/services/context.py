@@ -11,6 +11,7 @@ from ..cleaning.cleaning import Cleaning
 from ..cluster.acl_changes import AclChanges
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
+from ..cluster.log_moves import LogMoves
 from ..cluster.nodes import Node
 from ..cluster.producer_ids import ProducerIds
 from ..cluster.token_changes import TokenChanges
@@ -52,6 +53,7 @@ class Services:
     """By node id."""
     searches: Searches
     cleaning: Cleaning
+    moves: LogMoves
     cluster: Cluster
     topic_admin: TopicAdmin
     config_changes: ConfigChanges

@@ -420,6 +420,24 @@ class CleanerManager(CleaningStates):
         if end_offset > self._checkpoints.of([log])[0].get(log.topic_partition, 0):
             self._checkpoints.set(log, end_offset)
 
+    def about_to_move(self, log: Log, data_dir: str) -> int | None:
+        """A paused log is to go on in another data directory: what `moved` is to be told. Waits for the disk, as that does.
+
+        Raises:
+            OSError: The checkpoint there cannot be read or written, which may know a log of this name from before.
+        """
+        self._checkpoints.drop(data_dir, [log.topic_partition])
+        return self._checkpoints.of([log])[0].get(log.topic_partition)
+
+    def moved(self, log: Log, from_dir: str, clean_up_to: int | None) -> None:
+        """It does: its checkpoint follows. What a disk refuses is told, and the log is cleaned from its start."""
+        try:
+            if clean_up_to is not None:
+                self._checkpoints.set(log, clean_up_to)
+            self._checkpoints.drop(from_dir, [log.topic_partition])
+        except OSError as error:
+            self._note(f"the cleaner's checkpoint of {log.topic_partition} could not move with it: {error}")
+
     def truncated(self, log: Log) -> None:
         """A log was cut: its clean part may be shorter now, its damage gone. Called while the partition is paused.
 

@@ -168,8 +168,8 @@ class DataDir:
                 if log.data_dir == self.path and (offset := offset_of(log)) is not None
             }
             if name == paths.LOG_START_CHECKPOINT:
-                for topic_partition, log in tuple(self.guests.items()):
-                    if (offset := offset_of(log)) is not None:
+                for topic_partition, guest in tuple(self.guests.items()):
+                    if (offset := offset_of(guest)) is not None:
                         offsets[topic_partition] = offset
             if self._written.get(name) != offsets:
                 self._written.pop(name, None)

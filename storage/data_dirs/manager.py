@@ -77,6 +77,8 @@ class LogManager:
         """Whether all directories were stopped cleanly before the last `load`."""
         self.interrupted_moves: dict[TopicPartition, str] = {}
         """Partitions that were on their way to another data directory at the last stop, and where; from `load` on."""
+        self.cordoned: frozenset[str] = frozenset()
+        """Data directories that get no new partitions (KIP-1066)."""
         self._files = files
         self._node_id = node_id
         self._producer_expiration_ms = producer_expiration_ms
@@ -231,14 +233,14 @@ class LogManager:
         elapsed_ms: int,
         fill: Fill | None = None,
     ) -> list[Log]:
-        """New logs, each in the working data directory that has the fewest then. On disk on return.
+        """New logs, each in the working data directory that has the fewest then, and is not cordoned. On disk on return.
 
         They are empty, or what `fill` writes; nobody finds them before all are whole. A folder that has the name of one is put aside first, in whichever data directory it is.
 
         Raises:
             FileExistsError: One of the partitions has a log.
             OSError: The disk refused; nothing is left, but for what it would not let us remove.
-            KafkaError: KAFKA_STORAGE_ERROR: no data directory works.
+            KafkaError: KAFKA_STORAGE_ERROR: no data directory works, or takes new partitions.
             Whatever `fill` raises; nothing is left likewise.
         """
         if taken := [each for each in topic_partitions if each in self.logs]:
@@ -246,12 +248,15 @@ class LogManager:
         working = self._working_dirs()
         if not working:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
+        open_ones = [each for each in working if each.path not in self.cordoned]
+        if not open_ones:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
         counts = Counter(log.data_dir for log in self.logs.values())
         made: list[Log] = []
         used: set[DataDir] = set()
         try:
             for each in topic_partitions:
-                data_dir = min(working, key=lambda one: counts[one.path])
+                data_dir = min(open_ones, key=lambda one: counts[one.path])
                 counts[data_dir.path] += 1
                 used.add(data_dir)
                 self._free_name(each, working)

@@ -97,10 +97,10 @@ def assign(
                 assigned.strays.append((topic_partition, directory))
     for topic_partition, candidates in logs.items():
         kept, of_a_move = _only(files, topic_partition, candidates)
-        for each in candidates:
-            if each is not kept:
-                which = assigned.copies if each is of_a_move else assigned.strays
-                which.append((topic_partition, each[0]))
+        for candidate in candidates:
+            if candidate is not kept:
+                which = assigned.copies if candidate is of_a_move else assigned.strays
+                which.append((topic_partition, candidate[0]))
         if kept[1] is None:
             assigned.without_id.append((kept[0], topics[topic_partition.topic].topic_id))
     return assigned

@@ -175,7 +175,8 @@ class Relocation:
             self._target.guests.pop(name, None)
             self._target.checkpoint_recovery_points(self._logs)
         with self._on(self._source):
-            files.rename(self._old_directory, self._aside)
+            if files.exists(self._old_directory):  # else an earlier call came so far
+                files.rename(self._old_directory, self._aside)
             files.sync_dir(self._source.path)
             self._source.guests.pop(name, None)
             self._source.checkpoint_recovery_points(self._logs)

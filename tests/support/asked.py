@@ -43,6 +43,7 @@ NAMES: dict[str, Any] = {
 }
 """Values by the names of fields, of arrays those of their one element. What is not here has its default."""
 ROWS = {
+    "dirs",
     "topics",
     "topic_data",
     "topic_partitions",

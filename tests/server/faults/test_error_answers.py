@@ -34,6 +34,7 @@ WHERE: dict[str, dict[int, str]] = {
     "AlterClientQuotas": {0: "entries[].error_code"},
     "AlterConfigs": {0: "responses[2 t].error_code"},
     "AlterPartitionReassignments": {0: "responses[t].partitions[0].error_code"},
+    "AlterReplicaLogDirs": {0: "results[t].partitions[0].error_code"},
     "ApiVersions": {0: "error_code"},
     "ConsumerGroupDescribe": {0: "groups[g].error_code"},
     "ConsumerGroupHeartbeat": {0: "error_code"},
@@ -133,7 +134,17 @@ ELSEWHERE: list[tuple[str, ErrorCode, dict[str, Any], dict[int, str]]] = [
         },
     ),
 ]
-NAMED_BY = ["name", "topic", "topic_id", "index", "partition_index", "partition", "partition_id", "group_id"]
+NAMED_BY = [
+    "name",
+    "topic",
+    "topic_name",
+    "topic_id",
+    "index",
+    "partition_index",
+    "partition",
+    "partition_id",
+    "group_id",
+]
 NAMED_BY += ["transactional_id", "key", "resource_type", "resource_name", "log_dir"]
 
 

@@ -294,14 +294,14 @@ def test_directories_that_hold_no_log_of_ours_are_left_alone_or_removed() -> Non
     notes: list[str] = []
     manager = opened(files, notes=notes)
     assert len(manager.logs) == 0
-    assert [note.split()[0] for note in notes] == [f"/d/a-0.{unique}-stray", f"/d/a-1.{unique}-future"]
+    assert [note.split()[0] for note in notes] == [f"/d/a-0.{unique}-stray"]
+    assert manager.interrupted_moves == {B: "/d"}
     remove_due(manager, 0)
     assert files.list("/d") == sorted(
         [
             ".lock",
             "__cluster_metadata-0",
             f"a-0.{unique}-stray",
-            f"a-1.{unique}-future",
             "file-0",
             "log-start-offset-checkpoint",
             "lost+found",

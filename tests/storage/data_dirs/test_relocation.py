@@ -172,10 +172,8 @@ def test_the_checkpoints_move_along() -> None:
         return OffsetCheckpoint(files, f"{data_dir}/{name}").read()
 
     assert (said("/d", paths.LOG_START_CHECKPOINT), said("/e", paths.LOG_START_CHECKPOINT)) == ({}, {A: 4})
-    assert (said("/d", paths.RECOVERY_POINT_CHECKPOINT).keys(), said("/e", paths.RECOVERY_POINT_CHECKPOINT).keys()) == (
-        set(),
-        {A},
-    )
+    assert not said("/d", paths.RECOVERY_POINT_CHECKPOINT)
+    assert A in said("/e", paths.RECOVERY_POINT_CHECKPOINT)
 
 
 def test_a_log_moves_to_and_fro() -> None:

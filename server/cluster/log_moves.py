@@ -1,0 +1,269 @@
+"""Partitions on their way to another data directory (KIP-113), each in a task of its own.
+
+    asked -> the cleaner and retention are kept off, as by Apache Kafka -> copied in steps, as the throttle allows
+          -> in one turn the log goes on there -> checkpoints follow, the old directory goes
+
+What storage does about it, and what a crash leaves, stands in `storage.data_dirs.relocation`. A move that a stop has
+interrupted begins anew at the next start. All nodes share the log: it moves for all of them, and is shown by the one that was
+asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import trio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.data_dirs.manager import LogManager
+from ...storage.data_dirs.relocation import CHUNK_BYTES, Relocation, RelocationError
+from ...storage.disk import paths
+from ...storage.disk.paths import TopicPartition
+from ...storage.logs.log import Log
+from ...storage.topics.options import MAX_LONG
+from ..cleaning.cleaning import Cleaning
+from ..config.live_config import LiveConfig
+from ..partitions.waits import Waits
+from ..runtime.clock import Clock
+from ..runtime.disk import Work, in_thread
+from ..runtime.nursery import Tasks
+
+log = logging.getLogger("ottla.moves")
+
+AT_ONCE_BYTES = 64 << 10
+"""So much may be copied in the turn in which a log goes on in its new directory; twice as much after each that had more."""
+DOUBLED_MAX = 6
+RETRY_MS = 1_000
+
+
+@dataclass(eq=False, slots=True)
+class LogMove:
+    """One that is under way."""
+
+    log: Log
+    target_dir: str
+    node_id: int
+    """Who was asked for it, and whose throttle counts."""
+    relocation: Relocation | None = None
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    ended: trio.Event = field(default_factory=trio.Event)
+    is_given_up: bool = False
+    """Not to be gone on with at the next start."""
+
+    @property
+    def copied_bytes(self) -> int:
+        return 0 if self.relocation is None else self.relocation.copied_bytes
+
+    @property
+    def offset_lag(self) -> int:
+        """How many offsets the copy is behind."""
+        at = self.log.log_start_offset if self.relocation is None else self.relocation.copied_up_to
+        return max(0, self.log.log_end_offset - at)
+
+
+class Pace:
+    """How much may be copied for one node: `replica.alter.log.dirs.io.max.bytes.per.second`, which its moves share."""
+
+    def __init__(self, clock: Clock, live_config: LiveConfig, node_id: int) -> None:
+        self._clock = clock
+        self._live_config = live_config
+        self._node_id = node_id
+        self._at_ms = clock.elapsed_ms()
+        self._balance_bytes = 0.0
+        """What may be copied at that time; less than nothing if more was copied than was allowed, a batch that is large, say."""
+        self._rate = self._configured()
+        self._changed = trio.Event()
+        live_config.watchers.append(self._take_options)
+
+    def _configured(self) -> float:
+        rate = self._live_config.of(self._node_id).replica_alter_log_dirs_io_max_bytes_per_second
+        return math.inf if rate == MAX_LONG else float(rate)
+
+    def _take_options(self) -> None:
+        self._settle()
+        self._rate = self._configured()
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _settle(self) -> None:
+        elapsed_ms = self._clock.elapsed_ms()
+        if self._rate < math.inf:
+            more_bytes = self._rate * (elapsed_ms - self._at_ms) / 1000
+            # What was not used is not saved up for longer than a second.
+            self._balance_bytes = min(max(self._rate, 1.0), self._balance_bytes + more_bytes)
+        self._at_ms = elapsed_ms
+
+    async def allowance_bytes(self) -> int:
+        """How much the next step may copy, once that is something: all that was copied before is paid for then."""
+        while True:
+            self._settle()
+            if self._rate == math.inf:
+                self._balance_bytes = 0.0
+                return CHUNK_BYTES
+            # A tenth of a second's worth: a thread for each byte would be too much.
+            wanted_bytes = max(1.0, min(CHUNK_BYTES, self._rate / 10))
+            if self._balance_bytes >= wanted_bytes:
+                return int(min(self._balance_bytes, CHUNK_BYTES))
+            changed = self._changed
+            if not self._rate:
+                await changed.wait()
+            else:
+                wait_ms = math.ceil((wanted_bytes - self._balance_bytes) / self._rate * 1000)
+                await self._clock.sleep_until_or(self._at_ms + wait_ms, changed)
+
+    def spend(self, copied_bytes: int) -> None:
+        """So much was copied."""
+        self._settle()
+        if self._rate < math.inf:
+            self._balance_bytes -= copied_bytes
+
+
+class LogMoves:
+    """Those of one broker. On Trio's thread."""
+
+    def __init__(
+        self, logs: LogManager, cleaning: Cleaning, waits: Waits, live_config: LiveConfig, clock: Clock, tasks: Tasks
+    ) -> None:
+        self._logs = logs
+        self._cleaning = cleaning
+        self._waits = waits
+        self._live_config = live_config
+        self._clock = clock
+        self._tasks = tasks
+        self._moves: dict[TopicPartition, LogMove] = {}
+        self._paces: dict[int, Pace] = {}
+
+    def shown_by(self, node_id: int, data_dir: str) -> Iterator[LogMove]:
+        """The moves to a data directory that a node was asked for."""
+        return (move for move in self._moves.values() if (move.node_id, move.target_dir) == (node_id, data_dir))
+
+    async def run(self) -> None:
+        """Begin anew what the last stop has interrupted."""
+        node_id = self._live_config.static.node_ids[0]
+        for where, data_dir in self._logs.interrupted_moves.items():
+            found = self._logs.logs.get(where)
+            if found is not None and found.failure is None and found.data_dir != data_dir:
+                self._start(found, data_dir, node_id)
+        self._logs.interrupted_moves.clear()
+
+    async def move(self, where: TopicPartition, data_dir: str, node_id: int) -> None:
+        """Have a partition move to a data directory; returns when that has begun.
+
+        It is done if it lies there. A move to another directory that is under way is given up, its copy is gone on return.
+
+        Raises:
+            KafkaError: INVALID_TOPIC_EXCEPTION (its name leaves no room), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (one of the
+                two directories is offline), INVALID_REPLICA_ASSIGNMENT (it is cordoned), REPLICA_NOT_AVAILABLE (there is no
+                such log).
+        """
+        self._check(where, data_dir)
+        present = self._moves.get(where)
+        if present is not None:
+            if present.target_dir == data_dir and not present.is_given_up:
+                return
+            await self.give_up([where])
+            self._check(where, data_dir)  # what was so before need not be so any more
+        found = self._logs.logs.get(where)
+        if found is None:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{where} was deleted meanwhile")
+        if found.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{where} is offline: {found.failure}")
+        if found.data_dir != data_dir and where not in self._moves:
+            self._start(found, data_dir, node_id)
+
+    def _check(self, where: TopicPartition, data_dir: str) -> None:
+        if len(paths.future_dir_name(*where, "0" * 32)) > paths.FILE_NAME_CHARACTERS_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
+        if data_dir not in self._logs.data_dirs:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{data_dir} is not among log.dirs")
+        if self._logs.is_offline(data_dir):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {data_dir} is offline")
+        if data_dir in self._logs.cordoned:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {data_dir} is cordoned")
+
+    async def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return once none of these moves; one that cannot be taken back any more comes to its end."""
+        ending = [move for where in partitions if (move := self._moves.get(where)) is not None]
+        for move in ending:
+            move.is_given_up = True
+            move.scope.cancel()
+        for move in ending:
+            await move.ended.wait()
+
+    def _start(self, which: Log, data_dir: str, node_id: int) -> None:
+        move = self._moves[which.topic_partition] = LogMove(which, data_dir, node_id)
+        self._tasks.start_soon(self._run, move)
+
+    async def _run(self, move: LogMove) -> None:
+        where = move.log.topic_partition
+        try:
+            with move.scope:
+                try:
+                    await self._cleaning.pause(where)
+                    try:
+                        await self._carry_out(move)
+                    finally:
+                        self._cleaning.resume(where)
+                except (RelocationError, OSError) as error:
+                    move.is_given_up = True
+                    log.error("%s", error)
+                except Exception:
+                    move.is_given_up = True
+                    log.exception("%s could not be moved to %s", where, move.target_dir)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._let_go(move)
+            del self._moves[where]
+            move.ended.set()
+
+    async def _carry_out(self, move: LogMove) -> None:
+        moving, target_dir, old_dir = move.log, move.target_dir, move.log.data_dir
+        where = moving.topic_partition
+        relocation = move.relocation = self._logs.relocation(where, target_dir, self._clock.now_ms())
+        pace = self._paces.get(move.node_id)
+        if pace is None:
+            pace = self._paces[move.node_id] = Pace(self._clock, self._live_config, move.node_id)
+        manager = self._cleaning.manager
+        await in_thread(Work.MOVE, target_dir, relocation.begin)
+        clean_up_to = await in_thread(Work.MOVE, target_dir, manager.about_to_move, moving, target_dir)
+        at_once_bytes = AT_ONCE_BYTES
+        while True:
+            allowed_bytes = await pace.allowance_bytes()
+            copied_bytes = await in_thread(Work.MOVE, target_dir, relocation.step, allowed_bytes)
+            if copied_bytes:
+                pace.spend(copied_bytes)
+                continue
+            await in_thread(Work.MOVE, target_dir, relocation.prepare)
+            if relocation.finish(at_once_bytes):
+                break
+            at_once_bytes = min(2 * at_once_bytes, AT_ONCE_BYTES << DOUBLED_MAX)
+        self._waits.replaced(moving)
+        while True:
+            try:
+                with trio.CancelScope(shield=True):
+                    old = await in_thread(Work.MOVE, target_dir, relocation.complete)
+                    self._logs.delete_later(old, self._clock.elapsed_ms() + moving.config.file_delete_delay_ms)
+                    await in_thread(Work.MOVE, target_dir, manager.moved, moving, old_dir, clean_up_to)
+                break
+            except RelocationError as error:
+                log.error("%s", error)
+                if self._logs.is_offline(target_dir) or self._logs.is_offline(old_dir):
+                    break  # the next start sees to it
+                await self._clock.sleep(RETRY_MS)
+        log.info("%s has moved from %s to %s", where, old_dir, target_dir)
+
+    async def _let_go(self, move: LogMove) -> None:
+        relocation = move.relocation
+        if relocation is None:
+            return
+        try:
+            if move.is_given_up and not relocation.is_decided:
+                left = await in_thread(Work.MOVE, move.target_dir, relocation.discard)
+                self._logs.delete_later(left, self._clock.elapsed_ms())
+            else:
+                await in_thread(Work.MOVE, move.target_dir, relocation.release)
+        except Exception as error:  # noqa: BLE001 - what is left of it the next start removes
+            log.error("%s", error)

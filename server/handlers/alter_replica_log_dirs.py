@@ -1,0 +1,75 @@
+"""AlterReplicaLogDirs, API key 34, versions 1-2 (KIP-113).
+
+Behaviour
+- A partition that lies in the directory is done with; a move of it that is under way to another one is given up.
+- What is answered is that the move has begun; DescribeLogDirs shows how far it is.
+- A partition that is named for two directories goes to the last of them.
+
+Differs from Apache Kafka
+- All nodes share the log, so it moves for each of them.
+- A node without a replica does not remember the directory for the day on which it gets one (REPLICA_NOT_AVAILABLE all the same).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from ...storage.disk.paths import TopicPartition
+from ..runtime.turns import Turn
+from ..services.context import Context
+
+
+async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
+    turn = Turn()
+    wanted = await _wanted(request.body, turn)
+    codes: dict[TopicPartition, ErrorCode] = {}
+    for where, path in wanted.items():
+        if turn.is_over():
+            await turn.next()
+        try:
+            partition = ctx.services.topics.partition(*where)
+            if ctx.node.node_id not in partition.replicas:
+                raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+            await ctx.services.moves.move(where, path, ctx.node.node_id)
+            codes[where] = ErrorCode.NONE
+        except KafkaError as error:
+            codes[where] = error.code
+    return await _answer(codes, turn)
+
+
+async def refused(_: Context, request: Request, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    """The code, of each row."""
+    turn = Turn()
+    return await _answer(dict.fromkeys(await _wanted(request.body, turn), error.code), turn)
+
+
+async def _wanted(body: AlterReplicaLogDirsRequest, turn: Turn) -> dict[TopicPartition, str]:
+    wanted: dict[TopicPartition, str] = {}
+    for row in body.dirs:
+        for topic in row.topics:
+            for index in topic.partitions:
+                if turn.is_over():
+                    await turn.next()
+                wanted[TopicPartition(topic.name, index)] = row.path.rstrip("/") or "/"
+    return wanted
+
+
+async def _answer(codes: dict[TopicPartition, ErrorCode], turn: Turn) -> AlterReplicaLogDirsResponse:
+    rows: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+    for (name, index), code in codes.items():
+        if turn.is_over():
+            await turn.next()
+        rows[name].append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+    return AlterReplicaLogDirsResponse(
+        results=tuple(
+            AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(found)) for name, found in rows.items()
+        )
+    )

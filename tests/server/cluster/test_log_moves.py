@@ -1,0 +1,302 @@
+"""Partitions move between data directories because a client wants them to (AlterReplicaLogDirs)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from support.broker.admin import create, delete, delete_records, wanted
+from support.broker.compacting import alter
+from support.broker.conversation import address, create_topic, fetch, produce, records_of
+from support.broker.raw_client import RawClient
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def dirs(tmp_path: Path) -> tuple[str, str, str]:
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    return a, b, c
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
+    with ottla.Broker(overrides={"log.dirs": ",".join(dirs(tmp_path))}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: ottla.Broker) -> Iterator[RawClient]:
+    with RawClient(*address(broker)) as client:
+        yield client
+
+
+def move(client: RawClient, path: str, *partitions: int, name: str = "t") -> dict[int, int]:
+    """The codes of the answer by partition."""
+    topics = (AlterReplicaLogDirTopic(name=name, partitions=partitions or (0,)),)
+    answer = client.ask(AlterReplicaLogDirsRequest(dirs=(AlterReplicaLogDir(path=path, topics=topics),)))
+    return {row.partition_index: row.error_code for topic in answer.results for row in topic.partitions}
+
+
+def where(client: RawClient, name: str = "t", *, future: bool = False) -> dict[int, str]:
+    """The data directory of each partition, or that to which it moves."""
+    return {
+        row.partition_index: found.log_dir
+        for found in client.ask(DescribeLogDirsRequest(topics=None)).results
+        for topic in found.topics
+        if topic.name == name
+        for row in topic.partitions
+        if row.is_future_key == future
+    }
+
+
+def future(client: RawClient) -> list[tuple[int, int]]:
+    """Size and lag of each copy in the making."""
+    return [
+        (row.partition_size, row.offset_lag)
+        for found in client.ask(DescribeLogDirsRequest(topics=None)).results
+        for topic in found.topics
+        for row in topic.partitions
+        if row.is_future_key
+    ]
+
+
+def limit(client: RawClient, rate: int | None, name: str = RATE) -> None:
+    change = AlterableConfig(name=name, config_operation=int(rate is None), value=None if rate is None else str(rate))
+    resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
+    (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
+    assert row.error_code == ErrorCode.NONE, row.error_message
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Ask until it is so."""
+    deadline_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline_s, "it did not come to pass"
+
+
+def filled(client: RawClient, count: int = 20, **configs: Any) -> None:
+    create_topic(client, "t", **configs)
+    for number in range(count):
+        produce(client, "t", (f"k{number % 5}", "v" * 1_000))
+
+
+def values(client: RawClient) -> list[int]:
+    found: list[int] = []
+    offset = 0
+    while records := records_of(fetch(client, "t", offset)):
+        found += [offset for offset, _, _ in records]
+        offset = found[-1] + 1
+    return found
+
+
+def other_than(tmp_path: Path, present: str) -> str:
+    return next(each for each in dirs(tmp_path) if each != present)
+
+
+def test_a_partition_moves_with_its_records(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    filled(client, segment_bytes=1_048_576, internal_segment_bytes=5_000)
+    here = where(client)[0]
+    target = other_than(tmp_path, here)
+    before = values(client)
+    assert move(client, target) == {0: ErrorCode.NONE}
+    until(lambda: where(client) == {0: target})
+    until(lambda: not future(client))
+    assert (Path(target) / "t-0").is_dir() and not (Path(here) / "t-0").exists()
+    assert values(client) == before
+    assert produce(client, "t", ("k", "after")).error_code == ErrorCode.NONE
+    broker.restart()
+    with RawClient(*address(broker)) as again:
+        assert where(again) == {0: target}
+        assert values(again) == [*before, len(before)]
+
+
+def test_a_throttled_move_is_shown_and_takes_its_time(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    broker.clock.freeze()
+    filled(client)
+    here = where(client)[0]
+    target = other_than(tmp_path, here)
+    limit(client, 1_000)
+    assert move(client, target) == {0: ErrorCode.NONE}
+    until(lambda: where(client, future=True) == {0: target})
+    broker.clock.advance(seconds=1)
+    until(lambda: future(client)[0][0] > 0)
+    ((size, lag),) = future(client)
+    assert size < 3_000 and 0 < lag < 20
+    assert where(client) == {0: here}
+    produce(client, "t", ("k", "meanwhile"))
+    assert move(client, target) == {0: ErrorCode.NONE}  # it is under way
+    limit(client, None)
+    until(lambda: where(client) == {0: target})
+    assert values(client) == list(range(21))
+
+
+def test_a_move_back_gives_the_copy_up(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    broker.clock.freeze()
+    filled(client)
+    here = where(client)[0]
+    target = other_than(tmp_path, here)
+    limit(client, 0)
+    move(client, target)
+    until(lambda: bool(list(Path(target).glob("t-0.*-future"))))
+    assert move(client, here) == {0: ErrorCode.NONE}
+    assert not list(Path(target).glob("t-0.*-future"))
+    assert not future(client)
+    assert where(client) == {0: here}
+
+
+def test_a_move_elsewhere_takes_the_place_of_one(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    filled(client)
+    here = where(client)[0]
+    first, second = (each for each in dirs(tmp_path) if each != here)
+    limit(client, 0)
+    move(client, first)
+    until(lambda: where(client, future=True) == {0: first})
+    move(client, second)
+    limit(client, None)
+    until(lambda: where(client) == {0: second})
+    assert not list(Path(first).glob("t-0.*-future"))
+
+
+@pytest.mark.parametrize("end", ["restart", "crash"])
+def test_a_move_that_was_interrupted_is_gone_on_with(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path, end: str
+) -> None:
+    filled(client)
+    target = other_than(tmp_path, where(client)[0])
+    limit(client, 1)
+    move(client, target)
+    until(lambda: bool(list(Path(target).glob("t-0.*-future"))))
+    getattr(broker, end)()
+    with RawClient(*address(broker)) as again:
+        until(lambda: where(again, future=True) == {0: target})
+        limit(again, None)
+        until(lambda: where(again) == {0: target})
+        assert values(again) == list(range(20))
+
+
+def test_a_topic_that_is_deleted_takes_its_copy_along(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    filled(client)
+    target = other_than(tmp_path, where(client)[0])
+    limit(client, 0)
+    move(client, target)
+    until(lambda: bool(list(Path(target).glob("t-0.*-future"))))
+    delete(client, "t")
+    assert not list(Path(target).glob("t-0.*-future"))
+    assert not future(client)
+    filled(client, 3)
+    assert values(client) == [0, 1, 2]
+
+
+def test_records_deleted_before_a_move_stay_deleted(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    filled(client)
+    delete_records(client, "t", 7)
+    target = other_than(tmp_path, where(client)[0])
+    move(client, target)
+    until(lambda: where(client) == {0: target})
+    broker.crash()
+    with RawClient(*address(broker)) as again:
+        assert fetch(again, "t", 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert fetch(again, "t", 7).error_code == ErrorCode.NONE
+
+
+def test_a_compacted_partition_moves_and_is_cleaned_after_it(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path
+) -> None:
+    filled(
+        client,
+        40,
+        cleanup_policy="compact",
+        internal_segment_bytes=5_000,
+        min_cleanable_dirty_ratio="0.01",
+        segment_ms=10_000_000,
+    )
+    target = other_than(tmp_path, where(client)[0])
+    move(client, target)
+    until(lambda: where(client) == {0: target})
+    alter(client, "t", min_cleanable_dirty_ratio="0")
+    produce(client, "t", ("k", "v" * 6_000))
+    assert broker.wait_until_compacted("t")
+    kept = values(client)
+    assert len(kept) < 20
+    broker.crash()
+    with RawClient(*address(broker)) as again:
+        assert values(again) == kept
+    checkpoint = (Path(target) / "cleaner-offset-checkpoint").read_text()
+    assert "\nt 0 " in checkpoint
+
+
+def test_the_cleaner_keeps_off_while_it_moves(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    filled(client, cleanup_policy="compact")
+    limit(client, 0)
+    move(client, other_than(tmp_path, where(client)[0]))
+    until(lambda: bool(future(client)))
+    manager = broker.inner.services.cleaning.manager
+    until(lambda: any(manager.is_held(each) for each in broker.inner.services.logs.logs if each.topic == "t"))
+    limit(client, None)
+    until(lambda: not any(manager.is_held(each) for each in broker.inner.services.logs.logs if each.topic == "t"))
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "partitions", "code"),
+    [
+        ("/nowhere", "t", (0,), ErrorCode.LOG_DIR_NOT_FOUND),
+        ("a", "missing", (0,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a", "t", (9,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a", "n" * 245, (0,), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("c", "t", (0,), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_what_cannot_move(
+    client: RawClient, tmp_path: Path, path: str, name: str, partitions: tuple[int, ...], code: ErrorCode
+) -> None:
+    filled(client, 1)
+    create_topic(client, "n" * 245)
+    limit_text(client, "cordoned.log.dirs", dirs(tmp_path)[2])
+    here = where(client)
+    assert move(client, path if path.startswith("/") else str(tmp_path / path), *partitions, name=name) == {
+        partitions[0]: code
+    }
+    assert where(client) == here
+
+
+def limit_text(client: RawClient, name: str, value: str | None) -> None:
+    change = AlterableConfig(name=name, config_operation=int(value is None), value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=(change,))
+    (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
+    assert row.error_code == ErrorCode.NONE, row.error_message
+
+
+def test_a_node_without_a_replica_has_nothing_to_move(tmp_path: Path) -> None:
+    overrides = {"log.dirs": ",".join(dirs(tmp_path))}
+    with ottla.Broker(nodes=2, overrides=overrides) as broker, RawClient(*address(broker)) as client:
+        create(client, wanted("t", -1, -1, assignments=[(0, (1,))]))
+        assert move(client, dirs(tmp_path)[0]) == {0: ErrorCode.REPLICA_NOT_AVAILABLE}
+
+
+def test_cordoned_directories_get_no_new_partitions(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+    a, b, c = dirs(tmp_path)
+    limit_text(client, "cordoned.log.dirs", f"{a},{c}")
+    create_topic(client, "t", partitions=6)
+    assert set(where(client).values()) == {b}
+    cordoned = {row.log_dir: row.is_cordoned for row in client.ask(DescribeLogDirsRequest(topics=None)).results}
+    assert cordoned == {a: True, b: False, c: True}
+    limit_text(client, "cordoned.log.dirs", None)
+    create_topic(client, "u", partitions=6)
+    assert set(where(client, "u").values()) == {a, b, c} - {b}
