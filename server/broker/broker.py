@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -51,11 +52,13 @@ from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
 from ..security.acls.authorizer import Authorizer
 from ..security.sasl.logins import Logins
+from ..security.sasl.scram_users import SCRAM_USERS
 from ..security.tokens.tokens import Tokens
 from ..services.context import Services
 from ..services.coordinators import Coordinators
 from ..services.listener_keys import ListenerKeys
 from ..services.quota_changes import QuotaChanges
+from ..services.scram_changes import ScramChanges
 from .housekeeping import Housekeeping
 from .node_life import NodeLife
 
@@ -149,6 +152,8 @@ class Broker:
         ground = Ground(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
         authorizer = _authorizer(config, catalog)
         tokens = _tokens(config, catalog)
+        logins = _logins(config, clock, catalog)
+        logins.tokens = tokens
         self.services = Services(
             clock=clock,
             files=files,
@@ -172,7 +177,8 @@ class Broker:
             authorizer=authorizer,
             acl_changes=None if authorizer is None else AclChanges(cluster, authorizer),
             listener_keys=listener_keys,
-            logins=Logins(config, clock),
+            logins=logins,
+            scram_changes=ScramChanges(cluster, logins.scram_users),
             token_changes=None if tokens is None else TokenChanges(cluster, tokens, config, rng),
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]
@@ -297,6 +303,15 @@ def nodes_of(static: StaticConfig) -> list[Node]:
 def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node:
     listeners = [Listener.of(listener) for listener in (*config.listener_configs, *controllers)]
     return Node(config.node_id, listeners, config.broker_rack)
+
+
+def _logins(config: LiveConfig, clock: Clock, catalog: Catalog) -> Logins:
+    # Not told to any client, and the same in the next life.
+    secret = hashlib.sha256("".join(sorted(catalog.state.directories or ())).encode()).digest()
+    logins = Logins(config, clock, secret)
+    for problem in logins.scram_users.load(catalog.entries(SCRAM_USERS)):
+        log.warning("%s", problem)
+    return logins
 
 
 def _authorizer(config: LiveConfig, catalog: Catalog) -> Authorizer | None:

@@ -7,8 +7,10 @@ with the server and none of the server's code, so tests speak raw requests throu
 from __future__ import annotations
 
 import itertools
+import math
 import socket
 import struct
+import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +20,8 @@ from .security import PLAIN, Security
 
 # Larger answers than this are not for a command line; bounds what a wrong peer makes us allocate.
 MAX_RESPONSE_BYTES = 100 << 20
+# Of a session that ends is used; then another connection is made.
+SESSION_PART = 0.8
 
 
 def api_of(message: Any) -> Api:
@@ -49,6 +53,17 @@ class Client:
         self._socket = security.secured(plain, host)
         self._correlation_ids = itertools.count(1)
         self._waiting: list[tuple[Api, int, int]] = []
+        self._until_s = math.inf
+        if security.login is not None:
+            from .sasl import log_in  # most clients need not
+
+            try:
+                lifetime_ms = log_in(self, security.login)
+            except BaseException:
+                self.close()
+                raise
+            if lifetime_ms:
+                self._until_s = time.monotonic() + SESSION_PART * lifetime_ms / 1000
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +79,8 @@ class Client:
     def is_open(self) -> bool:
         """Whether the broker has kept the connection, as far as is known without asking it. For one that waits for
         no answer."""
+        if time.monotonic() >= self._until_s:
+            return False  # the broker would close it with the next request
         timeout_s = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:

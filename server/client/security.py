@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import ssl
 
+    from .sasl import Credentials
+
 
 @dataclass(frozen=True, slots=True)
 class Security:
@@ -16,6 +18,8 @@ class Security:
 
     tls: ssl.SSLContext | None = None
     """None: they are plain."""
+    login: Credentials | None = None
+    """None: nobody logs in."""
 
     def secured(self, sock: socket.socket, host: str) -> socket.socket:
         """The connection, once both sides have come to terms; `host` is who it should be with.

@@ -65,6 +65,8 @@ _FIRST: dict[str, Range] = {
     "OffsetDelete": (0, 0),
     "DescribeClientQuotas": (0, 1),
     "AlterClientQuotas": (0, 1),
+    "DescribeUserScramCredentials": (0, 0),
+    "AlterUserScramCredentials": (0, 0),
     "DescribeCluster": (0, 0),
     "DescribeProducers": (0, 0),
     "UpdateFeatures": (0, 0),

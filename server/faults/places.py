@@ -154,6 +154,7 @@ _BY_API = {
     "AlterReplicaLogDirs": Places(
         (_topics(_partitions(""), "", told="results", told_name=("topic_name",)),), is_overlaid=True
     ),
+    "AlterUserScramCredentials": Places((Rows(None, "upsertions", ("name",), "results", ("user",)),)),
     "ApiVersions": Places(),
     "ConsumerGroupDescribe": Places((Rows(Kind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "ConsumerGroupHeartbeat": Places(flat=_GROUP),
@@ -196,6 +197,7 @@ _BY_API = {
     "DescribeTransactions": Places(
         (Rows(Kind.TRANSACTIONAL_ID, "transactional_ids", (), "transaction_states", ("transactional_id",)),)
     ),
+    "DescribeUserScramCredentials": Places(),
     "ElectLeaders": Places(
         (
             _topics(

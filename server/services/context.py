@@ -35,6 +35,7 @@ from ..security.sasl.logins import Logins
 from .coordinators import Coordinators
 from .listener_keys import ListenerKeys
 from .quota_changes import QuotaChanges
+from .scram_changes import ScramChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Services:
     coordinators: Coordinators
     listener_keys: ListenerKeys
     logins: Logins
+    scram_changes: ScramChanges
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
     acl_changes: AclChanges | None = None

@@ -53,6 +53,7 @@ ROWS = {
     "partition_indexes",
     "creations",
     "filters",
+    "upsertions",
 }
 ROWS |= {
     "entries",

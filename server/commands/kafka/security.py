@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from ....storage.topics.options import ConfigError
 from ...client.security import PLAIN, Security
@@ -12,8 +14,14 @@ from ...config.properties import parse_properties
 from ..frame.errors import WrongCallError, did_you_mean
 from ..frame.options import COMMAND_CONFIG
 
+if TYPE_CHECKING:
+    from ...client.sasl import Credentials
+
 PROTOCOL = "security.protocol"
-OFFERED = ("PLAINTEXT", "SSL")
+MECHANISM = "sasl.mechanism"
+JAAS = "sasl.jaas.config"
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+OFFERED = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def security_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Security:
@@ -48,14 +56,56 @@ def security_from(properties: Mapping[str, str]) -> Security:
             f"Invalid value {protocol} for configuration {PROTOCOL}: must be one of: {', '.join(OFFERED)}"
             + did_you_mean(protocol, OFFERED)
         )
-    if protocol == "PLAINTEXT":
-        return PLAIN
+    login = _login(properties) if protocol.startswith("SASL_") else None
+    if protocol.endswith("PLAINTEXT"):
+        return Security(login=login)
     from ...security.tls.client import NAMES, client_context
 
     for name in properties:
         if name.startswith("ssl.") and name not in NAMES and name not in _MEAN_NOTHING:
             raise ConfigError(f"{name} is no property of TLS that is known here{did_you_mean(name, NAMES)}")
-    return Security(client_context(properties))
+    return Security(client_context(properties), login)
+
+
+def _login(properties: Mapping[str, str]) -> Credentials:
+    from ...client.sasl import MECHANISMS, OAUTHBEARER, Credentials
+    from ...config.sasl.jaas import parse_jaas
+
+    mechanism = properties.get(MECHANISM, "GSSAPI").strip()
+    if mechanism not in MECHANISMS:
+        raise ConfigError(
+            f"Invalid value {mechanism} for configuration {MECHANISM}: must be one of: {', '.join(MECHANISMS)}"
+            + did_you_mean(mechanism, MECHANISMS)
+        )
+    if mechanism == OAUTHBEARER:
+        return Credentials(mechanism, token=_bearer_token(properties))
+    text = properties.get(JAAS)
+    if text is None:
+        raise ConfigError(f"{JAAS} is missing, with the username and the password of {mechanism}")
+    try:
+        modules = parse_jaas(text)
+    except ValueError as error:
+        raise ConfigError(f"Invalid value [hidden] for configuration {JAAS}: {error}") from None
+    options = modules[0].options
+    for name in ("username", "password"):
+        if not options.get(name):
+            raise ConfigError(f"Invalid value [hidden] for configuration {JAAS}: has no {name}")
+    is_token = options.get("tokenauth", "false").lower() == "true"
+    return Credentials(mechanism, options["username"], options["password"], is_token=is_token)
+
+
+def _bearer_token(properties: Mapping[str, str]) -> str:
+    url = properties.get(TOKEN_URL, "").strip()
+    if not url.startswith("file:"):
+        raise ConfigError(
+            f"Invalid value {url} for configuration {TOKEN_URL}: must be file:PATH of a token; none are asked for over HTTP"
+        )
+    path = unquote(urlsplit(url).path)
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path} of {TOKEN_URL}: {getattr(error, 'strerror', 'is no text')}") from None
 
 
 _MEAN_NOTHING = frozenset(

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ....protocol.scram import HASHES
 from ....storage.topics.options import ConfigError, Value
 from .jaas import LoginModule, parse_jaas
 
@@ -17,9 +18,13 @@ PLAIN = "PLAIN"
 GSSAPI = "GSSAPI"
 
 _PACKAGE = "org.apache.kafka.common.security."
-_MODULES = {PLAIN: f"{_PACKAGE}plain.PlainLoginModule"}
+_SCRAM_MODULE = f"{_PACKAGE}scram.ScramLoginModule"
+_MODULES = {PLAIN: f"{_PACKAGE}plain.PlainLoginModule", **dict.fromkeys(HASHES, _SCRAM_MODULE)}
 """The mechanisms that are offered, each with its login module."""
-_HANDLERS = {PLAIN: (f"{_PACKAGE}plain.internals.PlainServerCallbackHandler",)}
+_HANDLERS: dict[str, tuple[str, ...]] = {
+    PLAIN: (f"{_PACKAGE}plain.internals.PlainServerCallbackHandler",),
+    **dict.fromkeys(HASHES, (f"{_PACKAGE}scram.internals.ScramServerCallbackHandler",)),
+}
 """Classes that `sasl.server.callback.handler.class` may name: what they do is done here, too."""
 _USER = "user_"
 
@@ -135,6 +140,5 @@ def _of(listener: str, name: str, mechanism: str = "") -> str:
 
 
 _KNOWN_MODULES = frozenset(_MODULES.values()) | {
-    f"{_PACKAGE}scram.ScramLoginModule",
     f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
 }

@@ -1,4 +1,4 @@
 """What passwords and tokens prove: the mechanisms of SASL, as conversations of bytes.
 
-`conversation` (what all mechanisms have in common), `plain` (a mechanism), `logins` (which conversations a listener has).
+`conversation` (what all mechanisms have in common), `plain`, `scram` (with `scram_users`), `logins` (which a listener has).
 """

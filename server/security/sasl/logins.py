@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
 
 from ...config.live_config import LiveConfig
 from ...config.sasl.mechanisms import PLAIN, MechanismConfig, SaslConfig
 from ...runtime.clock import Clock
 from .conversation import Conversation
+from .scram_users import ScramUsers
+
+if TYPE_CHECKING:
+    from .scram import Tokens
 
 
 class Logins:
-    """Those of one broker."""
+    """Those of one broker.
 
-    def __init__(self, config: LiveConfig, clock: Clock) -> None:
+    Args:
+        secret: From it, the salts of SCRAM users that are not there are made.
+    """
+
+    def __init__(self, config: LiveConfig, clock: Clock, secret: bytes) -> None:
+        self.scram_users = ScramUsers()
+        self.tokens: Tokens | None = None
+        """Delegation tokens, which log in by SCRAM; None where they are not enabled."""
         self._config = config
         self._clock = clock
+        self._secret = secret
+        self._threads = trio.CapacityLimiter(1)
 
     def of(self, listener: str) -> ListenerLogin | None:
         """How clients log in at the listener of this name; None: they do not."""
@@ -25,10 +41,14 @@ class Logins:
 
     def conversation(self, config: MechanismConfig) -> Conversation:
         """A new one by this mechanism."""
-        from .plain import PlainConversation  # No broker without SASL shall wait for it.
+        # No broker without SASL shall wait for these.
+        if config.name == PLAIN:
+            from .plain import PlainConversation
 
-        assert config.name == PLAIN
-        return PlainConversation(config.users)
+            return PlainConversation(config.users)
+        from .scram import ScramConversation
+
+        return ScramConversation(config.name, self.scram_users, self.tokens, self._secret, self._threads)
 
 
 class ListenerLogin:

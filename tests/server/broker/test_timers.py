@@ -280,7 +280,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
     # Some print times; the others measure how long they keep a thread.
     read_times = {"server/control/seed/fields.py", "server/control/seed/values.py"}
     # Of a program that speaks with a broker: its patience, and the timestamps of its records.
-    of_clients = {"server/client/kafka.py", "server/client/nodes.py"}
+    of_clients = {"server/client/connection.py", "server/client/kafka.py", "server/client/nodes.py"}
     print_times = {
         "server/testing/tails.py",
         "server/commands/frame/times.py",

@@ -1,0 +1,122 @@
+"""How our own client logs in: PLAIN, SCRAM and OAUTHBEARER, as tokens that go to and fro."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from secrets import token_urlsafe
+from typing import Any, Protocol
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ...protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ...protocol.scram import HASHES, ITERATIONS_MAX, credential_of, mac, salted, xor
+
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
+
+Tokens = Generator[bytes, bytes, None]
+"""Yields what is to be sent, is sent what the broker answers; ends when nothing more is to be said."""
+
+_FIRST = re.compile(r"r=(?P<nonce>[\x21-+\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]{1,9})(?:,.*)?")
+
+
+class Asking(Protocol):
+    """A new connection."""
+
+    def ask(self, message: Any, version: int) -> Any:
+        """The answer to a request."""
+
+
+class LoginError(ConnectionError):
+    """The broker does not let us in, or is not who it says; one line without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client logs in with."""
+
+    mechanism: str
+    """One of MECHANISMS."""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    """Of OAUTHBEARER: the signed JWT."""
+    is_token: bool = False
+    """Whether username and password are id and HMAC of a delegation token (KIP-48)."""
+
+    def tokens(self) -> Tokens:
+        """What is to be said."""
+        match self.mechanism:
+            case "PLAIN":
+                return _plain(self.username, self.password)
+            case "OAUTHBEARER":
+                return _bearer(self.token)
+            case _:
+                return _scram(self)
+
+
+def log_in(client: Asking, it: Credentials) -> int:
+    """Log in on a new connection; returns how long the session lasts, in ms, 0 if it does not end.
+
+    Raises:
+        OSError: The broker does not let us in, a LoginError, or has gone.
+    """
+    try:
+        offered = client.ask(SaslHandshakeRequest(mechanism=it.mechanism), 1)
+    except LoginError:
+        raise
+    except ConnectionError as error:
+        raise LoginError(f"{error} where it should take a login; is it a listener of SASL?") from None
+    if offered.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise LoginError("its listener takes no logins: security.protocol is PLAINTEXT or SSL there")
+    if offered.error_code:
+        raise LoginError(f"it takes no logins by {it.mechanism}, but by {', '.join(offered.mechanisms)}")
+    tokens = it.tokens()
+    token: bytes | None = next(tokens)
+    lifetime_ms = 0
+    while token is not None:
+        answer = client.ask(SaslAuthenticateRequest(auth_bytes=token), 1)
+        if answer.error_code:
+            raise LoginError(answer.error_message or ErrorCode(answer.error_code).name)
+        lifetime_ms = answer.session_lifetime_ms
+        try:
+            token = tokens.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            token = None
+    return lifetime_ms
+
+
+def _plain(username: str, password: str) -> Tokens:
+    yield f"\0{username}\0{password}".encode()
+
+
+def _bearer(token: str) -> Tokens:
+    answer = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    if answer:  # an error, which the broker explains once it is confirmed (RFC 7628)
+        yield b"\x01"
+
+
+def _scram(it: Credentials) -> Tokens:
+    mechanism, nonce = it.mechanism, token_urlsafe()
+    name = it.username.replace("=", "=3D").replace(",", "=2C")
+    bare = f"n={name},r={nonce}{',tokenauth=true' if it.is_token else ''}"
+    said = (yield f"n,,{bare}".encode()).decode(errors="replace")
+    first = _FIRST.fullmatch(said)
+    if first is None or not first["nonce"].startswith(nonce):
+        raise LoginError("the broker's first message of SCRAM makes no sense")
+    iterations = int(first["iterations"])
+    if not 1 <= iterations <= 100 * ITERATIONS_MAX:
+        raise LoginError(f"the broker asks for {iterations} iterations of SCRAM")
+    password = salted(mechanism, it.password, b64decode(first["salt"]), iterations)
+    credential = credential_of(mechanism, password, b"", iterations)
+    final = f"c=biws,r={first['nonce']}"
+    text = f"{bare},{said},{final}".encode()
+    proof = xor(mac(mechanism, password, b"Client Key"), mac(mechanism, credential.stored_key, text))
+    answer = yield f"{final},p={b64encode(proof).decode()}".encode()
+    expected = b"v=" + b64encode(mac(mechanism, credential.server_key, text))
+    if not hmac.compare_digest(answer.split(b",")[0], expected):
+        raise LoginError("the broker does not know the password: it is not who it says")

@@ -1,0 +1,105 @@
+"""AlterUserScramCredentials, API key 51, version 0.
+
+Behaviour
+- A user may be named once in a request, for deletion or for one credential, else DUPLICATE_RESOURCE. Those that are in order are
+  written together, the others have their errors, in Apache Kafka's order of checks: UNACCEPTABLE_CREDENTIAL (no name, fewer than
+  4 096 or more than 16 384 iterations), UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND.
+- The password comes salted (the client has done the work); what is kept of it is made here.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ...protocol.scram import CODES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, credential_of
+from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
+from ..security.sasl.scram_users import ScramUsers
+from ..services.context import Context
+
+_Error = tuple[ErrorCode, str]
+_Wish = ScramCredentialDeletion | ScramCredentialUpsertion
+
+_TWICE: _Error = (ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+_NAMELESS: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+_UNKNOWN: _Error = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+_TOO_FEW: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+_TOO_MANY: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+_MISSING: _Error = (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+
+
+async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsResponse:
+    body: AlterUserScramCredentialsRequest = request.body
+    turn = Turn()
+    named = await turn.once(each.name for of in (body.deletions, body.upsertions) for each in of)
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER):
+        refused = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        return _answer(dict.fromkeys(named, refused))
+    users = ctx.services.scram_changes.users
+    results: dict[str, _Error | None] = {}
+    deletions: dict[str, str] = {}
+    upsertions: dict[str, dict[str, ScramCredential]] = {}
+    wishes: tuple[_Wish, ...] = (*body.deletions, *body.upsertions)
+    for wanted in wishes:
+        if turn.is_over():
+            await turn.next()
+        name, mechanism = wanted.name, CODES.get(wanted.mechanism)
+        if name in results:
+            # A user that was refused once stays so, for the first reason.
+            if results[name] is None:
+                results[name] = _TWICE
+                deletions.pop(name, None)
+                upsertions.pop(name, None)
+            continue
+        results[name] = _error_of(wanted) or (_MISSING if _is_missing(wanted, mechanism, users) else None)
+        if results[name] is not None or mechanism is None:
+            continue
+        if isinstance(wanted, ScramCredentialUpsertion):
+            salted, salt = bytes(wanted.salted_password), bytes(wanted.salt)
+            upsertions[name] = {mechanism: credential_of(mechanism, salted, salt, wanted.iterations)}
+        else:
+            deletions[name] = mechanism
+    try:
+        for name, _ in await ctx.services.scram_changes.alter(deletions.items(), upsertions):
+            results[name] = _MISSING
+    except KafkaError as error:
+        for name in (*deletions, *upsertions):
+            results[name] = (error.code, error.message or "")
+    return _answer(results)
+
+
+def _error_of(wanted: _Wish) -> _Error | None:
+    if not wanted.name:
+        return _NAMELESS
+    if wanted.mechanism not in CODES:
+        return _UNKNOWN
+    if isinstance(wanted, ScramCredentialUpsertion):
+        if wanted.iterations < ITERATIONS_MIN:
+            return _TOO_FEW
+        if wanted.iterations > ITERATIONS_MAX:
+            return _TOO_MANY
+    return None
+
+
+def _is_missing(wanted: _Wish, mechanism: str | None, users: ScramUsers) -> bool:
+    return isinstance(wanted, ScramCredentialDeletion) and mechanism not in users.of(wanted.name)
+
+
+def _answer(results: dict[str, _Error | None]) -> AlterUserScramCredentialsResponse:
+    return AlterUserScramCredentialsResponse(
+        results=tuple(
+            AlterUserScramCredentialsResult(
+                user=user,
+                error_code=ErrorCode.NONE if error is None else error[0],
+                error_message=None if error is None else error[1],
+            )
+            for user, error in results.items()
+        )
+    )

@@ -1,0 +1,66 @@
+"""DescribeUserScramCredentials, API key 50, version 0.
+
+Behaviour
+- Who names nobody gets all users. A user that is not there is RESOURCE_NOT_FOUND, one that is named twice is answered once,
+  with DUPLICATE_RESOURCE.
+- Neither salts nor keys are told.
+"""
+
+from __future__ import annotations
+
+from ...protocol.connection import Request
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from ...protocol.scram import CODES
+from ..runtime.turns import Turn
+from ..security.acls.kinds import Operation, ResourceType
+from ..services.context import Context
+
+
+async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentialsResponse:
+    body: DescribeUserScramCredentialsRequest = request.body
+    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return DescribeUserScramCredentialsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+        )
+    users = ctx.services.scram_changes.users
+    named: dict[str, bool] = {}
+    turn = Turn()
+    for user in [each.name for each in body.users or ()] or list(users.names()):
+        if turn.is_over():
+            await turn.next()
+        named[user] = user in named
+
+    def described(user: str) -> DescribeUserScramCredentialsResult:
+        if named[user]:
+            return _refused(
+                user,
+                ErrorCode.DUPLICATE_RESOURCE,
+                "Cannot describe SCRAM credentials for the same user twice in a single request",
+            )
+        credentials = users.of(user)
+        if not credentials:
+            return _refused(
+                user, ErrorCode.RESOURCE_NOT_FOUND, "Attempt to describe a user credential that does not exist"
+            )
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_message=None,
+            credential_infos=tuple(
+                CredentialInfo(mechanism=code, iterations=credentials[mechanism].iterations)
+                for code, mechanism in CODES.items()
+                if mechanism in credentials
+            ),
+        )
+
+    results = await turn.map(described, named)
+    return DescribeUserScramCredentialsResponse(error_message=None, results=tuple(results))
+
+
+def _refused(user: str, code: ErrorCode, what: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=f"{what}: {user}")

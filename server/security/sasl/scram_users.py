@@ -1,0 +1,77 @@
+"""Who logs in by SCRAM: salted credentials by user and mechanism, as the catalog has them in its section `scram_users`."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ....protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, digest
+
+SCRAM_USERS = "scram_users"
+
+Credentials = Mapping[str, ScramCredential]
+"""Of one user, by mechanism."""
+Facts = dict[str, dict[str, Any]]
+
+
+class ScramUsers:
+    """Those of one broker; `services.scram_changes` writes what changes."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, Credentials] = {}
+
+    def load(self, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Take what the catalog says; returns a line on each user of whom that makes no sense."""
+        problems = []
+        for user, facts in entries.items():
+            try:
+                self._users[user] = {mechanism: _credential(mechanism, each) for mechanism, each in facts.items()}
+            except (KeyError, TypeError, ValueError, AttributeError):
+                problems.append(f"stored SCRAM credentials of user {user!r} ignored: this version does not take them")
+        return problems
+
+    def of(self, user: str) -> Credentials:
+        """Those of a user; none if there is no such user."""
+        return self._users.get(user, {})
+
+    def names(self) -> Iterator[str]:
+        """All users."""
+        return iter(self._users)
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def put(self, changed: Mapping[str, Credentials]) -> None:
+        """Replace the credentials of these users; who has none is gone."""
+        for user, credentials in changed.items():
+            if credentials:
+                self._users[user] = credentials
+            else:
+                self._users.pop(user, None)
+
+
+def facts_of(credentials: Credentials) -> Facts:
+    """As the catalog has them."""
+    return {
+        mechanism: {
+            "iterations": each.iterations,
+            "salt": b64encode(each.salt).decode(),
+            "server_key": b64encode(each.server_key).decode(),
+            "stored_key": b64encode(each.stored_key).decode(),
+        }
+        for mechanism, each in credentials.items()
+    }
+
+
+def _credential(mechanism: str, facts: Mapping[str, Any]) -> ScramCredential:
+    salt, stored_key, server_key = (
+        b64decode(facts[name], validate=True) for name in ("salt", "stored_key", "server_key")
+    )
+    iterations = facts["iterations"]
+    size = len(digest(mechanism, b"")) if mechanism in HASHES else 0
+    if type(iterations) is not int or not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+        raise ValueError(iterations)
+    if len(stored_key) != size or len(server_key) != size:
+        raise ValueError(mechanism)
+    return ScramCredential(salt, stored_key, server_key, iterations)

@@ -1,0 +1,67 @@
+"""Other credentials of users that log in by SCRAM: into the catalog, and on to those who check them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.scram import ScramCredential
+from ..cluster.cluster import Cluster
+from ..runtime.turns import Turn
+from ..security.sasl.scram_users import SCRAM_USERS, Credentials, ScramUsers, facts_of
+
+USERS_MAX = 50_000
+"""The catalog is written whole at each change."""
+
+
+class ScramChanges:
+    """Those of one broker. One change at a time, on the Trio thread.
+
+    Args:
+        users: Have what the catalog has.
+    """
+
+    def __init__(self, cluster: Cluster, users: ScramUsers) -> None:
+        self._cluster = cluster
+        self.users = users
+
+    async def alter(
+        self, deletions: Iterable[tuple[str, str]], upsertions: Mapping[str, Mapping[str, ScramCredential]]
+    ) -> list[tuple[str, str]]:
+        """Take credentials away, each by user and mechanism, and set others, by user: in one write.
+
+        Returns:
+            The deletions of what was not there.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION (too many users), KAFKA_STORAGE_ERROR; nothing has changed then.
+        """
+        turn, missing = Turn(), []
+        async with self._cluster.change_lock:
+            changed: dict[str, Credentials] = {}
+            for user, mechanism in deletions:
+                if turn.is_over():
+                    await turn.next()
+                present = changed.get(user, self.users.of(user))
+                if mechanism in present:
+                    changed[user] = {name: each for name, each in present.items() if name != mechanism}
+                else:
+                    missing.append((user, mechanism))
+            for user, credentials in upsertions.items():
+                if turn.is_over():
+                    await turn.next()
+                changed[user] = {**changed.get(user, self.users.of(user)), **credentials}
+            new = sum(1 for user, credentials in changed.items() if credentials and not self.users.of(user))
+            if len(self.users) + new > USERS_MAX:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"{len(self.users) + new} users of SCRAM, more than the {USERS_MAX} that there may be",
+                )
+            if changed:
+                facts = await turn.map(lambda each: (each[0], facts_of(each[1]) or None), changed.items())
+                with trio.CancelScope(shield=True):
+                    await self._cluster.write(self._cluster.catalog.put_entries, SCRAM_USERS, dict(facts))
+                    self.users.put(changed)
+        return missing
