@@ -16,10 +16,10 @@ from ...storage.logs.log import Log
 from ...storage.steps import to_the_end
 from ...storage.topics.catalog import Catalog
 from ..cleaning.cleaning import Cleaning
+from ..cleaning.log_moves import LogMoves
 from ..cluster.acl_changes import AclChanges
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
-from ..cluster.log_moves import LogMoves
 from ..cluster.nodes import Node
 from ..cluster.opening import OpenStore, Start, open_store
 from ..cluster.partition_logs import PartitionLogs

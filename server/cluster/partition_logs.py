@@ -11,12 +11,12 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog_file import PartitionEntry
 from ...storage.topics.config import LogConfig
 from ..cleaning.cleaning import Cleaning
+from ..cleaning.log_moves import LogMoves
 from ..partitions.flusher import Flusher
 from ..partitions.topics import Partition, Topic
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from .leadership import first_leadership
-from .log_moves import LogMoves
 
 log = logging.getLogger("ottla.topics")
 

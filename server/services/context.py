@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from ...storage.data_dirs.manager import LogManager
 from ...storage.disk.files import Files
 from ..cleaning.cleaning import Cleaning
+from ..cleaning.log_moves import LogMoves
 from ..cluster.acl_changes import AclChanges
 from ..cluster.cluster import Cluster
 from ..cluster.config_changes import ConfigChanges
-from ..cluster.log_moves import LogMoves
 from ..cluster.nodes import Node
 from ..cluster.producer_ids import ProducerIds
 from ..cluster.token_changes import TokenChanges

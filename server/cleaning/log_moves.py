@@ -24,12 +24,12 @@ from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.topics.options import MAX_LONG
-from ..cleaning.cleaning import Cleaning
 from ..config.live_config import LiveConfig
 from ..partitions.waits import Waits
 from ..runtime.clock import Clock
 from ..runtime.disk import Work, in_thread
 from ..runtime.nursery import Tasks
+from .cleaning import Cleaning
 
 log = logging.getLogger("ottla.moves")
 
